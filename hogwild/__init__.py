@@ -1,0 +1,69 @@
+"""Sparse linear models trained on every core at once, without locks.
+
+    import hogwild
+
+    run = hogwild.train((X, y), loss="log", epochs=10)  # X: scipy sparse or dense, y: labels
+    for row in run:                                     # one dict of measurements per epoch
+        print(row["epoch"], row["objective"])
+    run.model.predict(X)
+
+Names are imported when first used: torch, numba and scikit-learn cost seconds that a look at ``hogwild.__version__``
+should not. (Recht, Re, Wright, Niu: Hogwild!, NIPS 2011.)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError, TrainingError, UsageError
+
+if TYPE_CHECKING:
+    from hogwild.config import TrainConfig
+    from hogwild.data.examples import Rows
+    from hogwild.data.source import open_data
+    from hogwild.model import LinearModel
+    from hogwild.model_file import load_model as load
+    from hogwild.training import Run, train
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HogwildError",
+    "HogwildWarning",
+    "InputError",
+    "LinearModel",
+    "OutputError",
+    "Rows",
+    "Run",
+    "TrainConfig",
+    "TrainingError",
+    "UsageError",
+    "__version__",
+    "load",
+    "open_data",
+    "train",
+]
+
+_PLACES = {
+    "LinearModel": ("hogwild.model", "LinearModel"),
+    "Rows": ("hogwild.data.examples", "Rows"),
+    "Run": ("hogwild.training", "Run"),
+    "TrainConfig": ("hogwild.config", "TrainConfig"),
+    "load": ("hogwild.model_file", "load_model"),
+    "open_data": ("hogwild.data.source", "open_data"),
+    "train": ("hogwild.training", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'hogwild' has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value  # looked up once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,97 @@
+"""The program: ``python -m hogwild``, and the console script.
+
+One place turns whatever goes wrong into one line on stderr and an exit status: 1 for bad input and failed work, 2 for
+wrong usage, 130 and 143 for Ctrl-C and SIGTERM. Only this module and ``cli/`` read environment variables. Worker
+processes import this module again, so its own imports stay light.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from typing import Any
+
+from hogwild.errors import HogwildError
+from hogwild.kernel_cache import use_kernel_cache
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command line (``sys.argv`` by default) and return its exit status."""
+    use_kernel_cache(os.environ)
+    warnings.showwarning = _show_warning
+    for number in (signal.SIGTERM, signal.SIGHUP):  # left as default they would skip every clean-up
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+    try:
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()  # a full disk or a closed pipe shows here, not in the interpreter's shutdown
+        return status
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the terminal shows ^C
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # whoever read our output (head, less) has seen enough
+        _drop_output()
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        status = _report(error)
+        _drop_output()
+        return status
+
+
+def _run(arguments: list[str]) -> int:
+    import typer
+
+    from hogwild.cli import app
+
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("hogwild", list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    return 0
+
+
+def _report(error: Exception) -> int:
+    """One line on stderr for any exception; its exit status."""
+    if os.environ.get("HOGWILD_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, HogwildError):
+        message, status = str(error), error.exit_status
+    elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own, for wrong usage
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context is not None else "hogwild"
+        message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
+    elif isinstance(error, OSError) and error.strerror:
+        message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
+    elif isinstance(error, MemoryError):
+        message, status = f"out of memory: {error}" if str(error) else "out of memory", 1
+    else:
+        message = f"unexpected {type(error).__name__}: {error} (set HOGWILD_DEBUG=1 for the traceback)"
+        status = 1
+    print("hogwild: error:", " ".join(message.split()), file=sys.stderr)
+    return status
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    print("hogwild: warning:", " ".join(str(message).split()), file=sys.stderr)
+
+
+def _terminate(number: int, _: Any) -> None:
+    sys.exit(128 + number)
+
+
+def _drop_output() -> None:
+    """Let nothing still buffered for a closed pipe or full disk raise again when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

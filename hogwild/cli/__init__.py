@@ -1,0 +1,45 @@
+"""The command line: one file per group of commands; each parses its options, calls the library and prints.
+
+Nothing heavy is imported before a command needs it, so ``--help`` and wrong options answer at once, and errors in the
+user's files show before torch is loaded. Errors are raised; ``hogwild/__main__.py`` makes them a line and a status.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import hogwild
+from hogwild.cli.data import cache, convert, info
+from hogwild.cli.predict import evaluate, predict
+from hogwild.cli.train import train
+
+app = typer.Typer(
+    name="hogwild",
+    help="Train sparse linear models on every core at once, without locks.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (train, predict, evaluate, convert, info):
+    app.command()(command)
+app.add_typer(cache, name="cache")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hogwild {hogwild.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def hogwild_(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train sparse linear models on every core at once, without locks."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -1,0 +1,172 @@
+"""``hogwild convert``, ``info`` and ``cache``: data made into stores, and facts about data, models and this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from hogwild.cli.display import Display, Reading
+from hogwild.cli.rows import to_json
+from hogwild.cli.sources import CacheDir, Features, Format, NoCache, Sources, Targets, ZeroBased, check_readable
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
+    features: Features = None,
+    zero_based: ZeroBased = False,
+    format: Format = None,
+    targets: Targets = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+) -> None:
+    """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    check_readable(source)
+    sources = Sources(features, zero_based, format, targets, no_cache=True)
+    display, reading = Display(quiet=quiet), Reading(source)
+    from hogwild.data.source import convert_data
+
+    with display.live(reading.line):
+        rows = convert_data(source, destination, overwrite=overwrite, progress=reading.update, **sources.options())
+    display.say(f"{destination}: {len(rows):,} rows x {rows.width:,} features, {rows.nnz:,} nonzeros")
+
+
+def info(
+    path: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="Data or a model; without it, this machine.")
+    ] = None,
+    features: Features = None,
+    zero_based: ZeroBased = False,
+    format: Format = None,
+    targets: Targets = None,
+    cache: CacheDir = None,
+    no_cache: NoCache = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample that statistics are estimated on.")] = 0,
+    json: Json = False,
+) -> None:
+    """Print the facts of a data file, a store or a model, or of this machine."""
+    if path is None:
+        facts = machine_facts()
+    else:
+        check_readable(path)
+        if is_model(path):
+            facts = model_facts(path)
+        else:
+            facts = data_facts(path, Sources(features, zero_based, format, targets, cache, no_cache), seed, json)
+    if json:
+        typer.echo(to_json(facts))
+    else:
+        for line in lines(facts):
+            typer.echo(line)
+
+
+def is_model(path: str) -> bool:
+    """Whether a file begins like a safetensors file: an 8-byte length, then a JSON object."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+    except OSError:  # a directory, or generated data
+        return False
+    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
+
+
+def model_facts(path: str) -> dict[str, Any]:
+    import numpy as np
+
+    from hogwild.model_file import load_model
+
+    model = load_model(path)
+    facts: dict[str, Any] = {
+        "model": path, "loss": model.loss, "labels": " ".join(f"{label:g}" for label in model.labels) or "real targets",
+        "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)), "normalize": model.normalize,
+        "trained_by": f"hogwild {model.version}", "data": model.fingerprint,
+    }  # fmt: skip
+    if model.history:
+        shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse")
+        facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
+    return facts | {f"option_{name}": value for name, value in model.config.items() if value is not None}
+
+
+def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str, Any]:
+    from hogwild.data.statistics import describe
+
+    display, reading = Display(quiet=quiet), Reading(path)
+    with display.live(reading.line):
+        rows = sources.open(path, reading.update)
+    return {"data": path, **describe(rows, seed)}
+
+
+def machine_facts() -> dict[str, Any]:
+    import os
+
+    from hogwild import machine
+
+    total, available = machine.memory()
+    shared = machine.shared_memory()
+    facts: dict[str, Any] = {
+        "cpu": machine.cpu_model(),
+        "physical_cores": machine.physical_cores(),
+        "cpus_allowed": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
+        "caches": ", ".join(f"{level} {size}" for level, size in machine.caches().items()),
+        "load": f"{os.getloadavg()[0]:.2f}",
+    }
+    if (quota := machine.cpu_quota()) is not None:
+        facts["cpu_quota"] = quota
+    if total is not None and available is not None:
+        facts["memory"] = f"{size(total)}, {size(available)} available"
+    if shared is not None:
+        facts["shared_memory"] = f"{size(shared[0])}, {size(shared[1])} free in /dev/shm"
+    return facts | {f"{name}_version": version for name, version in machine.versions().items()}
+
+
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    """One aligned line for each fact."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}: {entry:,}" for key, entry in value.items())
+        elif isinstance(value, float):
+            value = f"{value:.6g}"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        yield f"{name.replace('_', ' '):<20} {value}"
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that leaves one to three digits before the point."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
+
+
+@cache.command("list")
+def list_(cache: CacheDir = None) -> None:
+    """List what the cache holds, the latest used first."""
+    from hogwild.data.cache import Cache
+
+    store = Cache(cache)
+    entries = store.list()
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
+        typer.echo(f"{size(entry.bytes):>10}  {used}  {entry.source}")
+    total = sum(entry.bytes for entry in entries)
+    typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
+
+
+@cache.command("clear")
+def clear(cache: CacheDir = None) -> None:
+    """Remove everything the cache holds, except what is in use."""
+    from hogwild.data.cache import Cache
+
+    gone, in_use = Cache(cache).clear()
+    typer.echo(f"removed {gone} entries" + (f", {in_use} in use stay" if in_use else ""))

@@ -1,0 +1,149 @@
+"""What a training run looks like: one line of fixed columns an epoch, and under it a live line while an epoch runs.
+
+The lines are the same on a terminal, in a file and in a pipe, so they can be compared and cut; only the live line,
+which rich draws a few times a second from ``run.progress()``, needs a terminal. Drawing costs under 1 % of one core.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+# (header, field, width, format); a column is shown if the first row has its field
+COLUMNS = (
+    ("epoch", "epoch", 5, "d"),
+    ("objective", "objective", 10, ".6g"),
+    ("test loss", "test_loss", 10, ".6g"),
+    ("train acc", "train_accuracy", 9, ".4f"),
+    ("test acc", "test_accuracy", 8, ".4f"),
+    ("test auc", "test_auc", 8, ".4f"),
+    ("test rmse", "test_rmse", 10, ".6g"),
+    ("test mae", "test_mae", 10, ".6g"),
+    ("Mnnz/s", "nonzeros_per_second", 7, ".1f"),
+    ("seconds", "train_seconds", 8, ".2f"),
+)
+REFRESHES = 5  # a second
+
+
+class Display:
+    """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``."""
+
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self.stream = stream or sys.stdout
+        self.quiet = quiet
+        self.columns: list[tuple[str, str, int, str]] = []
+        self._live: Any = None
+
+    @property
+    def is_live(self) -> bool:
+        return not self.quiet and self.stream.isatty()
+
+    def say(self, line: str) -> None:
+        """One line, above the live line if there is one."""
+        if self.quiet:
+            return
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.console.print(Text(line), soft_wrap=True)
+        else:
+            print(line, file=self.stream, flush=True)
+
+    def row(self, row: dict[str, Any]) -> None:
+        """The line of one epoch; before the first, the headers."""
+        if not self.columns:
+            self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in _ALWAYS]
+            self.say("  ".join(f"{header:>{width}}" for header, _, width, _ in self.columns))
+        line = "  ".join(_cell(row.get(field), width, form) for _, field, width, form in self.columns)
+        notes = [] if row.get("status", "ok") == "ok" else [str(row["status"])]
+        if row.get("workers_lost"):
+            notes.append(f"{row['workers_lost']} worker(s) lost")
+        self.say("  ".join([line, *notes]))
+
+    @contextmanager
+    def live(self, draw: Callable[[], str]) -> Iterator[None]:
+        """Show ``draw()``, refreshed from a thread, while the block runs."""
+        if not self.is_live:
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        def renderable() -> Text:
+            try:
+                return Text(draw(), overflow="crop", no_wrap=True)
+            except Exception:  # a display never ends a run
+                return Text("")
+
+        console = Console(file=self.stream, highlight=False)
+        live = Live(
+            get_renderable=renderable,
+            console=console,
+            refresh_per_second=REFRESHES,
+            transient=True,
+            redirect_stderr=sys.stderr.isatty(),  # warnings then print above the line, not through it
+        )
+        with live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+
+_ALWAYS = ("nonzeros_per_second", "train_seconds")  # absent or null in the row of epoch 0
+
+
+def _cell(value: Any, width: int, form: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return f"{'-':>{width}}"
+    if form == ".1f":
+        value = value / 1e6
+    return f"{value:{width}{form}}"
+
+
+def bar(fraction: float, width: int = 20) -> str:
+    full = round(min(max(fraction, 0.0), 1.0) * width)
+    return "━" * full + "╌" * (width - full)
+
+
+def clock(seconds: float) -> str:
+    """``m:ss``, or ``h:mm:ss`` from an hour on."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def training_line(progress: Any, epochs: int) -> str:
+    """The live line of a run: rows done, speed, elapsed and remaining time of this epoch."""
+    done, total, seconds = progress.rows_done, progress.rows_total, progress.seconds
+    share = done / total if total else 0.0
+    line = f"epoch {progress.epoch}/{epochs} {bar(share)} {done:,}/{total:,} rows"
+    if seconds > 0:
+        line += f"  {progress.nonzeros / seconds / 1e6:.1f} Mnnz/s  {clock(seconds)} elapsed"
+    if share > 0:
+        line += f"  {clock(seconds / share - seconds)} left"
+    return line
+
+
+class Reading:
+    """The live line while a text file is parsed; its ``update`` is the reader's progress callback."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done, self.total, self.start = 0, 0, time.monotonic()
+
+    def update(self, done: int, total: int | None) -> None:
+        self.done, self.total = done, total or 0
+
+    def line(self) -> str:
+        seconds = time.monotonic() - self.start
+        speed = f"{self.done / max(seconds, 1e-3) / 1e6:.0f} MB/s  {clock(seconds)} elapsed"
+        if not self.total:
+            return f"reading {self.name}  {self.done / 1e6:,.0f} MB  {speed}"
+        return f"reading {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {speed}"

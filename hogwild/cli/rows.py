@@ -1,0 +1,86 @@
+"""Rows of measurements as JSON lines, written as they happen.
+
+Every line is a row and every row is valid JSON: NaN and infinities, which JSON lacks, become null. A row is flushed
+when it is written, so a killed run leaves all its rows; what a kill left of a last line is cut off on resuming.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+from typing import Any, TextIO
+
+from hogwild.errors import OutputError
+
+
+def to_json(row: dict[str, Any]) -> str:
+    """One row as one line of JSON, without the line's end."""
+    return json.dumps({name: _plain(value) for name, value in row.items()}, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+class RowsFile:
+    """Where ``--json`` rows go: a file, standard output for "-", or nowhere for None."""
+
+    def __init__(self, name: str | None, append: bool = False) -> None:
+        self.name = name
+        self._file: TextIO | None = None
+        if name == "-":
+            self._file = sys.stdout
+        elif name is not None:
+            try:
+                if append:
+                    _cut_partial_line(name)
+                self._file = open(name, "a" if append else "w", encoding="utf-8")
+            except OSError as error:
+                raise OutputError(f"--json {name}: cannot write there: {error.strerror or error}") from None
+
+    def write(self, row: dict[str, Any]) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(to_json(row) + "\n")
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            file, self._file = self._file, None
+            if file is not sys.stdout:
+                with contextlib.suppress(OSError):  # what is still buffered cannot be written either
+                    file.close()
+            raise OutputError(f"--json {self.name}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        if self._file is not None and self._file is not sys.stdout:
+            file, self._file = self._file, None
+            try:
+                file.close()
+            except OSError as error:
+                raise OutputError(f"--json {self.name}: {error.strerror or error}") from None
+
+
+def _cut_partial_line(name: str) -> None:
+    """Drop what follows the last line end, if the file is there."""
+    try:
+        with open(name, "rb+") as file:
+            size = file.seek(0, 2)
+            tail_start = max(0, size - (1 << 20))  # far more than a row
+            file.seek(tail_start)
+            tail = file.read()
+            if tail and not tail.endswith(b"\n"):
+                file.truncate(tail_start + tail.rfind(b"\n") + 1)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,194 @@
+"""One training run of the command line: read the data, drive the run, show and keep what comes out.
+
+The order is chosen so that mistakes show early: options, then paths, then the data, and only then torch. The first
+Ctrl-C or SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hogwild.cli.display import Display, Reading, training_line
+from hogwild.cli.rows import RowsFile
+from hogwild.cli.sources import Sources, check_readable, check_writable
+from hogwild.config import TrainConfig
+from hogwild.errors import TrainingError, UsageError
+
+if TYPE_CHECKING:
+    from hogwild.data.examples import Rows
+    from hogwild.training import Run
+
+QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where data come from and results go to; checked by ``check`` before anything is read."""
+
+    data: str
+    data_named: bool
+    test: str | None
+    holdout: float | None
+    out: str | None
+    rows: str | None
+    checkpoint: str | None
+    resume: bool
+    quiet: bool
+
+    def check(self) -> None:
+        if self.test is not None and self.holdout is not None:
+            raise UsageError("--test and --holdout both name the rows to test on: give one of them")
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
+        if self.resume and self.checkpoint is None:
+            raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
+        for name in (self.data, self.test):
+            if name is not None:
+                check_readable(name)
+        if self.out is not None:
+            check_writable("--out", self.out)
+        if self.rows not in (None, "-"):
+            check_writable("--json", self.rows)
+        if self.checkpoint is not None:
+            check_writable("--checkpoint", self.checkpoint, directory=True)
+
+
+def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
+    """Train as asked and return the exit status; errors are raised."""
+    request.check()
+    display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
+    with Interrupts(display) as interrupts:
+        rows, test = read(request, sources, config.seed, display)
+        from hogwild.training import train  # imports torch
+
+        rows_file = RowsFile(request.rows, append=request.resume)
+        try:
+            with train(rows, test, config=config, checkpoint=request.checkpoint, resume=request.resume) as run:
+                interrupts.run = run
+                display.say(describe_run(run.config))
+                last = drive(run, display, rows_file, request.out)
+        finally:
+            rows_file.close()
+        display.say(summary(last, request.out, interrupts.number))
+        return interrupts.status
+
+
+def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> dict[str, Any]:
+    """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
+    last: dict[str, Any] = {}
+    try:
+        with display.live(lambda: training_line(run.progress(), run.config.epochs)):
+            for last in run:
+                rows_file.write(last)
+                display.row(last)
+    except TrainingError as error:
+        if out is not None and last:
+            run.model.save(out)
+            raise TrainingError(f"{error} (the last good model is in {out})") from error
+        raise
+    if out is not None:
+        run.model.save(out)
+    return last
+
+
+def read(request: Request, sources: Sources, seed: int, display: Display) -> tuple[Rows, Rows | None]:
+    """The rows to train and, if asked for, to test on."""
+    if not request.data_named:
+        display.say(f"no data named: training on {request.data}, a generated stand-in shaped like RCV1")
+    reading = Reading(request.data)
+    with display.live(reading.line):
+        rows = sources.open(request.data, reading.update)
+    display.say(f"{request.data}: {facts(rows)}")
+    if request.holdout is not None:
+        rows, test = rows.split(request.holdout, seed)
+        display.say(f"held out {len(test):,} rows to test on, training on {len(rows):,}")
+        return rows, test
+    if request.test is None:
+        return rows, None
+    reading = Reading(request.test)
+    by_name = request.test.startswith("synthetic:") or os.path.isdir(request.test)
+    with display.live(reading.line):  # wider test data are cut by the evaluator, which counts what it ignores
+        test = sources.open(request.test, reading.update, width=None, targets=None,
+                            format=None if by_name else sources.format)  # fmt: skip
+    display.say(f"{request.test}: {facts(test)}")
+    return rows, test
+
+
+def facts(rows: Rows) -> str:
+    return f"{len(rows):,} rows x {rows.width:,} features, {rows.nnz:,} nonzeros"
+
+
+def describe_run(config: TrainConfig) -> str:
+    """What is about to run, defaults filled in."""
+    workers = config.workers or 1
+    who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
+    step = f"step {config.step:.4g}" if config.step else "step auto"
+    repeat = "reproducible" if workers == 1 else "workers race, so runs differ in the last digits"
+    return (
+        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}, {step}, {config.schedule} schedule; "
+        f"{config.discipline} on {who}; seed {config.seed} ({repeat})"
+    )
+
+
+def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> str:
+    """The closing lines: how good, how fast, and where the model is."""
+    if not last:
+        return "nothing to do: the checkpoint is already at --epochs" + (f"; model saved to {out}" if out else "")
+    parts = [f"objective {last['objective']:.6g}"]
+    names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
+    parts += [f"{name} {last[field]:.4f}" for field, name in names.items() if last.get(field) is not None]
+    parts += [f"train accuracy {last['train_accuracy']:.4f}"] if last.get("train_accuracy") is not None else []
+    line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
+    times = f"{last['train_seconds']:.2f} s training, {last['wall_seconds']:.2f} s in all"
+    if last.get("nonzeros_per_second"):
+        times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
+    return f"{line}\n{times}\n" + (f"model saved to {out}" if out else "model not saved (--out MODEL keeps it)")
+
+
+class Interrupts:
+    """Turns the first SIGINT, SIGTERM or SIGHUP into ``run.stop()``, and the second into an exit at once."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.run: Run | None = None
+        self.number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def status(self) -> int:
+        return 0 if self.number is None else 128 + self.number
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as set by nohup, or for a background job
+                    self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: Any) -> None:
+        if self.number is not None:
+            self._quit()
+        self.number = number
+        if self.run is None:  # nothing to keep yet
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        self.run.stop()
+        if not self.display.quiet:  # os.write: print is not safe inside a signal handler
+            os.write(2, b"\nstopping and saving; once more to quit at once\n")
+
+    def _quit(self) -> None:
+        if self.run is not None:
+            closing = threading.Thread(target=self.run.close, daemon=True)
+            closing.start()
+            closing.join(QUIT_SECONDS)
+        if self.display.is_live:
+            os.write(self.display.stream.fileno(), b"\x1b[?25h")  # rich had hidden the cursor
+        os._exit(self.status)

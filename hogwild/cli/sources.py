@@ -1,0 +1,106 @@
+"""How the commands open data: the options they share, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hogwild.errors import InputError, OutputError, UsageError
+
+if TYPE_CHECKING:
+    from hogwild.data.cache import Cache
+    from hogwild.data.examples import Rows
+
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
+PANEL = "Data"
+
+Features = Annotated[int | None, typer.Option(min=1, help="Number of features; default: as many as the data show.",
+                                              rich_help_panel=PANEL)]  # fmt: skip
+ZeroBased = Annotated[bool, typer.Option("--zero-based", help="Indices of the text start at 0, not 1.",
+                                         rich_help_panel=PANEL)]  # fmt: skip
+Format = Annotated[str | None, typer.Option(help=f"One of {', '.join(FORMATS)}; default: by the name.",
+                                            rich_help_panel=PANEL)]  # fmt: skip
+Targets = Annotated[str | None, typer.Option(metavar="FILE", help="Targets (.npy) of an .npz or .mtx matrix.",
+                                             rich_help_panel=PANEL)]  # fmt: skip
+CacheDir = Annotated[str | None, typer.Option("--cache", metavar="DIR", help="Where parsed text is kept; default: the "
+                                              "user's cache directory.", rich_help_panel=PANEL)]  # fmt: skip
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep nothing: parse into memory.",
+                                       rich_help_panel=PANEL)]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The data options of one command; ``open`` reads a named source with them."""
+
+    features: int | None = None
+    zero_based: bool = False
+    format: str | None = None
+    targets: str | None = None
+    cache_directory: str | None = None
+    no_cache: bool = False
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise UsageError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
+        if self.no_cache and self.cache_directory is not None:
+            raise UsageError("--cache and --no-cache contradict each other: give one of them")
+
+    def cache(self) -> Cache | None:
+        from hogwild.data.cache import Cache
+
+        return None if self.no_cache else Cache(self.cache_directory)
+
+    def open(self, name: str, progress: Any = None, **changes: Any) -> Rows:
+        """Rows of a file, store or ``synthetic:`` name."""
+        from hogwild.data.source import open_data
+
+        return open_data(name, progress=progress, cache=self.cache(), **self.options() | changes)
+
+    def options(self) -> dict[str, Any]:
+        """What decides how a source is read, as keywords of ``open_data``."""
+        return {
+            "format": self.format, "zero_based": self.zero_based, "width": self.features, "targets": self.targets,
+        }  # fmt: skip
+
+
+def check_readable(name: str) -> None:
+    """Raise InputError, quickly, unless ``name`` is generated data or a file or directory that can be opened."""
+    if name.startswith("synthetic:"):
+        from hogwild.data.synthetic import parse_spec
+
+        parse_spec(name)
+        return
+    try:
+        if os.path.isdir(name):
+            os.listdir(name)
+        else:
+            with open(name, "rb"):
+                pass
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from None
+
+
+def check_writable(option: str, name: str, directory: bool = False) -> None:
+    """Raise OutputError, before hours of work, unless a file (or directory) ``name`` can be made where it is asked for.
+
+    A directory is made; of a file only the place is tried, so that an old file stays until the new one is complete.
+    """
+    path = Path(name)
+    try:
+        if directory:
+            path.mkdir(parents=True, exist_ok=True)
+        elif path.is_dir():
+            raise OutputError(f"{option} {name}: is a directory, expected a file name")
+        elif path.exists() and not path.is_file() and os.access(path, os.W_OK):
+            return  # a pipe or device: written in place
+        with tempfile.TemporaryFile(dir=path if directory else path.parent):
+            pass
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None

@@ -1,0 +1,95 @@
+"""``hogwild train``: its options, which are ``TrainConfig``'s fields and what to do with data and results."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hogwild.cli.sources import CacheDir, Features, Format, NoCache, Sources, Targets, ZeroBased
+from hogwild.config import DISCIPLINES, HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
+from hogwild.errors import UsageError
+
+DEFAULT_DATA = "synthetic:rcv1"
+DEFAULT_HOLDOUT = 0.2
+DEFAULTS = TrainConfig()
+
+
+def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+def _one_of(what: str, choices: tuple[str, ...]) -> str:
+    return f"{what}: {', '.join(choices)}."
+
+
+GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Workers", "When to stop", "Results"
+
+
+def train(
+    data: Annotated[str | None, typer.Argument(metavar="[DATA]",
+        help=f"svmlight text (.gz .bz2 .xz), a store, .npz, .mtx or synthetic:... Default: {DEFAULT_DATA}.")] = None,
+    test: Annotated[str | None, _option("Data", "Data to test on after each epoch.")] = None,
+    holdout: Annotated[float | None, _option("Data", "Fraction of DATA to hold out and test on.")] = None,
+    features: Features = None,
+    zero_based: ZeroBased = False,
+    format: Format = None,
+    targets: Targets = None,
+    cache: CacheDir = None,
+    no_cache: NoCache = False,
+    loss: Annotated[str, _option(GOAL, _one_of("Loss", LOSSES))] = DEFAULTS.loss,
+    loss_param: Annotated[float | None, _option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
+                                                show_default="the loss's own")] = None,
+    l1: Annotated[float, _option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
+    l2: Annotated[float, _option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
+    normalize: Annotated[str, _option(GOAL, _one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
+    class_weight: Annotated[str | None, _option(GOAL, "'balanced' weighs the classes equally.")] = None,
+    no_intercept: Annotated[bool, _option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
+    step: Annotated[str, _option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
+    schedule: Annotated[str, _option(STEPS, _one_of("How it falls", SCHEDULES))] = DEFAULTS.schedule,
+    decay: Annotated[float | None, _option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
+    power: Annotated[float | None, _option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
+    adagrad: Annotated[bool, _option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
+    order: Annotated[str, _option(STEPS, _one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
+    seed: Annotated[int, _option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
+    average: Annotated[bool, _option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
+    discipline: Annotated[str, _option(PARALLEL, _one_of("How an update reaches a shared weight", DISCIPLINES),
+                                       show_default="serial for one worker, else hogwild")] = DEFAULTS.discipline,
+    workers: Annotated[int | None, _option(PARALLEL, "Number of workers.", "--workers", "-w",
+                                           show_default="physical cores")] = None,
+    host: Annotated[str, _option(PARALLEL, _one_of("Who runs them", HOSTS))] = DEFAULTS.host,
+    epochs: Annotated[int, _option(STOPPING, "Passes over the data in all.")] = DEFAULTS.epochs,
+    patience: Annotated[int | None, _option(STOPPING, "Stop after so many epochs without progress.")] = None,
+    tol: Annotated[float, _option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
+    target: Annotated[float | None, _option(STOPPING, "Stop at or below this objective.")] = None,
+    out: Annotated[str | None, _option(RESULTS, "Write the model here.", "--out", "-o", metavar="MODEL")] = None,
+    json: Annotated[str | None, _option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
+                                        metavar="ROWS")] = None,
+    checkpoint: Annotated[str | None, _option(RESULTS, "Save the state here after each epoch.", metavar="DIR")] = None,
+    resume: Annotated[bool, _option(RESULTS, "Go on from the checkpoint.", "--resume")] = False,
+    quiet: Annotated[bool, _option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
+) -> None:  # fmt: skip
+    """Train a sparse linear model on DATA with all cores."""
+    from hogwild.cli.session import Request, run_training
+
+    config = TrainConfig(
+        loss=loss, loss_param=loss_param, l1=l1, l2=l2, normalize=normalize, class_weight=class_weight,
+        intercept=not no_intercept, step=parse_step(step), schedule=schedule, decay=decay, power=power,
+        adagrad=adagrad, order=order, seed=seed, average=average, discipline=discipline, workers=workers, host=host,
+        epochs=epochs, patience=patience, tol=tol, target=target,
+    )  # fmt: skip
+    if data is None and holdout is None and test is None:
+        holdout = DEFAULT_HOLDOUT
+    request = Request(data or DEFAULT_DATA, data is not None, test, holdout, out, json, checkpoint, resume, quiet)
+    sources = Sources(features, zero_based, format, targets, cache, no_cache)
+    raise typer.Exit(run_training(request, sources, config))
+
+
+def parse_step(text: str) -> float | None:
+    """``--step``: None for "auto", else its number (``TrainConfig`` checks the range)."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--step {text}: expected a number or 'auto'") from None

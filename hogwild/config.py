@@ -1,0 +1,172 @@
+"""What a training run is asked to do: one frozen, checked dataclass, to and from JSON.
+
+Every option has the same name here, on the command line (``--l2``) and as a keyword of ``hogwild.train``. Names and
+ranges are checked on construction, from dict and tuple literals only, so a typing mistake is reported before torch or
+any data are read. What depends on the data (is it binary? does the loss fit the labels?) is checked by the problem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hogwild.errors import UsageError
+
+LOSSES = (
+    "log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax",
+    "squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive", "poisson",
+)  # fmt: skip
+DISCIPLINES = ("serial", "hogwild", "atomic", "aig", "locked", "round-robin")
+HOSTS = ("processes", "threads")
+ORDERS = ("shuffled", "file")
+SCHEDULES = ("constant", "epoch", "round", "inverse", "optimal", "adaptive")
+NORMALIZE = ("none", "l2", "max")
+CLASS_WEIGHT = (None, "balanced")
+
+#: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
+RESUMABLE = ("epochs", "workers", "host")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Options of one training run of a linear problem.
+
+    Attributes
+    ----------
+    loss : str
+        One of ``LOSSES``. ``softmax`` is the cross-entropy over all classes; the other label losses train
+        one-versus-rest when there are more than two labels.
+    loss_param : float or None
+        Huber's threshold, or the width of an epsilon-insensitive tube; None takes the loss's default.
+    l1, l2 : float
+        Penalties of ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``.
+    step : float or None
+        Step size on the raw gradient of one example; None ("auto") probes for one before the first epoch.
+    schedule : str
+        One of ``SCHEDULES``: how the step falls. ``decay`` and ``power`` are its numbers; None takes its defaults.
+    adagrad : bool
+        Divide each coordinate's step by the root of its sum of squared gradients (lock-free form).
+    discipline : str
+        One of ``DISCIPLINES`` or "auto": ``serial`` for one worker, ``hogwild`` for more.
+    workers : int or None
+        None takes the physical cores this process may use.
+    host : str
+        ``processes`` or ``threads``.
+    order : str
+        ``shuffled`` (fresh each epoch, without replacement) or ``file``.
+    epochs : int
+        Passes over the data in total, also when a run is resumed.
+    average : bool
+        The model is the tail mean of the parameters at the ends of epochs, kept outside the racing array.
+    intercept : bool
+        Fit an unpenalised intercept.
+    normalize : str
+        ``none``, ``l2`` or ``max``: scale of each row; kept in the model and applied by predict.
+    class_weight : {None, "balanced"}
+        Weigh rows by ``n / (classes * rows of the class)``.
+    patience, tol : int or None, float
+        Stop when the objective has not fallen by ``tol`` (relative) for ``patience`` epochs.
+    target : float or None
+        Stop when the objective is at or below it.
+    seed : int
+        Of the order. One worker and one seed are bitwise reproducible; more workers are not.
+    """
+
+    loss: str = "log"
+    loss_param: float | None = None
+    l1: float = 0.0
+    l2: float = 1e-5
+    step: float | None = None
+    schedule: str = "epoch"
+    decay: float | None = None
+    power: float | None = None
+    adagrad: bool = False
+    discipline: str = "auto"
+    workers: int | None = None
+    host: str = "processes"
+    order: str = "shuffled"
+    epochs: int = 20
+    average: bool = False
+    intercept: bool = True
+    normalize: str = "none"
+    class_weight: str | None = None
+    patience: int | None = None
+    tol: float = 1e-3
+    target: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _choice("loss", self.loss, LOSSES)
+        _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
+        _choice("host", self.host, HOSTS)
+        _choice("order", self.order, ORDERS)
+        _choice("schedule", self.schedule, SCHEDULES)
+        _choice("normalize", self.normalize, NORMALIZE)
+        _choice("class_weight", self.class_weight, CLASS_WEIGHT)
+        _number("l1", self.l1, 0)
+        _number("l2", self.l2, 0)
+        _number("tol", self.tol, 0)
+        _number("step", self.step, 0, optional=True, strict=True)
+        _number("loss_param", self.loss_param, 0, optional=True)
+        _number("decay", self.decay, 0, 1, optional=True, strict=True)
+        _number("power", self.power, 0, optional=True, strict=True)
+        _number("target", self.target, -math.inf, optional=True)
+        _whole("workers", self.workers, 1, 1024, optional=True)
+        _whole("epochs", self.epochs, 1)
+        _whole("patience", self.patience, 1, optional=True)
+        _whole("seed", self.seed, 0, 2**63 - 1)
+        for name in ("adagrad", "average", "intercept"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.schedule == "optimal" and self.l2 == 0:
+            raise UsageError("schedule='optimal' divides by l2: give l2 > 0, or another schedule")
+        if self.discipline == "serial" and (self.workers or 1) > 1:
+            raise UsageError(f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}")
+        if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
+            raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict that ``from_json`` turns back into an equal config."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> TrainConfig:
+        """A config from keywords; unknown names are a UsageError that lists the valid ones."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(fields) - set(known))
+        if unknown:
+            raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(known)}")
+        return cls(**fields)
+
+    def differences(self, other: TrainConfig) -> list[str]:
+        """Names of the options that differ and that ``--resume`` may not change."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [name for name in mine if name not in RESUMABLE and mine[name] != theirs[name]]
+
+
+def _choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")
+
+
+def _number(
+    name: str, value: Any, low: float, high: float = math.inf, optional: bool = False, strict: bool = False
+) -> None:
+    if value is None and optional:
+        return
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not ok or not low <= value <= high or (strict and value == low):
+        raise UsageError(f"{name}={value!r}: expected a finite number {'above' if strict else 'of at least'} {low:g}"
+                         + (f" and at most {high:g}" if high < math.inf else ""))  # fmt: skip
+
+
+def _whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+        raise UsageError(f"{name}={value!r}: expected a whole number from {low}" + (f" to {high}" if high else ""))

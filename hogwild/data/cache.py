@@ -1,0 +1,202 @@
+"""Stores made on the way: text is parsed and synthetic data are drawn once, and the second run starts at once.
+
+The decision that matters: an entry's name is a hash of everything its content depends on (the source's path, size, time
+and a sample of its bytes, every parse option, the parser's and the store's version), so a stale entry is never looked
+at and there is nothing to invalidate. Nothing here may stop a run: a damaged entry is made again, and a cache that
+cannot be written costs one warning and a parse into memory.
+
+What it costs: disk, up to a cap (the least recently used entries go, never one in use), and one extra write of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hogwild.data.examples import Rows
+from hogwild.data.leases import remove_unused, sweep
+from hogwild.data.store import VERSION, MemoryWriter, Sink, StoreExists, StoreWriter, is_store, open_store, read_meta
+from hogwild.errors import HogwildWarning, InputError, OutputError
+
+LIMIT = 20 << 30  # bytes
+SAMPLE = 1 << 16  # bytes of a source's start, middle and end that go into its key
+ENTRY = re.compile(r".*-[0-9a-f]{24}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How some data are made.
+
+    Attributes
+    ----------
+    label : str
+        Readable beginning of the entry's name.
+    key : dict
+        Everything the content depends on, in JSON's types.
+    meta : dict
+        Facts for ``meta.json``, ``source`` among them.
+    fill : function of a sink
+        Appends all rows and returns ``{"width": ..., **more facts}``.
+    """
+
+    label: str
+    key: dict[str, Any]
+    meta: dict[str, Any]
+    fill: Callable[[Sink], dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """``label-<hash>``, where the hash covers the key and the store's version."""
+        readable = re.sub(r"[^A-Za-z0-9._]+", "-", self.label).strip("-.")[:60] or "data"
+        text = json.dumps({"store": VERSION, **self.key}, sort_keys=True)
+        return f"{readable}-{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One store in the cache. ``source`` is what it was made from, ``last_used`` seconds since 1970."""
+
+    name: str
+    source: str
+    bytes: int
+    last_used: float
+    path: Path
+
+
+Entries = list[CacheEntry]
+
+
+class Cache:
+    """A directory of stores.
+
+    Parameters
+    ----------
+    directory : str or Path, optional
+        Default: ``stores`` in the platform's user cache directory for ``hogwild``. Made when first needed.
+    limit_bytes : int
+        Entries are evicted beyond this, least recently used first. The entry just made stays, whatever its size, and so
+        do entries that a process has open.
+    """
+
+    def __init__(self, directory: str | Path | None = None, limit_bytes: int = LIMIT) -> None:
+        if directory is None:
+            import platformdirs
+
+            directory = Path(platformdirs.user_cache_dir("hogwild")) / "stores"
+        self.directory = Path(os.path.abspath(Path(directory).expanduser()))
+        self.limit_bytes = limit_bytes
+
+    def lookup(self, name: str) -> Rows | None:
+        """The entry ``name``, opened and marked as used just now; a damaged one is removed and counts as absent."""
+        path = self.directory / name
+        if not path.is_dir():
+            return None
+        try:
+            rows = open_store(path)
+        except InputError:
+            remove_unused(path)
+            return None
+        try:
+            os.utime(path / "meta.json")
+        except OSError:
+            pass  # a cache that can only be read is a good one too
+        return rows
+
+    def build(self, recipe: Recipe) -> tuple[Rows, dict[str, Any]] | None:
+        """``(rows, meta data)`` of a recipe's entry, made now if it is missing; None, and a warning, if it cannot be.
+
+        Safe for several processes at once: each writes its own, the first to finish gives it the name.
+        """
+        path = self.directory / recipe.name
+        for _ in range(3):  # a second time if another process was faster, or evicted it at this very moment
+            rows = self.lookup(recipe.name)
+            if rows is not None:
+                return rows, read_meta(path)
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                with StoreWriter(path, recipe.meta) as writer:
+                    writer.close(**recipe.fill(writer))
+            except StoreExists:
+                continue
+            except OutputError as error:
+                self._warn(str(error))
+                return None
+            except OSError as error:
+                self._warn(f"{self.directory}: {error.strerror or error}")
+                return None
+            self.evict(keep=recipe.name)
+        self._warn(f"{path} cannot be opened after it was made")
+        return None
+
+    @staticmethod
+    def _warn(reason: str) -> None:
+        warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=4)
+
+    def list(self) -> Entries:
+        """All entries, the most recently used first."""
+        found = []
+        try:
+            folders = [path for path in self.directory.iterdir() if ENTRY.fullmatch(path.name) and is_store(path)]
+        except OSError:
+            return []
+        for path in folders:
+            try:
+                size = sum(file.stat().st_size for file in path.iterdir())
+                found.append(CacheEntry(path.name, _source(path), size, (path / "meta.json").stat().st_mtime, path))
+            except OSError:
+                continue  # removed by another process meanwhile
+        return sorted(found, key=lambda entry: -entry.last_used)
+
+    def evict(self, keep: str | None = None) -> None:
+        """Remove the least recently used entries beyond the limit, except ``keep`` and those in use."""
+        entries = self.list()
+        total = sum(entry.bytes for entry in entries)
+        for entry in reversed(entries):
+            if total <= self.limit_bytes:
+                return
+            if entry.name != keep and remove_unused(entry.path):
+                total -= entry.bytes
+
+    def clear(self) -> tuple[int, int]:
+        """Remove every entry and what killed processes left; returns how many went and how many are in use."""
+        sweep(self.directory)
+        gone = [remove_unused(entry.path) for entry in self.list()]
+        return sum(gone), len(gone) - sum(gone)
+
+
+def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
+    """``(rows, meta data)`` from the cache, or made in memory where there is none."""
+    if cache is not None and (built := cache.build(recipe)) is not None:
+        return built
+    memory = MemoryWriter()
+    facts = recipe.fill(memory)
+    return memory.close(facts.pop("width")), {**recipe.meta, **facts}
+
+
+def identity(path: str | Path) -> dict[str, Any]:
+    """What tells one version of a file from another without reading all of it.
+
+    Absolute path, size, time of change in nanoseconds, and a hash of the first, the middle and the last 64 KiB.
+    """
+    absolute = os.path.abspath(path)
+    digest = hashlib.blake2b(digest_size=16)
+    with open(absolute, "rb") as file:
+        status = os.fstat(file.fileno())
+        for at in (0, status.st_size // 2, max(0, status.st_size - SAMPLE)):
+            file.seek(at)
+            digest.update(file.read(SAMPLE))
+    return {"path": absolute, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "sample": digest.hexdigest()}
+
+
+def _source(path: Path) -> str:
+    try:
+        return str(read_meta(path).get("source", "?"))
+    except InputError:
+        return "(damaged or of another version)"

@@ -1,0 +1,131 @@
+"""One ``.npy`` file of a store: written as it grows, with a checksum for every MiB, and mapped back.
+
+The header is 128 bytes for any length (NumPy leaves room for it to grow), so it is filled in when the length is known
+and the data behind it are aligned to cache lines.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.leases import lock_shared, still_named
+from hogwild.errors import InputError
+
+BLOCK = 1 << 20  # bytes under one checksum
+HEADER = 128  # bytes
+REMEDY = "remove it and convert the source again"
+
+
+class Column:
+    """A one-dimensional array on disk that grows.
+
+    Attributes
+    ----------
+    length : int
+        Entries written.
+    crcs : list of int
+        CRC-32 of each full block so far, and after ``finish`` of the last one.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.path, self.dtype, self.length = path, dtype, 0
+        self.crcs: list[int] = []
+        self._crc = self._filled = 0
+        self.file = open(path, "xb", buffering=BLOCK)  # noqa: SIM115 - closed by the store's writer
+        self.file.write(bytes(HEADER))
+
+    def write(self, array: Any) -> None:
+        array = np.ascontiguousarray(array, dtype=self.dtype)
+        if not len(array):
+            return
+        data = memoryview(array).cast("B")
+        self.file.write(data)
+        self.length += len(array)
+        at = 0
+        while at < len(data):
+            part = data[at : at + BLOCK - self._filled]
+            self._crc = zlib.crc32(part, self._crc)
+            self._filled += len(part)
+            at += len(part)
+            if self._filled == BLOCK:
+                self.crcs.append(self._crc)
+                self._crc = self._filled = 0
+
+    def finish(self) -> None:
+        """Write the header and flush everything to the disk; the file stays open, and locked if it was."""
+        if self._filled:
+            self.crcs.append(self._crc)
+        self.file.seek(0)
+        self.file.write(header(self.dtype, self.length))
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def discard(self) -> None:
+        """Close the file, whatever its state: on a full disk the last flush fails again."""
+        try:
+            self.file.close()
+        except OSError:
+            pass
+
+
+def header(dtype: str, length: int) -> bytes:
+    """The 128 bytes before the data of a one-dimensional .npy file."""
+    out = BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": (length,)})
+    text = out.getvalue()[10:].rstrip()  # padded to 128 bytes by today's NumPy; the format allows any padding
+    return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
+
+
+def map_column(store: Path, name: str, dtype: str, length: int, lease: bool = False) -> mmap.mmap:
+    """A read-only map of ``name``, whose size and header are as expected; ``lease`` holds its lock while it lives.
+
+    Raises
+    ------
+    InputError
+        Naming the store and the file.
+    """
+    path = store / name
+    try:
+        with open(path, "rb") as file:
+            if lease:
+                lock_shared(file)
+                if not still_named(file, path):
+                    raise InputError(f"{store}: the store was removed while it was being opened")
+            size, expected = os.fstat(file.fileno()).st_size, HEADER + length * np.dtype(dtype).itemsize
+            if size != expected:
+                raise InputError(f"{store}: damaged store: {name} has {size} bytes, expected {expected}; {REMEDY}")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # keeps a duplicate of the descriptor
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{store}: damaged store: {name} cannot be read ({reason}); {REMEDY}") from None
+    if mapped[:HEADER] != header(dtype, length):
+        raise InputError(f"{store}: damaged store: {name} has another header than expected; {REMEDY}")
+    return mapped
+
+
+def entries(mapped: mmap.mmap, dtype: str, length: int) -> np.ndarray:
+    """The data of a map as a read-only array, which keeps the map alive."""
+    return np.frombuffer(mapped, dtype=dtype, count=length, offset=HEADER)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,230 @@
+"""Containers of training examples; today ``Rows``: sparse rows with one target each.
+
+A row is a slice ``[begin, end)`` of two flat arrays. Keeping both ends, instead of one ``indptr``, makes a subset
+of the rows (a hold-out split, a fold) a pair of small arrays over the *same* data: nothing is copied, and a store
+larger than memory can be split. For whole data ``begin`` and ``end`` are two views of one ``indptr``.
+
+All arrays are read-only, so that kernels compile once per role and a memory map is never charged against memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hogwild.errors import InputError
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+INDEX_LIMIT = 2**31 - 1  # indices are int32, so that is also the largest width
+
+
+def _frozen(array: Any, dtype: Any) -> np.ndarray:
+    """A read-only C-contiguous view (a copy only if the dtype or layout differs); never a ``memmap`` instance."""
+    view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+class Rows:
+    """Sparse rows with a target, and optionally a weight, for each.
+
+    Parameters
+    ----------
+    indptr : array of int64, shape (n + 1,), or a pair (begin, end) of int64 arrays, each of shape (n,)
+        Row ``i`` holds the entries ``begin[i] <= j < end[i]``.
+    indices : array of int32, shape (nnz,)
+        Zero-based features, ascending and without repeats inside a row.
+    values : array of float32, shape (nnz,)
+    targets : array of float32, shape (n,)
+        Labels exactly as the user wrote them (any two or more numbers), or real targets.
+    width : int
+        Number of features; every index is below it.
+    weights : array of float32, shape (n,), optional
+        Non-negative sample weights.
+    store : path, optional
+        Directory the flat arrays are mapped from. Workers in other processes open it instead of being sent the data.
+    check : bool
+        Verify shapes, order and ranges (one pass). Readers that guarantee them pass False.
+
+    Raises
+    ------
+    InputError
+        Naming the first row that breaks a rule.
+    """
+
+    def __init__(
+        self,
+        indptr: Any,
+        indices: Any,
+        values: Any,
+        targets: Any,
+        width: int,
+        weights: Any = None,
+        store: str | Path | None = None,
+        check: bool = True,
+    ) -> None:
+        if isinstance(indptr, tuple):
+            self.begin, self.end = (_frozen(a, np.int64) for a in indptr)
+        else:
+            whole = _frozen(indptr, np.int64)
+            if whole.ndim != 1 or len(whole) == 0:
+                raise InputError("indptr: expected a one-dimensional array of at least one offset")
+            self.begin, self.end = whole[:-1], whole[1:]
+        self.indices = _frozen(indices, np.int32)
+        self.values = _frozen(values, np.float32)
+        self.targets = _frozen(targets, np.float32)
+        self.weights = None if weights is None else _frozen(weights, np.float32)
+        self.width = int(width)
+        self.store = None if store is None else Path(store)
+        if check:
+            self._check()
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def __repr__(self) -> str:
+        where = f", store={str(self.store)!r}" if self.store else ""
+        return f"Rows({len(self):,} rows x {self.width:,} features, {self.nnz:,} nonzeros{where})"
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries of these rows."""
+        if self.contiguous:
+            return int(self.end[-1] - self.begin[0]) if len(self) else 0
+        return int((self.end - self.begin).sum())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self.width
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the rows lie one behind the other in the flat arrays, so that ``begin`` and ``end`` are one indptr."""
+        if len(self) == 0:
+            return True
+        ends, begins = self.end.__array_interface__["data"][0], self.begin.__array_interface__["data"][0]
+        return ends == begins + self.begin.itemsize or bool(np.array_equal(self.begin[1:], self.end[:-1]))
+
+    def _check(self) -> None:
+        n = len(self.begin)
+        if len(self.end) != n or len(self.targets) != n or self.targets.ndim != 1:
+            raise InputError(f"targets: expected one per row ({n}), got an array of shape {self.targets.shape}")
+        if self.weights is not None and (
+            self.weights.shape != (n,) or not np.all(np.isfinite(self.weights)) or (n and self.weights.min() < 0)
+        ):
+            raise InputError(f"weights: expected {n} finite, non-negative numbers")
+        if not np.all(np.isfinite(self.targets)):
+            raise InputError(f"targets: row {int(np.argmin(np.isfinite(self.targets)))} is not finite")
+        if self.indices.shape != self.values.shape or self.indices.ndim != 1:
+            raise InputError(f"indices and values differ in shape: {self.indices.shape} and {self.values.shape}")
+        if n and (np.any(self.begin > self.end) or self.begin.min() < 0 or self.end.max() > len(self.indices)):
+            raise InputError("indptr: offsets must ascend and stay inside indices")
+        if not 0 <= self.width <= INDEX_LIMIT:
+            raise InputError(f"width {self.width}: expected 0 to {INDEX_LIMIT}")
+        self._check_entries()
+
+    def _check_entries(self) -> None:
+        if len(self.indices) == 0:
+            return
+        low, high = int(self.indices.min()), int(self.indices.max())
+        if low < 0 or high >= self.width:
+            raise InputError(f"indices run from {low} to {high}, outside the width of {self.width} features")
+        falls = np.flatnonzero(self.indices[1:] <= self.indices[:-1]) + 1  # only a row's first entry may fall
+        if len(falls) and np.setdiff1d(falls, self.begin[self.begin < self.end], assume_unique=False).size:
+            bad = np.setdiff1d(falls, self.begin)[0]
+            row = int(np.searchsorted(self.begin, bad, side="right") - 1) if self.contiguous else -1
+            raise InputError(f"row {row}: indices must ascend without repeats (Rows.from_scipy sorts and sums them)")
+        finite = np.isfinite(self.values)
+        if not finite.all():
+            raise InputError(f"values: entry {int(np.argmin(finite))} is not a finite float32")
+
+    @classmethod
+    def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None) -> Rows:
+        """Rows from a scipy sparse matrix (any format) or a dense array; CSR float32 with int32 indices is not copied.
+
+        Unsorted indices are sorted and repeated ones summed, in a copy; the caller's matrix stays as it is.
+
+        Raises
+        ------
+        InputError
+            For values or targets that are not finite in float32, or lengths that do not match.
+        """
+        import scipy.sparse
+
+        if np.iscomplexobj(X):
+            raise InputError("X is complex: expected real values")
+        matrix = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else scipy.sparse.csr_array(np.atleast_2d(X))
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        width = matrix.shape[1] if width is None else int(width)
+        if max(width, matrix.shape[1]) > INDEX_LIMIT:
+            raise InputError(f"X has {matrix.shape[1]} columns: at most {INDEX_LIMIT} are supported")
+        targets = np.asarray(y)
+        if targets.dtype.kind not in "biuf":
+            raise InputError(f"targets: expected numbers, got dtype {targets.dtype}")
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = targets[:, 0]
+        with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check
+            return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights)
+
+    def to_scipy(self) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+        """``(X, y)``: a CSR float32 array, (n, width), and the targets. Shares memory if the rows are contiguous."""
+        import scipy.sparse
+
+        rows = self if self.contiguous else self.compact()
+        low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
+        indptr = np.append(rows.begin, high) - low
+        X = scipy.sparse.csr_array((rows.values[low:high], rows.indices[low:high], indptr), shape=rows.shape, copy=False)
+        return X, rows.targets
+
+    def select(self, ids: Any) -> Rows:
+        """The rows ``ids`` (in that order), sharing the flat arrays: only offsets, targets and weights are copied."""
+        ids = np.asarray(ids)
+        weights = None if self.weights is None else self.weights[ids]
+        ends = (self.begin[ids], self.end[ids])
+        return Rows(ends, self.indices, self.values, self.targets[ids], self.width, weights, self.store, check=False)
+
+    def block(self, first: int, last: int) -> Rows:
+        """Rows ``first <= i < last`` without copying anything."""
+        weights = None if self.weights is None else self.weights[first:last]
+        ends = (self.begin[first:last], self.end[first:last])
+        return Rows(ends, self.indices, self.values, self.targets[first:last], self.width, weights, self.store, False)
+
+    def compact(self) -> Rows:
+        """A copy in memory whose flat arrays hold these rows only, in order."""
+        lengths = self.end - self.begin
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        source = np.repeat(self.begin - indptr[:-1], lengths) + np.arange(indptr[-1])
+        picked = self.indices[source], self.values[source]
+        return Rows(indptr, *picked, self.targets, self.width, self.weights, check=False)
+
+    def split(self, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
+        """``(rest, held_out)`` with ``round(fraction * n)`` rows held out at random, each part in file order.
+
+        Raises
+        ------
+        InputError
+            If either part would be empty.
+        """
+        held = round(fraction * len(self))
+        if not 0 < held < len(self):
+            raise InputError(f"cannot hold out {fraction:g} of {len(self)} rows: both parts need at least one row")
+        mask = np.zeros(len(self), dtype=bool)
+        mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
+        return self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+
+    def degrees(self) -> np.ndarray:
+        """Number of rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
+        total = np.zeros(self.width, dtype=np.int64)
+        batch = 1 << 18  # rows at a time, so that a store larger than memory is only streamed
+        for first in range(0, len(self), batch):
+            part = self.block(first, first + batch)
+            part = part if part.contiguous else part.compact()
+            if len(part):
+                total += np.bincount(part.indices[part.begin[0] : part.end[-1]], minlength=self.width)
+        return total

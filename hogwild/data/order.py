@@ -1,0 +1,44 @@
+"""How an epoch's rows are cut into blocks and chunks (see ``kernels/order.py`` for what is done with them)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLOCKS_PER_CHUNK = 64  # as in kernels/order.py; a test compares the two
+SMALLEST_BLOCK_BYTES = 128 << 10  # of data that are read from disk: below it, random reads rule
+
+
+@dataclass(frozen=True)
+class Order:
+    """The cut of ``n_rows`` rows: 64 blocks of ``block`` neighbouring rows make a chunk, the unit workers claim.
+
+    Data of 65,536 rows or more take blocks of 16 rows, so that a chunk has 1,024; smaller data take smaller blocks, down
+    to single rows, so that there are at least 64 chunks to share out. Data that do not fit in memory take blocks of
+    128 KiB or more, so that the disk is read in long pieces.
+    """
+
+    n_rows: int
+    block: int
+    shuffled: bool
+
+    @classmethod
+    def of(cls, n_rows: int, shuffled: bool = True, row_bytes: float = 0.0, from_disk: bool = False) -> Order:
+        """The cut for ``n_rows`` rows of ``row_bytes`` bytes each on average."""
+        block = min(max(n_rows // 4096, 1), 16)
+        if from_disk:
+            wanted = int(SMALLEST_BLOCK_BYTES / max(row_bytes, 1.0))
+            block = max(block, min(wanted, n_rows // 4096, 4096))
+        return cls(n_rows, block, shuffled)
+
+    @property
+    def chunk(self) -> int:
+        """Rows in a chunk (the last may be shorter)."""
+        return self.block * BLOCKS_PER_CHUNK
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-self.n_rows // self.block)
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_rows // self.chunk)

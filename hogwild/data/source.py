@@ -1,0 +1,313 @@
+"""From a name to rows: one function that opens whatever a user may call data.
+
+The decision that matters: everything readable goes by one of three ways. A store is mapped where it lies; text and
+synthetic sets are made into a store in the cache and mapped from there; the rest (scipy's .npz, standard input, or
+anything without a cache) is held in memory. Training, prediction and statistics see ``Rows`` and never ask which.
+
+What it costs: the first look at a text file writes its content once more to disk (see ``cache.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hogwild.data.cache import Cache, Recipe, build, identity
+from hogwild.data.chunks import chunks
+from hogwild.data.examples import Rows
+from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
+from hogwild.data.synthetic import PREFIX, parse_spec
+from hogwild.data.synthetic import recipe as synthetic_recipe
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+Progress = Callable[[int, int | None], None]
+
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
+MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2")
+BEYOND = ("error", "ignore")
+
+
+def open_data(
+    name: str | Path | BinaryIO,
+    *,
+    format: str | None = None,
+    zero_based: bool = False,
+    width: int | None = None,
+    beyond: str = "error",
+    targets: str | Path | None = None,
+    cache: Cache | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Rows:
+    """Open data by name.
+
+    Parameters
+    ----------
+    name : str, Path or binary stream
+        svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
+        (MatrixMarket, also .gz and .bz2), or a synthetic set such as ``synthetic:rcv1?rows=200000``. A stream is read as
+        svmlight text into memory.
+    format : str, optional
+        One of ``FORMATS``; by default told from the name.
+    zero_based : bool
+        Features of svmlight text count from 0.
+    width : int, optional
+        Number of features, where it is not to be taken from the data: a test set has the width of its model.
+    beyond : {"error", "ignore"}
+        What to do with entries of features at or beyond ``width``. Those ignored are counted in a HogwildWarning.
+    targets : path, optional
+        A .npy file with the targets of an .npz or .mtx; by default ``x.targets.npy`` or ``x.npy``.
+    cache : Cache, optional
+        Where stores are made from text and synthetic sets; without one they are made in memory.
+    workers : int, optional
+        Threads that parse text.
+    progress : function, optional
+        Called now and then with how much is done (bytes of text, or synthetic rows) and of how much.
+
+    Returns
+    -------
+    Rows
+        With ``store`` set if they are mapped from one.
+
+    Raises
+    ------
+    InputError
+        One line that names the file: missing, unreadable, damaged, or breaking a rule of its format.
+    """
+    if beyond not in BEYOND:
+        raise UsageError(f"beyond={beyond!r}: expected one of {', '.join(BEYOND)}")
+    pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
+    options = {"zero_based": zero_based, "width": pinned, "workers": workers, "progress": progress}
+    if not isinstance(name, str | os.PathLike):
+        title = str(getattr(name, "name", "stream"))
+        rows, meta = _read_stream(name, title, options)
+    else:
+        title = os.fspath(name)
+        kind = _kind(title, format)
+        if targets is not None and kind not in ("npz", "mtx"):
+            raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
+        if kind == "store":
+            rows, meta = open_store(title), read_meta(title)
+        elif kind == "npz":
+            rows, meta = _matrix(title, _load_npz, targets), {}
+        elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
+            with open(title, "rb") as stream:
+                rows, meta = _read_stream(stream, title, options)
+        else:
+            rows, meta = build(cache, _recipe(title, kind, targets, options))
+    if len(rows) == 0:
+        raise InputError(f"{title}: no rows in it")
+    _warn_of_repairs(title, meta)
+    return _fit_width(rows, width, beyond, title)
+
+
+def convert(
+    name: str | Path,
+    destination: str | Path,
+    *,
+    format: str | None = None,
+    zero_based: bool = False,
+    width: int | None = None,
+    targets: str | Path | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Make a store of any data, in bounded memory if they are text or synthetic; returns its meta data.
+
+    Parameters are those of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is set.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    title = os.fspath(name)
+    kind = _kind(title, format)
+    if kind in ("store", "npz"):
+        recipe = _copy(open_data(title, format=kind, width=width, targets=targets), title)
+    else:
+        options = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
+        recipe = _recipe(title, kind, targets, options)
+    with StoreWriter(destination, recipe.meta, overwrite) as writer:
+        writer.close(**recipe.fill(writer))
+    meta = read_meta(destination)
+    _warn_of_repairs(title, meta)
+    return meta
+
+
+def _kind(name: str, format: str | None) -> str:
+    if format is not None and format not in FORMATS:
+        raise UsageError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    if format == "synthetic" or (format is None and name.startswith(PREFIX)):
+        return "synthetic"
+    try:
+        mode = os.stat(name).st_mode
+        if not stat.S_ISDIR(mode):
+            open(name, "rb").close()
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file (a synthetic set is named like {PREFIX}rcv1)") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISDIR(mode):
+        if format not in (None, "store"):
+            raise InputError(f"{name}: a directory, expected a file of format {format}")
+        return "store"
+    if format == "store":
+        raise InputError(f"{name}: a file, but a store is a directory")
+    if format is not None:
+        return format
+    lowered = name.lower()
+    return "npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "svmlight"
+
+
+def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str, Any]) -> Recipe:
+    if kind == "synthetic":
+        return synthetic_recipe(parse_spec(name), options["progress"])
+    if kind == "mtx":
+        found = _targets_path(name, targets)
+        key = {"format": "mtx", "file": _identity(name), "targets": _identity(found)}
+        return _copy_later(name, key, lambda: _matrix(name, _load_mtx, found))
+    return _svmlight(name, options)
+
+
+def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
+    from hogwild.data import svmlight
+
+    before = _identity(name)
+    kept = {"format": "svmlight", "zero_based": bool(options["zero_based"]), "width": options["width"]}
+    parser = getattr(svmlight, "PARSER_VERSION", 1)
+
+    def fill(sink: Sink) -> dict[str, Any]:
+        facts = _parse(name, sink, options)
+        if _identity(name) != before:
+            raise InputError(f"{name}: changed while it was being read: try again")
+        return facts
+
+    return Recipe(
+        label=os.path.basename(name),
+        key={**kept, "file": before, "parser": parser},
+        meta={"source": os.path.abspath(name), "options": kept, "parser": f"svmlight {parser}"},
+        fill=fill,
+    )
+
+
+def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[str, Any]:
+    from hogwild.data.svmlight import parse_svmlight
+
+    summary = parse_svmlight(source, sink, **options)
+    repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows)}
+    return {"width": int(summary.width), "warnings": repairs}
+
+
+def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
+    memory = MemoryWriter()
+    facts = _parse(stream, memory, options)
+    return memory.close(facts.pop("width")), {"source": title, **facts}
+
+
+def _copy(rows: Rows, source: str) -> Recipe:
+    return _copy_later(source, {}, lambda: rows)
+
+
+def _copy_later(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
+    def fill(sink: Sink) -> dict[str, Any]:
+        whole = rows()
+        pour(whole, sink)
+        return {"width": whole.width}
+
+    return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
+
+
+def _identity(path: str) -> dict[str, Any]:
+    try:
+        return identity(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _matrix(name: str, load: Callable[[str], Any], targets: str | Path | None) -> Rows:
+    """Rows of a matrix file and its targets; all ways in which either can be broken end in one line."""
+    path = _targets_path(name, targets)
+    X = _load(name, load)
+    y = _load(path, lambda file: np.load(file, allow_pickle=False))
+    try:
+        return Rows.from_scipy(X, y)
+    except InputError as error:
+        raise InputError(f"{name} (targets: {path}): {error}") from None
+
+
+def _load(path: str, load: Callable[[str], Any]) -> Any:
+    try:
+        return load(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # zip, zlib, pickle refusals, bad headers, key errors: one per library
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+
+
+def _load_npz(path: str) -> Any:
+    import scipy.sparse
+
+    return scipy.sparse.load_npz(path)
+
+
+def _load_mtx(path: str) -> Any:
+    import scipy.io
+
+    return scipy.io.mmread(path)
+
+
+def _targets_path(name: str, targets: str | Path | None) -> str:
+    if targets is not None:
+        if not os.path.isfile(targets):
+            raise InputError(f"{os.fspath(targets)}: no such file (targets of {name})")
+        return os.fspath(targets)
+    suffixes = sorted((".npz", *MATRIX_MARKET), key=len, reverse=True)
+    stem = next((name[: -len(suffix)] for suffix in suffixes if name.lower().endswith(suffix)), name)
+    for path in (f"{stem}.targets.npy", f"{stem}.npy"):
+        if os.path.isfile(path):
+            return path
+    raise InputError(f"{name}: no targets: expected {stem}.targets.npy beside it, or another .npy file to be named")
+
+
+def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
+    repairs = meta.get("warnings") or {}
+    said = {"unsorted_rows": "with unsorted features (sorted)", "duplicate_rows": "with repeated features (summed)"}
+    parts = [f"{repairs[key]:,} rows {text}" for key, text in said.items() if repairs.get(key)]
+    if parts:
+        warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
+
+
+def _fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
+    """The same rows with ``width`` features. Features ascend in a row, so what lies beyond is cut off at its end."""
+    if width is None or width == rows.width:
+        return rows
+    if width < 1:
+        raise UsageError(f"width={width}: expected at least 1")
+    end, dropped = rows.end, 0
+    if rows.width > width:
+        cut = [_count_beyond(rows.block(first, last), width) for first, last in chunks(rows)]
+        numbers = np.concatenate(cut)
+        dropped = int(numbers.sum())
+        end = rows.end - numbers if dropped else rows.end
+    if dropped and beyond == "error":
+        row = int(np.argmax(numbers > 0))
+        raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
+    if dropped:
+        said = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
+        warnings.warn(said, HogwildWarning, stacklevel=3)
+    flat = rows.indices, rows.values, rows.targets
+    return Rows((rows.begin, end), *flat, width, rows.weights, rows.store, check=False)
+
+
+def _count_beyond(part: Rows, width: int) -> np.ndarray:
+    low, high = int(part.begin[0]), int(part.end[-1])
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(part.indices[low:high] >= width)))
+    return before[part.end - low] - before[part.begin - low]

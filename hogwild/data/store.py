@@ -1,0 +1,362 @@
+"""The store: a directory of plain ``.npy`` files beside a ``meta.json``, written once and memory-mapped ever after.
+
+The decision that matters: nothing is interpreted on opening. Workers map the same files by path, so the page cache is
+the sharing, and anyone else can ``np.load(..., mmap_mode="r")`` them. A store appears under its name complete or not at
+all: it is written to a temporary sibling, flushed to disk and renamed.
+
+What it costs: a CRC-32 for every MiB of every array (``checksums.npy``), compared on opening; all of them up to 1 GiB
+(about a second per GiB and core), a sample above. Stores in use hold a lock (``leases.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from hogwild.data.chunks import chunks
+from hogwild.data.columns import BLOCK, HEADER, REMEDY, Column, entries, header, map_column, sync_folder, write_synced
+from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.data.leases import LOCKED, lock_exclusive, make_temporary, still_named, sweep
+from hogwild.errors import InputError, OutputError, UsageError
+
+FORMAT, VERSION = "hogwild-store", 1
+ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
+CHECK_ALL_BELOW = 1 << 30  # bytes; of larger stores a sample of blocks is checked
+SAMPLE = 64  # blocks
+VERIFY = ("auto", "full", "sample", "none")
+
+
+class StoreExists(InputError):
+    """The destination is taken; for two writers of one cache entry that means the other one was faster."""
+
+
+class Sink(Protocol):
+    """What a reader of text pours its rows into."""
+
+    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None: ...
+
+
+class StoreWriter:
+    """Writes a store row by row, in bounded memory.
+
+    Use it in a ``with`` statement: leaving it without ``close`` removes everything written so far.
+
+    Parameters
+    ----------
+    path : str or Path
+        Directory to be made.
+    meta : dict, optional
+        Facts to keep in ``meta.json``: ``source``, ``options``, ``parser``, ``warnings``, ...
+    overwrite : bool
+        Replace ``path`` if it is a store. Anything else is never overwritten.
+
+    Raises
+    ------
+    InputError
+        If ``path`` exists.
+    OutputError
+        If it cannot be written (also from ``append`` and ``close``).
+    """
+
+    def __init__(self, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False) -> None:
+        self.path = Path(os.path.abspath(path))
+        self.overwrite = overwrite
+        self.meta = dict(meta or {})
+        self.rows = self.nnz = self.width_seen = 0
+        self._columns: dict[str, Column] = {}
+        self._check_free()
+        sweep(self.path.parent)
+        try:
+            self._folder = self._make_folder()
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _check_free(self) -> None:
+        if not os.path.lexists(self.path):
+            return
+        if not is_store(self.path):
+            raise StoreExists(f"{self.path} exists and is not a hogwild store: choose another name")
+        if not self.overwrite:
+            raise StoreExists(f"{self.path} exists: choose another name, or ask for it to be overwritten")
+
+    def _make_folder(self) -> Path:
+        while True:
+            folder = make_temporary(self.path)
+            column = self._columns["indices"] = Column(folder / LOCKED, ARRAYS["indices"])
+            # A sweeper may meet the folder before it is locked, and take it away.
+            if lock_exclusive(column.file) is not False and still_named(column.file, column.path):
+                return folder
+            column.discard()
+
+    def _failure(self, error: OSError) -> OutputError:
+        return OutputError(f"{self.path}: cannot write the store: {error.strerror or error}")
+
+    def _column(self, name: str) -> Column:
+        if name not in self._columns:
+            self._columns[name] = Column(self._folder / f"{name}.npy", ARRAYS[name])
+            if name == "indptr":
+                self._columns[name].write(np.zeros(1, np.int64))
+        return self._columns[name]
+
+    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
+        """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
+        lengths, indices = np.asarray(lengths, np.int64), np.asarray(indices, np.int32)
+        m, nnz = len(lengths), int(lengths.sum())
+        if m == 0:
+            return
+        if (
+            len(indices) != nnz
+            or len(values) != nnz
+            or len(targets) != m
+            or (weights is not None and len(weights) != m)
+        ):
+            raise ValueError(f"append: {m} rows of {nnz} entries do not fit the arrays given")
+        if self.rows and (weights is not None) != ("weights" in self._columns):
+            raise ValueError("append: weights must be given for all rows or for none")
+        try:
+            self._column("indptr").write(np.cumsum(lengths) + self.nnz)
+            self._column("indices").write(indices)
+            self._column("values").write(values)
+            self._column("targets").write(targets)
+            if weights is not None:
+                self._column("weights").write(weights)
+        except OSError as error:
+            self.abort()
+            raise self._failure(error) from None
+        self.rows, self.nnz = self.rows + m, self.nnz + nnz
+        self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
+
+    def close(self, width: int | None = None, **facts: Any) -> Path:
+        """Flush everything to disk and give the store its name. ``facts`` are added to the meta data."""
+        width = self.width_seen if width is None else int(width)
+        if not self.width_seen <= width <= INDEX_LIMIT:
+            raise InputError(f"{self.path}: width {width}, but features up to {self.width_seen} occur")
+        try:
+            self._finish({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
+            self._rename()
+        except OSError as error:
+            raise self._failure(error) from None
+        finally:
+            self.abort()
+        return self.path
+
+    def _finish(self, meta: dict[str, Any]) -> None:
+        for name in ("indptr", "indices", "values", "targets"):
+            self._column(name)
+        columns = {name: self._columns[name] for name in ARRAYS if name in self._columns}
+        for column in columns.values():
+            column.finish()
+        crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
+        meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
+        meta["arrays"] = {name: {"dtype": column.dtype, "length": column.length} for name, column in columns.items()}
+        meta["checksum"] = _meta_checksum(meta)
+        write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
+        write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
+        sync_folder(self._folder)
+
+    def _rename(self) -> None:
+        self._check_free()
+        aside = None
+        if os.path.lexists(self.path):
+            # Not a name that is swept: killed between the two renames, the old store is still there.
+            aside = self._folder.with_name(self._folder.name.replace("tmp", "old"))
+            os.rename(self.path, aside)
+        try:
+            os.rename(self._folder, self.path)
+        except OSError as error:
+            if aside is not None:
+                os.rename(aside, self.path)
+            if os.path.lexists(self.path):
+                raise StoreExists(f"{self.path} exists: it was made by someone else meanwhile") from error
+            raise
+        sync_folder(self.path.parent)
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def abort(self) -> None:
+        """Close everything and remove the temporary, if the store has not got its name."""
+        for column in self._columns.values():
+            column.discard()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.abort()
+
+
+class MemoryWriter:
+    """The same interface, into ``Rows`` in memory: for standard input, and where there is no cache."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in ARRAYS}
+
+    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
+        for name, part in zip(ARRAYS, (lengths, indices, values, targets, weights), strict=True):
+            if part is not None:
+                self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
+
+    def close(self, width: int | None = None) -> Rows:
+        lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
+        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        width = int(indices.max(initial=-1)) + 1 if width is None else width
+        return Rows(indptr, indices, values, targets, width, weights if len(weights) else None, check=False)
+
+    def _join(self, name: str) -> np.ndarray:
+        parts = self._parts.pop(name)  # so that only one array at a time is held twice
+        return np.concatenate(parts) if parts else np.empty(0, ARRAYS[name])
+
+
+def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
+    """Write ``rows`` as a store, a block at a time; errors as for ``StoreWriter``."""
+    with StoreWriter(path, meta, overwrite) as writer:
+        pour(rows, writer)
+        return writer.close(rows.width)
+
+
+def pour(rows: Rows, sink: Sink) -> None:
+    """Append ``rows`` to ``sink``, about a million entries at a time."""
+    for first, last in chunks(rows):
+        part = rows.block(first, last)
+        part = part if part.contiguous else part.compact()
+        flat = slice(part.begin[0], part.end[-1])
+        sink.append(part.end - part.begin, part.indices[flat], part.values[flat], part.targets, part.weights)
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether ``path`` is a directory with a store's ``meta.json``, of any version and in any state."""
+    try:
+        with open(Path(path) / "meta.json", "rb") as file:
+            return f'"{FORMAT}"'.encode() in file.read(1 << 20)
+    except OSError:
+        return False
+
+
+def read_meta(path: str | Path) -> dict[str, Any]:
+    """The facts in a store's ``meta.json``.
+
+    Raises
+    ------
+    InputError
+        If there is no store at ``path``, it is of another version, or the file is damaged.
+    """
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: no such file or directory")
+    if not is_store(path):
+        raise InputError(f"{path}: not a hogwild store (no meta.json of one in it)")
+    try:
+        meta = json.loads((Path(path) / "meta.json").read_bytes())
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            raise ValueError("not an object of this format")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: damaged store: meta.json cannot be read ({error}); {REMEDY}") from None
+    if meta.get("version") != VERSION:
+        version = meta.get("version")
+        raise InputError(f"{path}: store of version {version}, expected {VERSION}: convert the source again")
+    if meta.get("checksum") != _meta_checksum(meta):
+        raise InputError(f"{path}: damaged store: meta.json does not match its checksum; {REMEDY}")
+    return meta
+
+
+def open_store(path: str | Path, verify: str = "auto") -> Rows:
+    """The rows of a store, mapped read-only. It cannot be evicted from a cache while any of its arrays is alive.
+
+    Parameters
+    ----------
+    path : str or Path
+    verify : {"auto", "full", "sample", "none"}
+        Checksums to compare: all; those of the first, the last and 64 random blocks of each array; or none (for workers,
+        who open what their parent has checked). "auto" is full up to 1 GiB. Sizes and headers are always checked.
+
+    Raises
+    ------
+    InputError
+        If it is no store, of another version, truncated or damaged; names the file.
+    """
+    if verify not in VERIFY:
+        raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+    path = Path(path)
+    meta = read_meta(path)
+    described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
+    _check_fit(path, meta, described)
+    maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
+    if verify == "auto":
+        verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
+    if verify != "none":
+        _check_blocks(path, meta, maps, everything=verify == "full")
+    arrays = {name: entries(maps[name], *of) for name, of in described.items()}
+    _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
+    data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
+    return Rows(*data, meta["width"], arrays.get("weights"), store=os.path.abspath(path), check=False)
+
+
+def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
+    rows, nnz = meta["rows"], meta["nnz"]
+    lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows, "weights": rows}
+    expected = {name: (ARRAYS[name], lengths[name]) for name in ARRAYS if name != "weights" or name in described}
+    if described != expected:
+        raise InputError(
+            f"{path}: damaged store: the arrays in meta.json do not fit {rows} rows of {nnz} entries; {REMEDY}"
+        )
+
+
+def _check_blocks(path: Path, meta: dict[str, Any], maps: dict[str, mmap.mmap], everything: bool) -> None:
+    counts = {name: -(-(len(data) - HEADER) // BLOCK) for name, data in maps.items()}
+    total = sum(counts.values())
+    crcs = entries(map_column(path, "checksums.npy", "<u4", total), "<u4", total)
+    if zlib.crc32(crcs.tobytes()) != meta["checksums"]:
+        raise InputError(f"{path}: damaged store: checksums.npy does not match meta.json; {REMEDY}")
+
+    def check(name: str, first: int, blocks: Iterable[int]) -> None:
+        view = memoryview(maps[name])
+        for block in blocks:
+            at = HEADER + block * BLOCK
+            if zlib.crc32(view[at : at + BLOCK]) != crcs[first + block]:
+                where = f"{name}.npy does not match its checksum at byte {at}"
+                raise InputError(f"{path}: damaged store: {where}; {REMEDY}")
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
+        first, tasks = 0, []
+        for name, count in counts.items():
+            picked = np.arange(count)
+            if not everything and count > SAMPLE + 2:
+                random = np.random.default_rng().choice(count, SAMPLE, replace=False)  # other ones every time
+                picked = np.unique(np.concatenate(([0, count - 1], random)))
+            tasks += [pool.submit(check, name, first, picked[i : i + 16].tolist()) for i in range(0, len(picked), 16)]
+            first += count
+        for task in tasks:
+            task.result()
+
+
+def _check_offsets(path: Path, indptr: np.ndarray, nnz: int, every: bool) -> None:
+    ok = indptr[0] == 0 and indptr[-1] == nnz
+    step = 1 << 22
+    for first in range(0, len(indptr) if every else 0, step):  # one wrong offset sends a kernel out of its arrays
+        part = indptr[first : first + step + 1]
+        ok = ok and bool((part[1:] >= part[:-1]).all())
+    if not ok:
+        raise InputError(f"{path}: damaged store: indptr.npy does not ascend from 0 to {nnz}; {REMEDY}")
+
+
+def _meta_checksum(meta: dict[str, Any]) -> int:
+    rest = {name: value for name, value in meta.items() if name != "checksum"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+def _package_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hogwild")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,422 @@
+"""svmlight (LIBSVM) text, plain or compressed, to arrays: ``label [qid:n] index:value ... [# comment]``.
+
+The calling thread reads, decompresses and cuts the text behind the last line end of each chunk; a pool of threads parses
+the chunks in the JIT kernel, which releases the GIL; results come back in file order. So decompression overlaps with
+parsing, the first bad line of the file is the one reported, and the number of chunks in flight bounds the memory, whatever
+the size of the file: about a megabyte of text for each worker, and at most fourteen bytes of arrays a byte of text.
+
+Line numbers cost nothing until one is needed: a chunk knows how many lines it has, and an error counts those before it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import os
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+
+import numpy as np
+
+from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.errors import InputError, OutputError, UsageError
+
+CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
+LINE_BYTES = 64 << 20  # a row longer than this is taken for something that is not svmlight text
+TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
+JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # control characters
+SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}  # first bytes -> module that reads it
+
+Progress = Callable[[int, int | None], None]
+
+
+class Sink(Protocol):
+    """Where parsed rows go: ``StoreWriter``, or anything with this method. The arrays are the receiver's to keep."""
+
+    def append(
+        self,
+        lengths: np.ndarray,  # (m,) int64, entries of each row
+        indices: np.ndarray,  # (entries,) int32, zero-based, ascending in a row
+        values: np.ndarray,  # (entries,) float32
+        targets: np.ndarray,  # (m,) float32
+    ) -> Any: ...
+
+
+@dataclass
+class ParseSummary:
+    """What a file held; filled in as the rows go by, complete at the end."""
+
+    rows: int = 0
+    lines: int = 0
+    nnz: int = 0
+    width: int = 0  # the pinned one, else the largest index + 1
+    unsorted_rows: int = 0  # rows whose indices were not ascending, and were sorted
+    duplicate_rows: int = 0  # rows that named a feature twice or more; its values were summed
+    ignored: int = 0  # features at or beyond the pinned width that were dropped
+    bytes_read: int = 0  # of the source: compressed bytes if it is compressed
+
+
+@dataclass(frozen=True)
+class _Settings:
+    zero_based: bool
+    width: int | None
+    drop: bool  # features at or beyond the width
+    optional: bool  # labels
+    workers: int
+    chunk: int
+    progress: Progress | None
+
+    @property
+    def base(self) -> int:
+        return 0 if self.zero_based else 1
+
+    @property
+    def limit(self) -> int:
+        return INDEX_LIMIT if self.width is None else self.width
+
+
+@dataclass
+class _Block:
+    """One parsed chunk, or its first error as (line of the chunk, what)."""
+
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    lines: int
+    width: int
+    dropped: int
+    unsorted_rows: int = 0
+    duplicate_rows: int = 0
+    error: tuple[int, str] | None = None
+
+
+# -- parsing one chunk --------------------------------------------------------------------------------------------------
+
+
+def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
+    """The rows of ``buffer[:size]``, on a thread of the pool."""
+    from hogwild.kernels import parse
+
+    colons, lines = parse.count_marks(buffer, size)
+    lengths, targets = np.empty(lines, np.int64), np.empty(lines, np.float32)
+    indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
+    room = 64
+    while True:
+        unresolved = np.empty((room, 2), np.int64)
+        code, position, rows, nnz, width, falls, dropped, left = parse.parse_rows(
+            buffer, size, settings.base, settings.limit, settings.drop, settings.optional,
+            lengths, indices, values, targets, unresolved,
+        )  # fmt: skip
+        if left <= room:
+            break
+        room = left
+    faults: list[tuple[int, str]] = []  # (line of the chunk, what)
+
+    def fault(start: int, label: bool) -> None:
+        faults.append((buffer.count(b"\n", 0, start) + 1, _describe(_token(buffer, start), label, settings)))
+
+    for place, start in unresolved[:left].tolist():
+        number = float(_token(buffer, start).rpartition(b":")[2])
+        if abs(number) >= parse.FLOAT32_END:
+            fault(start, place < 0)
+        elif place >= 0:
+            values[place] = number
+        else:
+            targets[-1 - place] = number
+    arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
+    block = _Block(arrays, lines, width, dropped)
+    if falls:
+        overflowing = _sort_rows(block)
+        if overflowing is not None:
+            faults.append((_line_of(buffer, overflowing), "the sum of a repeated feature's values is beyond float32"))
+    if code != parse.DONE:
+        fault(position, code == parse.BAD_LABEL)
+    block.error = min(faults, default=None)
+    return block
+
+
+def _sort_rows(block: _Block) -> int | None:
+    """Sort each row's entries and sum repeated ones in float64; the first row whose sum float32 cannot hold, if any.
+
+    One stable sort of (row, index) keys over the whole chunk: three times the cost of parsing it, for such files only.
+    """
+    lengths, indices, values, targets = block.arrays
+    keys = np.repeat(np.arange(len(lengths)) << 31, lengths) | indices
+    block.unsorted_rows = len(np.unique(keys[1:][keys[1:] < keys[:-1]] >> 31))
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    fresh = np.append(True, keys[1:] != keys[:-1])
+    block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
+    starts = np.flatnonzero(fresh)
+    with np.errstate(over="ignore"):
+        sums = np.add.reduceat(values[order].astype(np.float64), starts).astype(np.float32)
+    keys = keys[starts]
+    lengths = np.bincount(keys >> 31, minlength=len(lengths))
+    block.arrays = lengths, (keys & INDEX_LIMIT).astype(np.int32), sums, targets
+    finite = np.isfinite(sums)
+    return None if finite.all() else int(keys[np.argmin(finite)] >> 31)
+
+
+def _line_of(buffer: bytearray, row: int) -> int:
+    """Line of the chunk, from 1, that holds its row ``row``; for an error, so in plain Python."""
+    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", b"#"))
+    return next(itertools.islice(lines, row, None))
+
+
+# -- saying what is wrong -----------------------------------------------------------------------------------------------
+
+
+def _token(buffer: bytearray, start: int) -> bytes:
+    """The bytes from ``start`` to the next blank, line end or comment."""
+    match = TOKEN.match(buffer, start)
+    return match.group() if match else b""
+
+
+def _quote(token: bytes) -> str:
+    return repr(token[:40])[1:] + ("..." if len(token) > 40 else "")
+
+
+def _describe(token: bytes, label: bool, settings: _Settings) -> str:
+    """What is wrong with a token the kernel refused."""
+    if JUNK.search(token) or token.startswith((b"\xff\xfe", b"\xfe\xff")):  # the last two begin UTF-16
+        return f"binary data {_quote(token)}, expected svmlight text"
+    if label:
+        if b":" in token:
+            return f"no label before {_quote(token)}, expected: label index:value ..."
+        if b"," in token:
+            return f"several labels {_quote(token)}, expected one"
+        return f"bad label {_quote(token)}: {_bad_number(token)}"
+    if token.startswith(b"qid:"):
+        return f"bad {_quote(token)}: expected qid:number right behind the label"
+    index, colon, value = token.partition(b":")
+    if not colon:
+        return f"missing colon in {_quote(token)}: expected index:value"
+    if not index.isdigit():
+        return f"bad index in {_quote(token)}: expected a whole number"
+    feature = int(index[-400:])
+    if len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
+        return f"index {_quote(index)[1:-1]} is beyond the largest, {INDEX_LIMIT - 1 + settings.base}"
+    if feature < settings.base:
+        return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
+    if feature - settings.base >= settings.limit and not settings.drop:
+        return f"index {feature} is beyond the given width of {settings.width} features"
+    if not value:
+        return f"missing value in {_quote(token)}: expected index:value"
+    return f"bad value in {_quote(token)}: {_bad_number(value)}"
+
+
+def _bad_number(token: bytes) -> str:
+    try:
+        number = float(token)
+    except ValueError:
+        return "expected a number"
+    if math.isfinite(number) and abs(number) < 3.4028235677973366e38:
+        return "expected a plain decimal number"  # Python knows spellings, such as 1_000, that svmlight does not
+    return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
+
+
+# -- the pipeline -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Job:
+    """A chunk on its way through the pool."""
+
+    block: Future[_Block]
+    buffer: bytearray
+    size: int
+    done: int  # bytes of the source read with it
+
+
+def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, settings: _Settings) -> Iterator[_Block]:
+    """Parsed chunks in file order, added up in ``summary``: read in this thread, parsed in those of a pool."""
+    _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where an interrupt is heard
+    chunk, failure = settings.chunk, None
+    room = chunk * (settings.workers + 1)
+    free: deque[bytearray] = deque()
+    jobs: deque[_Job] = deque()
+    source = Source(path)
+    pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="hogwild-parse")
+    try:
+        try:
+            for buffer, size in chunks(source, chunk, free):
+                jobs.append(_Job(pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
+                while jobs and (jobs[0].block.done() or sum(job.size for job in jobs) > room):
+                    yield _finished(jobs.popleft(), source, summary, settings, free)
+        except ReadError as error:
+            failure = str(error)
+        while jobs:
+            yield _finished(jobs.popleft(), source, summary, settings, free)
+        if failure is None and summary.rows == 0:
+            failure = "no rows in it, expected svmlight text"
+        if failure is not None:
+            raise InputError(f"{source.label}:{summary.lines + 1}: {failure}")
+        summary.bytes_read = source.done
+        if settings.progress:
+            settings.progress(source.done, source.total)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        source.close()
+
+
+def _finished(job: _Job, source: Source, summary: ParseSummary, settings: _Settings, free: deque[bytearray]) -> _Block:
+    """The next block, once its thread has it; its error, with the line of the file, if it has one."""
+    block = job.block.result()
+    if block.error:
+        raise InputError(f"{source.label}:{summary.lines + block.error[0]}: {block.error[1]}")
+    if len(job.buffer) == settings.chunk + 1:
+        free.append(job.buffer)
+    lengths, indices, _, _ = block.arrays
+    summary.lines += block.lines
+    summary.rows += len(lengths)
+    summary.nnz += len(indices)
+    summary.ignored += block.dropped
+    summary.unsorted_rows += block.unsorted_rows
+    summary.duplicate_rows += block.duplicate_rows
+    summary.bytes_read = job.done
+    if settings.width is None:
+        summary.width = max(summary.width, block.width)
+    if settings.progress:
+        settings.progress(job.done, source.total)
+    return block
+
+
+def _start(
+    path: str | os.PathLike[str] | BinaryIO,
+    summary: ParseSummary,
+    zero_based: bool,
+    width: int | None,
+    ignore_beyond: bool,
+    labels: str,
+    workers: int | None,
+    chunk_bytes: int | None,
+    progress: Progress | None,
+) -> Iterator[_Block]:
+    """Check the options and begin."""
+    if width is not None and not 1 <= width <= INDEX_LIMIT:
+        raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
+    if labels not in ("required", "optional"):
+        raise UsageError(f"labels {labels!r}: expected 'required' or 'optional'")
+    if workers is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = min(cores, 8)  # a single thread reads, and could not feed more
+    if workers < 1:
+        raise UsageError(f"workers {workers}: expected at least 1")
+    chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)
+    optional = labels == "optional"
+    return _blocks(path, summary, _Settings(zero_based, width, ignore_beyond, optional, workers, chunk, progress))
+
+
+# -- what the package calls ---------------------------------------------------------------------------------------------
+
+
+def parse_svmlight(
+    path: str | os.PathLike[str] | BinaryIO,
+    sink: Sink,
+    *,
+    zero_based: bool = False,
+    width: int | None = None,
+    ignore_beyond: bool = False,
+    labels: Literal["required", "optional"] = "required",
+    workers: int | None = None,
+    chunk_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> ParseSummary:
+    """Parse svmlight text and hand its rows to ``sink.append(lengths, indices, values, targets)``, in file order.
+
+    Parameters
+    ----------
+    path : path or binary stream
+        Text, plain or compressed by gzip, bzip2 or xz. A stream is read to its end and left open.
+    sink : Sink
+        Called from this thread. Values are exactly ``np.float32(float(token))``; explicit zeros are kept.
+    zero_based : bool
+        Indices count from 0 rather than 1. What the sink gets counts from 0 either way.
+    width : int, optional
+        Number of features. One at or beyond it is an error or, with ``ignore_beyond``, dropped and counted.
+    labels : "required" or "optional"
+        Whether a row may begin with its first feature; its target is then 0. Blank lines are no rows either way.
+    workers : int, optional
+        Threads that parse; by default one for each core this process may use, up to 8.
+    chunk_bytes : int, optional
+        Text that one thread takes at a time (1 MiB); a longer line gets a larger chunk, up to 64 MiB.
+    progress : callable, optional
+        Called from this thread with (bytes of the source done, their total or None for a stream).
+
+    Raises
+    ------
+    InputError
+        ``name:line: what`` for the first line that is wrong, a damaged archive or no rows; ``name: what`` for a path
+        that cannot be opened. The sink may have been given rows before it.
+    """
+    summary = ParseSummary()
+    for block in _start(path, summary, zero_based, width, ignore_beyond, labels, workers, chunk_bytes, progress):
+        sink.append(*block.arrays)
+    return summary
+
+
+def iter_svmlight(
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    zero_based: bool = False,
+    width: int | None = None,
+    ignore_beyond: bool = False,
+    labels: Literal["required", "optional"] = "required",
+    workers: int | None = None,
+    chunk_bytes: int | None = None,
+    progress: Progress | None = None,
+    summary: ParseSummary | None = None,
+) -> Iterator[Rows]:
+    """The rows of svmlight text as blocks, one for each chunk, for what needs no more than one pass.
+
+    As ``parse_svmlight``, whose parameters and errors these are. Without ``width`` a block is as wide as the widest
+    row up to its end. ``summary`` is filled in on the way. Closing the iterator early ends its threads.
+    """
+    summary = summary or ParseSummary()
+    for block in _start(path, summary, zero_based, width, ignore_beyond, labels, workers, chunk_bytes, progress):
+        lengths, indices, values, targets = block.arrays
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        yield Rows(indptr, indices, values, targets, summary.width, check=False)
+
+
+def format_row(target: float, indices: np.ndarray, values: np.ndarray, zero_based: bool = False) -> str:
+    """A row as text without a line end: the shortest decimals that read back as the same float32."""
+    base = 0 if zero_based else 1
+    pairs = (f" {index + base}:{_shortest(value)}" for index, value in zip(indices.tolist(), values, strict=True))
+    return _shortest(np.float32(target)) + "".join(pairs)
+
+
+def _shortest(value: np.float32) -> str:
+    text = str(value).removesuffix(".0")
+    return text if np.float32(float(text)) == value else repr(float(value))  # the latter: rounded twice, in theory
+
+
+def write_svmlight(path: str | os.PathLike[str], rows: Rows, zero_based: bool = False) -> None:
+    """Write rows as svmlight text, compressed if the name ends in .gz, .bz2 or .xz. Weights have no place in it.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; an older one of that name is then as it was.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    opener: Any = SUFFIXES.get(path.suffix)
+    try:
+        opener = importlib.import_module(opener).open if opener else open
+        with opener(part, "wt", encoding="ascii", newline="\n") as file:
+            for i, (first, last) in enumerate(zip(rows.begin.tolist(), rows.end.tolist(), strict=True)):
+                line = format_row(rows.targets[i], rows.indices[first:last], rows.values[first:last], zero_based)
+                file.write(line + "\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""Arrays that every worker sees: many named arrays carved out of one block of memory, shared or private.
+
+One block means one file descriptor to pass, one size to check against ``/dev/shm`` beforehand (a full one kills with a
+bus error, not an exception), and alignment to cache lines in one place. Shared blocks come from torch: they are
+unlinked as soon as they are mapped, so nothing is left behind however a process dies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hogwild.errors import OutputError
+
+if TYPE_CHECKING:
+    import torch
+
+LINE = 64  # bytes in a cache line: every array starts on one
+Shape = tuple[int, ...]
+
+
+class Block:
+    """Named arrays in one piece of memory.
+
+    Parameters
+    ----------
+    spec : mapping of name to (shape, dtype)
+    shared : bool
+        Take torch shared memory, which ``ForkingPickler`` passes to other processes without a copy.
+
+    Raises
+    ------
+    OutputError
+        If ``/dev/shm`` has no room for it.
+    """
+
+    def __init__(self, spec: Mapping[str, tuple[Shape, Any]], shared: bool) -> None:
+        self.spec = dict(spec)
+        size = sum(_padded(shape, dtype) for shape, dtype in self.spec.values()) + LINE
+        self.tensor: torch.Tensor | np.ndarray
+        if shared:
+            import torch
+
+            _check_room(size)
+            self.tensor = torch.zeros(size, dtype=torch.uint8).share_memory_()
+        else:
+            self.tensor = np.zeros(size, dtype=np.uint8)
+        self.arrays = self._carve()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def readonly(self, name: str) -> np.ndarray:
+        """The array as kernels want data: a view that cannot be written."""
+        view = self.arrays[name].view()
+        view.flags.writeable = False
+        return view
+
+    def _carve(self) -> dict[str, np.ndarray]:
+        whole = self.tensor if isinstance(self.tensor, np.ndarray) else self.tensor.numpy()
+        offset = -whole.__array_interface__["data"][0] % LINE
+        arrays = {}
+        for name, (shape, dtype) in self.spec.items():
+            count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            arrays[name] = whole[offset : offset + count].view(dtype).reshape(shape)
+            offset += _padded(shape, dtype)
+        return arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "tensor": self.tensor}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.arrays = self._carve()
+
+
+def _padded(shape: Shape, dtype: Any) -> int:
+    return -(-int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize // LINE) * LINE
+
+
+def _check_room(size: int) -> None:
+    try:
+        stat = os.statvfs("/dev/shm")
+    except OSError:
+        return  # no such directory: torch takes another place
+    free = stat.f_bavail * stat.f_frsize
+    if free < size:
+        raise OutputError(
+            f"/dev/shm has {free / 2**20:.0f} MiB free and {size / 2**20:.0f} MiB are needed: enlarge it "
+            "(docker run --shm-size=2g, mount -o remount,size=2G /dev/shm) or use host='threads' (--host threads)"
+        )

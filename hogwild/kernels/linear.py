@@ -1,0 +1,285 @@
+"""Sparse linear models with one margin: the SGD loop every worker runs, for every loss, penalty and discipline.
+
+One source serves them all: loss, discipline, penalty and AdaGrad are integers in closure cells, so LLVM drops the dead
+branches and the disk cache keeps each combination. For row ``i`` with features ``x``, target ``y`` and weight ``s``
+
+    g    = s * loss'(w . x + b, y)
+    w_u <- prox_u(w_u - step * g * x_u)      for u in row i:  soft-threshold by step * l1 * N / d_u,
+                                                              then divide by 1 + step * l2 * N / d_u
+
+which is the separable form of Recht, Re, Wright, Niu (2011), section 2.3, applied proximally: ``N / d_u`` spreads the
+penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot where ``step * l2 * N / d_u > 1``.
+
+Disciplines differ only in how the new ``w_u`` lands: plain store (serial, hogwild), compare-and-exchange (atomic), store
+under sorted per-coordinate locks (aig) or under one lock around read, compute and write (locked); taking turns
+(round-robin) has a loop of its own below. With one worker all of them are bitwise equal.
+
+The intercept is in every row, so as a plain shared cell it would lose 10-50 % of its updates. Lock-free workers add
+what they owe it every ``plan.flush`` rows, atomically.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch, store
+from hogwild.kernels.control import ABORT, LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
+from hogwild.kernels.fma import fma
+from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.losses import dloss
+from hogwild.kernels.options import JIT
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+
+DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5}
+SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN = DISCIPLINES.values()
+
+PENALTIES = {"none": 0, "l2": 1, "elastic": 2}
+NO_PENALTY, L2, ELASTIC = PENALTIES.values()
+
+ROW_AHEAD, OFFSETS_AHEAD = 5, 8  # rows ahead whose entries, and whose offsets and targets, are prefetched
+STEP_EVERY = 16  # rows between two evaluations of a falling step
+TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient divides by something
+ZERO, ONE = np.float32(0), np.float32(1)
+U1, U2, U3 = np.uint64(1), np.uint64(2), np.uint64(3)
+
+
+class Parameters(NamedTuple):
+    """Views of the one shared float32 array; the sums of squares have no elements without AdaGrad."""
+
+    coef: np.ndarray  # (width,) or, multi-class, (width * stride,)
+    intercept: np.ndarray  # (1,) or (stride,), on a cache line of its own
+    coef_squares: np.ndarray  # as coef: AdaGrad's sum of squared gradients
+    intercept_squares: np.ndarray  # as intercept
+
+
+class Data(NamedTuple):
+    """Read-only arrays of the training rows; ``weights`` and ``scales`` may have no elements (all one)."""
+
+    begin: np.ndarray  # (n,) int64
+    end: np.ndarray  # (n,) int64
+    indices: np.ndarray  # (nnz,) int32
+    values: np.ndarray  # (nnz,) float32
+    targets: np.ndarray  # (n,) float32: -1 and +1, a class number, or a real target
+    weights: np.ndarray  # (n,) float32, of mean one
+    scales: np.ndarray  # (n,) float32: what a row is multiplied by
+    rates: np.ndarray  # (width,) float32: N / d_u
+
+
+class Plan(NamedTuple):
+    """What one worker is to do in one epoch."""
+
+    blocks: np.ndarray  # (n_blocks,) int32
+    n_rows: int
+    block: int
+    shuffled: int
+    n_chunks: int
+    start: int  # first row position of this call: not 0 when an epoch is resumed
+    seed: int
+    epoch: int
+    step: tuple[float, float, float]  # step(t) = scale / (offset + t)**power, t = rows visited before
+    l1: float
+    l2: float
+    loss_param: float
+    intercept: int  # 0: there is none
+    flush: int  # rows between two updates of the shared intercept
+    worker: int
+    workers: int
+    classes: int  # margins of a row: 1, or the number of classes
+    stride: int  # classes rounded up: weights of a feature in memory
+
+
+@njit(forceinline=True, **JIT)
+def dot(coef, indices, values, begin, end):
+    """``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last."""
+    s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
+    j = begin
+    while j + 4 <= end:
+        k = np.uint64(j)  # unsigned, like the index below: no test for a negative index that would wrap around
+        s0 = fma(coef[np.uint32(indices[k])], values[k], s0)
+        s1 = fma(coef[np.uint32(indices[k + U1])], values[k + U1], s1)
+        s2 = fma(coef[np.uint32(indices[k + U2])], values[k + U2], s2)
+        s3 = fma(coef[np.uint32(indices[k + U3])], values[k + U3], s3)
+        j += 4
+    while j < end:
+        k = np.uint64(j)
+        s0 = fma(coef[np.uint32(indices[k])], values[k], s0)
+        j += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+@njit(forceinline=True, **JIT)
+def shrunk(penalty, w, threshold, divisor):
+    """The proximal step of ``l1 |w| + l2/2 w^2``: towards zero by ``threshold``, then divided by ``divisor``."""
+    if penalty == ELASTIC:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
+        w = max(w - threshold, ZERO) if w > ZERO else min(w + threshold, ZERO) if w < ZERO else w
+    if penalty != NO_PENALTY:
+        w = w / divisor
+    return w
+
+
+@njit(forceinline=True, **JIT)
+def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2):
+    """Update coordinate ``u`` as the discipline demands.
+
+    Its gradient is ``a * b`` with AdaGrad, else ``a * b / step``: the caller has multiplied by the step already.
+    """
+    coef, squares = parameters.coef, parameters.coef_squares
+    if adagrad:  # the step is taken from a local copy of the sum that holds this gradient (algorithm 4.4)
+        gradient = a * b
+        square = gradient * gradient
+        if discipline == ATOMIC:
+            total = fetch_add(squares, u, square) + square
+        else:
+            total = squares[u] + square
+            squares[u] = total
+        step = step / np.sqrt(total + TINY)
+        a, b = step, gradient
+    pull = step * rate
+    threshold, divisor = pull * l1, fma(pull, l2, ONE)
+    if discipline == ATOMIC:
+        while True:
+            old = load(coef, u)
+            if compare_exchange(coef, u, old, shrunk(penalty, fma(-a, b, old), threshold, divisor)):
+                break
+    else:
+        coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)
+
+
+@njit(forceinline=True, **JIT)
+def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2):
+    """Update every coordinate of a row whose gradient is ``g * values``."""
+    a = g if adagrad else step * g
+    for j in range(begin, end):
+        k = np.uint64(j)
+        u = np.uint32(data.indices[k])
+        rate = data.rates[u] if penalty != NO_PENALTY else ZERO
+        write(discipline, penalty, adagrad, parameters, u, a, data.values[k], step, rate, l1, l2)
+
+
+@njit(forceinline=True, **JIT)
+def prefetch_row(far, parameters, data, rows, i):
+    """Ask for what rows a little ahead of ``rows[i]`` need; ``rows`` is padded, so nothing is out of range."""
+    row = rows[i + OFFSETS_AHEAD]
+    prefetch(data.begin, row)
+    prefetch(data.end, row)
+    prefetch(data.targets, row)
+    row = rows[i + ROW_AHEAD]
+    for j in range(data.begin[row], data.end[row], 16):
+        prefetch(data.indices, j)
+        prefetch(data.values, j)
+    if far:
+        row = rows[i + 1]
+        for j in range(data.begin[row], data.end[row]):
+            prefetch(parameters.coef, np.uint32(data.indices[np.uint64(j)]))
+
+
+@njit(forceinline=True, **JIT)
+def step_at(step, visited):
+    """``scale / (offset + visited)**power`` as float32."""
+    scale, offset, power = step
+    return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)
+
+
+@njit(forceinline=True, **JIT)
+def row_factor(array, row):
+    """``array[row]``, or one where there is no such array."""
+    return array[row] if array.size else ONE
+
+
+@njit(forceinline=True, **JIT)
+def count(control, worker, rows, nonzeros):
+    """Add to a worker's own progress counters."""
+    cell = WORKERS + LINE * worker
+    store(control, cell + ROWS, load(control, cell + ROWS) + rows)
+    store(control, cell + NONZEROS, load(control, cell + NONZEROS) + nonzeros)
+
+
+@njit(forceinline=True, **JIT)
+def lock_row(locks, data, begin, end, control):
+    """Take the locks of a row's coordinates, in ascending order so that two workers cannot wait for each other."""
+    for j in range(begin, end):
+        if not acquire(locks, np.uint32(data.indices[np.uint64(j)]), control, ABORT):
+            return False
+    return True
+
+
+@njit(forceinline=True, **JIT)
+def unlock_row(locks, data, begin, end):
+    for j in range(begin, end):
+        release(locks, np.uint32(data.indices[np.uint64(j)]))
+
+
+@njit(forceinline=True, **JIT)
+def intercept_move(adagrad, squares, gained, g, step):
+    """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
+    if adagrad:
+        step = step / np.sqrt(squares + gained + g * g + TINY)
+    return step * g, g * g
+
+
+@lru_cache(None)
+def epoch(loss, discipline, penalty, adagrad, far):
+    """The loop of one worker over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; the rest 0 or 1.
+
+    ``far``: the model outgrows the cache, so the weights of the next row are prefetched too. It is a constant because
+    even the untaken branch cost half the speed.
+    """
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, rows, buffer):
+        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
+        squares, step = ZERO, ZERO
+        while load(control, STOP) == 0:
+            chunk = fetch_add(control, NEXT, 1)
+            if chunk >= plan.n_chunks:
+                break
+            n = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+            bias, owed, gained, unpaid, nonzeros = load(intercept, 0), ZERO, ZERO, 0, 0
+            if adagrad:
+                squares = load(intercept_squares, 0)
+            for i in range(n):
+                row = rows[i]
+                begin, end = data.begin[row], data.end[row]
+                prefetch_row(far, parameters, data, rows, i)
+                if i % STEP_EVERY == 0:
+                    step = step_at(plan.step, visited + i)
+                if discipline == LOCKED:
+                    if not acquire(locks, 0, control, ABORT):
+                        return
+                    bias = intercept[0]
+                    if adagrad:
+                        squares = intercept_squares[0]
+                factor = row_factor(data.scales, row)
+                margin = fma(factor, dot(parameters.coef, data.indices, data.values, begin, end), bias - owed)
+                slope = dloss(loss, margin, data.targets[row], plan.loss_param)
+                g = np.float32(slope) * row_factor(data.weights, row)
+                if g != ZERO or penalty != NO_PENALTY:
+                    if discipline == AIG and not lock_row(locks, data, begin, end, control):
+                        return
+                    write_row(discipline, penalty, adagrad, parameters, data, begin, end, g * factor, step, l1, l2)
+                    if discipline == AIG:
+                        unlock_row(locks, data, begin, end)
+                if plan.intercept:
+                    move, square = intercept_move(adagrad, squares, gained, g, step)
+                    owed, gained, unpaid = owed + move, gained + square, unpaid + 1
+                    if unpaid >= plan.flush or i == n - 1:
+                        if discipline == SERIAL or discipline == LOCKED:
+                            bias = bias - owed
+                            intercept[0] = bias
+                        else:
+                            bias = fetch_add(intercept, 0, -owed) - owed
+                        if adagrad:
+                            squares = fetch_add(intercept_squares, 0, gained) + gained
+                        owed, gained, unpaid = ZERO, ZERO, 0
+                if discipline == LOCKED:
+                    release(locks, 0)
+                nonzeros += end - begin
+            count(control, plan.worker, n, nonzeros)
+
+    return run

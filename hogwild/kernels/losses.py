@@ -1,0 +1,145 @@
+"""Losses: two scalar functions of (prediction, target) each, ``loss`` and its derivative ``dloss`` in the prediction.
+
+The one decision: a loss is an int code, and ``code`` is a closure cell of the kernel that calls, so the chains of
+``if`` below fold away and each kernel holds the arithmetic of one loss only. Numbers a user may tune (Huber's delta,
+epsilon) are arguments, never codes. Arithmetic is float64 whatever ``p`` and ``y`` are: a cost of a few nanoseconds a
+row (6 with an exponential), not of each nonzero.
+
+No intermediate overflows for any float32 prediction, and a NaN prediction yields NaN: every branch that returns a
+constant has tested its side of a comparison, and what no comparison claims is returned as it came. That is how a
+diverged run is noticed. Where a loss has a kink, ``dloss`` is one of its subgradients.
+
+Adding a loss: a code here, two branches below, its values in ``problems/objective.py``, a twin in
+``tests/reference.py``, its name in ``config.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from hogwild.kernels.options import JIT
+
+LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = 0, 1, 2, 3, 4
+SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = 5, 6, 7, 8
+POISSON = 9
+SOFTMAX = 10  # cross-entropy over all classes at once: it has a code but no scalar function
+
+LOSSES: dict[str, int] = {
+    "log": LOG,
+    "hinge": HINGE,
+    "squared-hinge": SQUARED_HINGE,
+    "modified-huber": MODIFIED_HUBER,
+    "perceptron": PERCEPTRON,
+    "squared-error": SQUARED_ERROR,
+    "huber": HUBER,
+    "epsilon-insensitive": EPSILON_INSENSITIVE,
+    "squared-epsilon-insensitive": SQUARED_EPSILON_INSENSITIVE,
+    "poisson": POISSON,
+    "softmax": SOFTMAX,
+}
+LABEL_LOSSES = frozenset({"log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax"})
+REAL_LOSSES = frozenset({"squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive"})
+COUNT_LOSSES = frozenset({"poisson"})
+# huber: the delta beyond which it is linear; the others: half the width of the tube; the rest take no parameter
+DEFAULT_PARAM: dict[str, float] = dict.fromkeys(LOSSES, 0.0) | {
+    "huber": 1.0,
+    "epsilon-insensitive": 0.1,
+    "squared-epsilon-insensitive": 0.1,
+}
+
+# Beyond this exponent poisson goes on along its tangent, so it stays convex, dloss stays the derivative of loss, and
+# dloss <= exp(60) = 1.1e26 leaves 12 decades of float32 for the value, the weight and the step that multiply it.
+POISSON_CAP = 60.0
+_POISSON_TOP = math.exp(POISSON_CAP)
+
+
+@njit(**JIT)
+def loss(code, p, y, param):
+    """Loss of prediction ``p`` (the margin) for target ``y``: -1 or +1, a real number, or a count; float64."""
+    p = float(p)
+    y = float(y)
+    if code == LOG:  # log(1 + exp(-yp)), as max(-yp, 0) + log(1 + exp(-|yp|))
+        z = y * p
+        return (-z if z < 0.0 else 0.0) + math.log1p(math.exp(-abs(z)))
+    if code == HINGE:  # max(0, 1 - yp)
+        z = y * p
+        return 0.0 if z >= 1.0 else 1.0 - z
+    if code == SQUARED_HINGE:  # max(0, 1 - yp)^2
+        z = y * p
+        return 0.0 if z >= 1.0 else (1.0 - z) * (1.0 - z)
+    if code == MODIFIED_HUBER:  # max(0, 1 - yp)^2 where yp >= -1, else -4yp  (Zhang 2004)
+        z = y * p
+        if z >= 1.0:
+            return 0.0
+        return -4.0 * z if z < -1.0 else (1.0 - z) * (1.0 - z)
+    if code == PERCEPTRON:  # max(0, -yp)
+        z = y * p
+        return 0.0 if z >= 0.0 else -z
+    if code == SQUARED_ERROR:  # (p - y)^2 / 2
+        return 0.5 * (p - y) * (p - y)
+    if code == HUBER:  # r^2/2 where |r| <= delta, else delta (|r| - delta/2),  r = p - y
+        r = abs(p - y)
+        return param * (r - 0.5 * param) if r > param else 0.5 * r * r
+    if code == EPSILON_INSENSITIVE:  # max(0, |p - y| - epsilon)
+        r = abs(p - y) - param
+        return 0.0 if r <= 0.0 else r
+    if code == SQUARED_EPSILON_INSENSITIVE:  # max(0, |p - y| - epsilon)^2
+        r = abs(p - y) - param
+        return 0.0 if r <= 0.0 else r * r
+    if code == POISSON:  # exp(p) - yp: half the deviance, up to terms in y alone; its tangent beyond POISSON_CAP
+        if p > POISSON_CAP:
+            return (_POISSON_TOP - y) * p + _POISSON_TOP * (1.0 - POISSON_CAP)
+        return math.exp(p) - y * p
+    return math.nan
+
+
+@njit(**JIT)
+def dloss(code, p, y, param):
+    """Derivative of :func:`loss` in ``p`` (one subgradient at a kink); float64, finite for every finite ``p``."""
+    p = float(p)
+    y = float(y)
+    if code == LOG:  # -y / (1 + exp(yp)); 700 keeps exp finite, and -y/exp(700) is zero to any float32
+        z = y * p
+        return -y / (1.0 + math.exp(700.0 if z > 700.0 else z))
+    if code == HINGE:  # -y where yp < 1, else 0
+        z = y * p
+        if z < 1.0:
+            return -y
+        return 0.0 if z >= 1.0 else z
+    if code == SQUARED_HINGE:  # -2y max(0, 1 - yp)
+        z = y * p
+        return 0.0 if z >= 1.0 else -2.0 * y * (1.0 - z)
+    if code == MODIFIED_HUBER:  # -2y max(0, 1 - yp) where yp >= -1, else -4y
+        z = y * p
+        if z >= 1.0:
+            return 0.0
+        return -4.0 * y if z < -1.0 else -2.0 * y * (1.0 - z)
+    if code == PERCEPTRON:  # -y where yp <= 0, else 0: the tie at 0 counts as a mistake, or zero weights never move
+        z = y * p
+        if z <= 0.0:
+            return -y
+        return 0.0 if z > 0.0 else z
+    if code == SQUARED_ERROR:  # p - y
+        return p - y
+    if code == HUBER:  # p - y, clipped to [-delta, delta]
+        r = p - y
+        if r > param:
+            return param
+        return -param if r < -param else r
+    if code == EPSILON_INSENSITIVE:  # sign(p - y) where |p - y| > epsilon, else 0
+        r = p - y
+        if r > param:
+            return 1.0
+        if r < -param:
+            return -1.0
+        return 0.0 if abs(r) <= param else r
+    if code == SQUARED_EPSILON_INSENSITIVE:  # 2 sign(r) max(0, |r| - epsilon),  r = p - y
+        r = p - y
+        if abs(r) <= param:
+            return 0.0
+        return 2.0 * (r - param) if r > param else 2.0 * (r + param)
+    if code == POISSON:  # exp(p) - y, the exponent capped
+        return math.exp(POISSON_CAP if p > POISSON_CAP else p) - y
+    return math.nan

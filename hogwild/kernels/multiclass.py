@@ -1,0 +1,252 @@
+"""Sparse linear models with one margin a class: one-versus-rest over a single pass of the data, and softmax.
+
+The same loops as ``kernels/linear.py`` and ``kernels/turns.py`` with a vector where those have a number. The weights of
+a feature lie together, (width, stride), so that a nonzero touches one or a few whole cache lines and the loop over
+classes becomes vector instructions; the columns beyond ``classes`` stay zero. One lock guards a feature's row.
+
+    one-versus-rest:  g_k = s * loss'(m_k, +1 if y = k else -1)        softmax:  g_k = s * (softmax(m)_k - [y = k])
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.atomics import fetch_add, load, store
+from hogwild.kernels.control import ABORT, NEXT, STOP, TURN
+from hogwild.kernels.fma import fma
+from hogwild.kernels.linear import (
+    AIG,
+    LOCKED,
+    NO_PENALTY,
+    SERIAL,
+    STEP_EVERY,
+    ZERO,
+    count,
+    intercept_move,
+    lock_row,
+    prefetch_row,
+    row_factor,
+    step_at,
+    unlock_row,
+    write,
+)
+from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.losses import SOFTMAX, dloss
+from hogwild.kernels.options import JIT
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.turns import begin_turn
+
+VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; gathered coordinates come behind them
+
+
+@njit(forceinline=True, **JIT)
+def vectors(buffer, stride):
+    """Margins (later slopes), bias, owed, gained and squares, and the rest of the buffer."""
+    return (
+        buffer[:stride],
+        buffer[stride : 2 * stride],
+        buffer[2 * stride : 3 * stride],
+        buffer[3 * stride : 4 * stride],
+        buffer[4 * stride : 5 * stride],
+        buffer[VECTORS * stride :],
+    )
+
+
+@njit(forceinline=True, **JIT)
+def dots(margins, coef, data, stride, begin, end):
+    """``margins[k] = sum_j coef[indices[j], k] * values[j]``."""
+    for k in range(stride):
+        margins[k] = ZERO
+    for j in range(begin, end):
+        first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
+        x = data.values[np.uint64(j)]
+        for k in range(stride):
+            margins[k] = fma(coef[first + np.uint64(k)], x, margins[k])
+
+
+@njit(forceinline=True, **JIT)
+def dots_gathered(margins, buffer, data, stride, begin, end):
+    """``dots`` over coordinates copied into ``buffer`` before."""
+    for k in range(stride):
+        margins[k] = ZERO
+    for j in range(begin, end):
+        x = data.values[np.uint64(j)]
+        for k in range(stride):
+            margins[k] = fma(buffer[np.uint64((j - begin) * stride + k)], x, margins[k])
+
+
+@njit(forceinline=True, **JIT)
+def slopes(loss, margins, target, weight, classes, param):
+    """Replace the margins by the gradient of the row's loss in them; the padding's is zero. Returns whether any is not."""
+    some = False
+    label = np.int64(target)
+    if loss == SOFTMAX:
+        top = margins[0]
+        for k in range(1, classes):
+            top = max(top, margins[k])
+        total = 0.0
+        for k in range(classes):
+            total += math.exp(np.float64(margins[k] - top))
+        for k in range(classes):
+            share = math.exp(np.float64(margins[k] - top)) / total
+            margins[k] = np.float32(share - (1.0 if k == label else 0.0)) * weight
+        some = True
+    else:
+        for k in range(classes):
+            margins[k] = np.float32(dloss(loss, margins[k], 1.0 if k == label else -1.0, param)) * weight
+            some = some or margins[k] != ZERO
+    for k in range(classes, len(margins)):
+        margins[k] = ZERO
+    return some
+
+
+@njit(forceinline=True, **JIT)
+def write_rows(discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
+    """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
+    for j in range(begin, end):
+        u = np.uint32(data.indices[np.uint64(j)])
+        first = np.uint64(u) * np.uint64(stride)
+        x = data.values[np.uint64(j)] * factor
+        a = x if adagrad else step * x
+        rate = data.rates[u] if penalty != NO_PENALTY else ZERO
+        for k in range(stride):
+            write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, l2)
+
+
+@njit(forceinline=True, **JIT)
+def refresh(bias, squares, parameters, adagrad):
+    """Read the shared intercept (and its sums of squares)."""
+    for k in range(len(bias)):
+        bias[k] = load(parameters.intercept, k)
+        if adagrad:
+            squares[k] = load(parameters.intercept_squares, k)
+
+
+@njit(forceinline=True, **JIT)
+def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
+    """Pay what is owed to the shared intercept."""
+    for k in range(len(bias)):
+        if discipline == SERIAL or discipline == LOCKED:
+            bias[k] = bias[k] - owed[k]
+            parameters.intercept[k] = bias[k]
+        else:
+            bias[k] = fetch_add(parameters.intercept, k, -owed[k]) - owed[k]
+        if adagrad:
+            squares[k] = fetch_add(parameters.intercept_squares, k, gained[k]) + gained[k]
+        owed[k], gained[k] = ZERO, ZERO
+
+
+@lru_cache(None)
+def epoch(loss, discipline, penalty, adagrad, far):
+    """As ``linear.epoch``."""
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, rows, buffer):
+        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        stride, coef, step = plan.stride, parameters.coef, ZERO
+        g, bias, owed, gained, squares, _ = vectors(buffer, stride)
+        owed[:], gained[:] = ZERO, ZERO
+        while load(control, STOP) == 0:
+            chunk = fetch_add(control, NEXT, 1)
+            if chunk >= plan.n_chunks:
+                break
+            n = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+            unpaid, nonzeros = 0, 0
+            refresh(bias, squares, parameters, adagrad)
+            for i in range(n):
+                row = rows[i]
+                begin, end = data.begin[row], data.end[row]
+                prefetch_row(0, parameters, data, rows, i)
+                if i % STEP_EVERY == 0:
+                    step = step_at(plan.step, visited + i)
+                if discipline == LOCKED:
+                    if not acquire(locks, 0, control, ABORT):
+                        return
+                    refresh(bias, squares, parameters, adagrad)
+                factor = row_factor(data.scales, row)
+                dots(g, coef, data, stride, begin, end)
+                for k in range(stride):
+                    g[k] = fma(factor, g[k], bias[k] - owed[k])
+                weight = row_factor(data.weights, row)
+                some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+                if some or penalty != NO_PENALTY:
+                    if discipline == AIG and not lock_row(locks, data, begin, end, control):
+                        return
+                    write_rows(
+                        discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
+                    )
+                    if discipline == AIG:
+                        unlock_row(locks, data, begin, end)
+                if plan.intercept:
+                    for k in range(stride):
+                        move, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
+                        owed[k] += move
+                        gained[k] += square
+                    unpaid += 1
+                    if unpaid >= plan.flush or i == n - 1:
+                        settle(discipline, adagrad, parameters, bias, owed, gained, squares)
+                        unpaid = 0
+                if discipline == LOCKED:
+                    release(locks, 0)
+                nonzeros += end - begin
+            count(control, plan.worker, n, nonzeros)
+
+    return run
+
+
+@lru_cache(None)
+def turns(loss, penalty, adagrad):
+    """As ``turns.turns``."""
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, rows, buffer):
+        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        stride, coef = plan.stride, parameters.coef
+        g, bias, owed, gained, squares, gathered = vectors(buffer, stride)
+        owed[:], gained[:] = ZERO, ZERO
+        size, in_hand = plan.block * BLOCKS_PER_CHUNK, -1
+        position = plan.start + plan.worker
+        pending, some, row, factor, step = False, False, np.int64(0), ZERO, ZERO
+        while True:
+            if position < plan.n_rows and position // size != in_hand:
+                in_hand = position // size
+                chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            last = begin_turn(control, position, size)
+            if last < 0:
+                return
+            if pending and (some or penalty != NO_PENALTY):
+                begin, end = data.begin[row], data.end[row]
+                write_rows(SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
+            if pending and plan.intercept:
+                refresh(bias, squares, parameters, adagrad)
+                for k in range(stride):
+                    owed[k], gained[k] = intercept_move(adagrad, squares[k], ZERO, g[k], step)
+                settle(SERIAL, adagrad, parameters, bias, owed, gained, squares)
+            if position >= last:
+                store(control, TURN, position + 1)
+                return
+            row = rows[position % size]
+            begin, end = data.begin[row], data.end[row]
+            for j in range(begin, end):
+                first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
+                for k in range(stride):
+                    gathered[np.uint64((j - begin) * stride + k)] = coef[first + np.uint64(k)]
+            refresh(bias, squares, parameters, adagrad)
+            store(control, TURN, position + 1)
+            step = step_at(plan.step, plan.epoch * plan.n_rows + position - position % size % STEP_EVERY)
+            factor = row_factor(data.scales, row)
+            dots_gathered(g, gathered, data, stride, begin, end)
+            for k in range(stride):
+                g[k] = fma(factor, g[k], bias[k])
+            weight = row_factor(data.weights, row)
+            some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+            pending = True
+            count(control, plan.worker, 1, end - begin)
+            position += plan.workers
+
+    return run

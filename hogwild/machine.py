@@ -1,0 +1,111 @@
+"""Facts about this machine: cores this process may use, caches, memory, shared memory, versions.
+
+Workers default to *physical* cores, since two hyper-threads share one core's caches and load ports; a container's CPU
+quota counts as well. Everything comes from /proc and /sys in a few milliseconds, and a fact that cannot be read is None
+or left out: nothing here raises.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+CPUS = Path("/sys/devices/system/cpu")
+PACKAGES = ("numpy", "numba", "torch", "scipy", "scikit-learn", "safetensors")
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def cpu_model() -> str:
+    """The processor's name as the kernel gives it."""
+    for line in _text("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_quota() -> float | None:
+    """Cores' worth of time that the control group grants, or None without a limit."""
+    limit = _text("/sys/fs/cgroup/cpu.max").split()  # cgroup v2: "quota period" in microseconds, or "max period"
+    if len(limit) != 2:
+        limit = [_text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # v1: -1 is no limit
+    try:
+        quota, period = (float(part) for part in limit)
+    except ValueError:
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def physical_cores() -> int:
+    """Physical cores this process may use: by its affinity, and no more than the control group's quota grants."""
+    allowed = os.sched_getaffinity(0)
+    cores = set()
+    for cpu in allowed:
+        core = tuple(_text(CPUS / f"cpu{cpu}/topology/{name}") for name in ("physical_package_id", "core_id"))
+        cores.add(core if all(core) else cpu)
+    quota = cpu_quota()
+    return max(1, min(len(cores), math.ceil(quota) if quota else len(cores)))
+
+
+def caches() -> dict[str, str]:
+    """Size of each cache that the first usable CPU sees, such as ``{"L2": "2048K"}``."""
+    found = {}
+    for index in sorted((CPUS / f"cpu{min(os.sched_getaffinity(0))}/cache").glob("index*")):
+        kind, level, size = (_text(index / name) for name in ("type", "level", "size"))
+        if kind and level and size:
+            found[f"L{level}" + {"Data": "d", "Instruction": "i"}.get(kind, "")] = size
+    return found
+
+
+def memory() -> tuple[int | None, int | None]:
+    """``(total, available)`` bytes; a control group's limit counts as the total where it is lower."""
+    facts = {}
+    for line in _text("/proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        if rest.split():
+            facts[name] = int(rest.split()[0]) * 1024
+    total, available = facts.get("MemTotal"), facts.get("MemAvailable")
+    limit = _text("/sys/fs/cgroup/memory.max") or _text("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    if total and limit.isdigit() and int(limit) < total:
+        total = int(limit)
+        available = min(available or total, total)
+    return total, available
+
+
+def shared_memory() -> tuple[int, int] | None:
+    """``(size, free)`` bytes of /dev/shm, where torch keeps what processes share."""
+    try:
+        facts = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return facts.f_frsize * facts.f_blocks, facts.f_frsize * facts.f_bavail
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide speed and results, without importing them."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine_fields() -> dict[str, Any]:
+    """What a run's first row says of the machine, flat and short."""
+    return {
+        "cpu": cpu_model(),
+        "cores": physical_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        **{f"version_{name}": version for name, version in versions().items()},
+    }

@@ -1,0 +1,226 @@
+"""A trained linear model: what ``hogwild.load`` returns and ``run.model`` holds.
+
+The one decision: it is plain arrays and facts, immutable, and knows nothing of how it was trained, so it opens without
+torch or numba. Everything that has to be the same at prediction as in training (row normalisation, the labels' own
+values, the loss that decides what a margin means) is in it. Predictions are made in float64, on all cores, a chunk of
+rows at a time: 2 to 3 ns a nonzero and core.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.chunks import CHUNK_NONZEROS, count_unknown
+from hogwild.data.examples import Rows
+from hogwild.data.margins import Margins
+from hogwild.data.normalize import NORMALIZE
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+PROBABILITIES = ("log", "modified-huber", "softmax")
+
+
+def _version() -> str:
+    return str(sys.modules[__name__.partition(".")[0]].__version__)  # the package is loaded: this module is in it
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """Parameters of a linear model and what they mean.
+
+    Attributes
+    ----------
+    coef_ : array of float32, shape (1, width), or (K, width) for K classes
+    intercept_ : array of float32, shape (1,) or (K,)
+    loss : str
+    loss_param : float
+        Huber's delta, or epsilon.
+    labels : list of float
+        The user's labels in the order of the classes; of two, the second is where the margin is positive. Empty for
+        real targets and counts.
+    normalize : {"none", "l2", "max"}
+        What is done to each row first.
+    config : dict
+        Options of the run that made it.
+    fingerprint : str
+        Of the data it was trained on.
+    history : list of dict
+        The last rows of measurements of that run.
+    version : str
+        Of the package that made it.
+    """
+
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    loss: str
+    loss_param: float = 0.0
+    labels: list[float] = field(default_factory=list)
+    normalize: str = "none"
+    config: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    version: str = field(default_factory=_version)
+
+    def __post_init__(self) -> None:
+        coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array goes on racing
+        intercept = np.array(self.intercept_, dtype=np.float32).reshape(-1)
+        labels = [float(label) for label in self.labels]
+        if coef.ndim != 2 or intercept.shape != coef.shape[:1]:
+            raise InputError(f"coef of shape {coef.shape} does not go with intercept of shape {intercept.shape}")
+        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2):
+            raise InputError(f"coef has {len(coef)} rows for {len(labels)} labels")
+        if len(labels) == 1 or len(set(labels)) != len(labels):
+            raise InputError(f"labels {labels}: expected none, or two or more different ones")
+        if self.normalize not in NORMALIZE:
+            raise InputError(f"normalize {self.normalize!r}: expected one of {', '.join(NORMALIZE)}")
+        for array in (coef, intercept):
+            array.flags.writeable = False
+        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.coef_.shape[1])
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels as scikit-learn names them, (K,) float64."""
+        return np.array(self.labels)
+
+    def decision_function(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """Margins ``x . w + b``.
+
+        Parameters
+        ----------
+        X : Rows, scipy sparse matrix, or array of shape (n, features)
+            Narrower than the model is fine; features beyond its width are ignored, and counted in a warning.
+        threads : int, optional
+            Default: the cores this process may use.
+
+        Returns
+        -------
+        array of float64, shape (n,), or (n, K) for K > 2 classes
+
+        Raises
+        ------
+        InputError
+            If ``X`` is not numbers in two dimensions, or not finite in float32.
+        """
+        return self._apply(X, lambda margins: margins, threads)
+
+    def predict(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """The user's labels, or real values (for poisson, the expected count), (n,) float64; else as above."""
+        return self._apply(X, self.decide, threads)
+
+    def predict_proba(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """Probabilities of the labels in the order of ``labels``, (n, K) float64; as scikit-learn computes them.
+
+        Log: the logistic function, over classes normalised to sum to one; modified-huber: the clipped margin
+        (Zhang 2004); softmax: softmax.
+
+        Raises
+        ------
+        UsageError
+            For losses that have none.
+        """
+        self.check_probabilities()
+        return self._apply(X, self.probabilities, threads)
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file (:func:`hogwild.model_file.save_model`)."""
+        from hogwild.model_file import save_model
+
+        save_model(self, path)
+
+    def check_probabilities(self) -> None:
+        """Raise the UsageError of :meth:`predict_proba` if the loss has no probabilities."""
+        if self.loss not in PROBABILITIES:
+            raise UsageError(
+                f"loss {self.loss} has no probabilities: train with {', '.join(PROBABILITIES)}, or ask for the decision"
+            )
+
+    def decide(self, margins: np.ndarray) -> np.ndarray:
+        """What margins predict, (n,) float64: labels, or real values."""
+        if not self.labels:
+            with np.errstate(over="ignore"):
+                return np.exp(margins) if self.loss == "poisson" else margins
+        return self.classes_[self.decide_classes(margins)]
+
+    def decide_classes(self, margins: np.ndarray) -> np.ndarray:
+        """Positions in ``labels`` that margins predict, (n,) int64; ties go to the first class."""
+        return (margins > 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(axis=1)
+
+    def probabilities(self, margins: np.ndarray) -> np.ndarray:
+        """Probabilities from margins, (n, K) float64."""
+        import scipy.special
+
+        if self.loss == "softmax" and margins.ndim == 2:
+            return scipy.special.softmax(margins, axis=1)
+        if self.loss == "modified-huber":
+            link = _clipped
+        else:
+            link = scipy.special.expit
+        if margins.ndim == 1:  # not 1 - p, which would be zero from a margin of 37 on
+            return np.column_stack((link(-margins), link(margins)))
+        positive = link(margins)
+        total = positive.sum(axis=1, keepdims=True)
+        none = total == 0.0  # no class is likely: all are as likely
+        return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
+
+    def margins_of(self) -> Margins:
+        """The margins of this model, for callers that walk the rows themselves."""
+        binary = len(self.coef_) == 1
+        coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
+        return Margins(coef, intercept, self.normalize)
+
+    def warn_unknown(self, count: int, stacklevel: int = 4) -> None:
+        """Warn that ``count`` entries lay beyond the width, if any did; ``stacklevel`` points at the user's call."""
+        if count:
+            warnings.warn(
+                f"{count:,} values of features beyond the model's {self.width:,} were ignored",
+                HogwildWarning,
+                stacklevel=stacklevel,
+            )
+
+    def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
+        margins, unknown = self.margins_of(), 0
+        found: list[np.ndarray] = []
+        for rows in as_rows(X):
+            unknown += count_unknown(rows, self.width, threads)
+            found += margins.each(rows, function, threads)
+        self.warn_unknown(unknown)
+        if not found:
+            return function(np.empty((0, *margins.coef.shape[1:])))
+        return np.concatenate(found)
+
+
+def _clipped(margins: np.ndarray) -> np.ndarray:
+    return (np.clip(margins, -1.0, 1.0) + 1.0) / 2.0
+
+
+def as_rows(X: Any) -> Iterator[Rows]:
+    """``X`` as one or more ``Rows`` with targets of zero: dense arrays a few rows at a time, to keep memory bounded."""
+    import scipy.sparse
+
+    if isinstance(X, Rows):
+        yield X
+        return
+    if scipy.sparse.issparse(X):
+        if X.ndim != 2 or X.dtype.kind not in "biuf":
+            raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
+        yield Rows.from_scipy(X, np.zeros(X.shape[0], dtype=np.float32))
+        return
+    dense = np.asarray(X)
+    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+        raise InputError(f"X: expected real numbers in two dimensions, got shape {dense.shape}, dtype {dense.dtype}")
+    batch = max(1, CHUNK_NONZEROS // max(1, dense.shape[1]))
+    for first in range(0, len(dense), batch):
+        part = dense[first : first + batch]
+        yield Rows.from_scipy(part, np.zeros(len(part), dtype=np.float32))

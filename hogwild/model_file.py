@@ -1,0 +1,267 @@
+"""Model files and checkpoints: safetensors, with everything that is not an array as JSON in its metadata.
+
+The one decision: a file is complete or it is not there. It is written under a temporary name beside its target, flushed
+to the disk, and renamed over it; a digest over the JSON and all arrays tells a damaged file from a good one. Loading
+runs no code from the file (no pickle). Writing holds a second copy of the arrays in memory for as long as it takes.
+
+Layout: tensors ``coef`` (1 or K, width) and ``intercept`` (1 or K,), float32, in the user's numbering of the features;
+one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on. Anything that reads
+safetensors reads it, and equal models make equal files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.errors import InputError, OutputError
+from hogwild.model import LinearModel
+
+MODEL, CHECKPOINT = "model", "checkpoint"
+SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
+HISTORY_ROWS = 50
+CHECKPOINT_NAME = "checkpoint.safetensors"
+
+
+def save_model(model: LinearModel, path: str | Path) -> None:
+    """Write ``model`` to exactly ``path``; a file already there is replaced at the end or left as it was.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; nothing half-written is left.
+    """
+    header = {
+        "problem": "linear",
+        "loss": model.loss,
+        "loss_param": model.loss_param,
+        "labels": model.labels,
+        "width": model.width,
+        "normalize": model.normalize,
+        "config": model.config,
+        "fingerprint": model.fingerprint,
+        "version": model.version,
+        "history": model.history[-HISTORY_ROWS:],
+    }
+    _write(Path(path), MODEL, {"coef": model.coef_, "intercept": model.intercept_}, _without_nan(header))
+
+
+def load_model(path: str | Path) -> LinearModel:
+    """The model in the file ``path``.
+
+    Raises
+    ------
+    InputError
+        One line naming the file, if it is missing, no model, of a newer version, or damaged.
+    """
+    path = Path(path)
+    arrays, header = _read(path, MODEL)
+    try:
+        model = LinearModel(
+            coef_=arrays.pop("coef"),
+            intercept_=arrays.pop("intercept"),
+            loss=str(header["loss"]),
+            loss_param=float(header["loss_param"]),
+            labels=list(header["labels"]),
+            normalize=str(header["normalize"]),
+            config=dict(header["config"]),
+            fingerprint=str(header["fingerprint"]),
+            history=list(header["history"]),
+            version=str(header["version"]),
+        )
+        width = int(header["width"])
+    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise InputError(f"{path}: not a usable hogwild model: {what}") from error
+    if arrays or model.width != width:
+        raise InputError(f"{path}: damaged: holds {model.width} features, its header says {width}")
+    return model
+
+
+def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    """Make ``state`` and ``header`` (JSON; NaN allowed) the current checkpoint of ``directory``, created if need be.
+
+    The previous one stays until this one is complete and on the disk.
+
+    Raises
+    ------
+    OutputError
+    """
+    directory = Path(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for left in directory.glob(f".{CHECKPOINT_NAME}.*.tmp"):  # of a run that was killed while it wrote
+            left.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror}") from error
+    _write(directory / CHECKPOINT_NAME, CHECKPOINT, state, header)
+
+
+def has_checkpoint(directory: str | Path) -> bool:
+    """Whether :func:`load_checkpoint` would find a file to read."""
+    return (Path(directory) / CHECKPOINT_NAME).is_file()
+
+
+def load_checkpoint(directory: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """``(state, header)`` of the current checkpoint.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is damaged or of a newer version.
+    """
+    if not has_checkpoint(directory):
+        raise InputError(f"{directory}: no checkpoint there (no file {CHECKPOINT_NAME})")
+    return _read(Path(directory) / CHECKPOINT_NAME, CHECKPOINT)
+
+
+def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+    from safetensors.numpy import save
+
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    header = {"kind": kind, "schema": SCHEMA[kind], **header}
+    header = json.loads(json.dumps(header, default=_plain))  # as a reader will see it
+    text = json.dumps({"sha256": _digest(header, arrays), **header})
+    write_atomically(path, save(arrays, metadata={"hogwild": text}))
+
+
+def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    _check_is_file(path, kind)
+    header = None
+    try:
+        with safe_open(path, "numpy") as file:
+            text = (file.metadata() or {}).get("hogwild")
+            if text is not None:
+                header = json.loads(text)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: {_verdict(path, kind)}") from error
+    if not isinstance(header, dict):
+        raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
+    if header.pop("sha256", None) != _digest(header, arrays):
+        raise InputError(f"{path}: damaged: its contents do not match their checksum")
+    if header["kind"] != kind:
+        hint = ": continue it with --resume" if header["kind"] == CHECKPOINT else ""
+        raise InputError(f"{path}: a hogwild {header['kind']}, not a {kind}{hint}")
+    if header["schema"] != SCHEMA[kind]:
+        raise InputError(f"{path}: {kind} of format {header['schema']}, this version reads format {SCHEMA[kind]}")
+    return arrays, header
+
+
+def _check_is_file(path: Path, kind: str) -> None:
+    try:
+        mode = path.stat().st_mode
+        empty = stat.S_ISREG(mode) and not _first_byte(path)  # opening it also tells whether we may
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: not a hogwild {kind} but a {'directory' if stat.S_ISDIR(mode) else 'special file'}")
+    if empty:
+        raise InputError(f"{path}: not a hogwild {kind} but an empty file")
+
+
+def _first_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1)
+
+
+def _verdict(path: Path, kind: str) -> str:
+    """What to say of a file that safetensors refuses."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if b'"hogwild"' in file.read(4096):
+            return f"damaged or cut short: the hogwild {kind} in it cannot be read"
+    return f"not a hogwild {kind}"
+
+
+def _digest(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 over the header and, by name, each array's dtype, shape and bytes."""
+    digest = hashlib.sha256(json.dumps(header).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put ``content`` at ``path``, through a link if it is one: all of it, on the disk, or nothing at all.
+
+    Raises
+    ------
+    OutputError
+        What was there before is untouched then (but for an error of the very last flush, of the directory).
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            what = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(what, "is a directory" if what == errno.EISDIR else "not a regular file")
+        if mode is not None and not os.access(target, os.W_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would get past the protection
+        temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
+        try:
+            _write_flushed(temporary, content, mode)
+            os.replace(temporary, target)
+        except BaseException:  # Ctrl-C too
+            temporary.unlink(missing_ok=True)
+            raise
+        _flush_directory(target.parent)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_flushed(path: Path, content: bytes, mode: int | None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)  # minus the user's umask
+    with open(descriptor, "wb") as file:
+        if mode is not None:
+            os.fchmod(descriptor, stat.S_IMODE(mode))
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _flush_directory(directory: Path) -> None:
+    """Make a rename in ``directory`` survive a power cut, where the file system can."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers and arrays, and paths, for JSON."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} in a header")
+
+
+def _without_nan(value: Any) -> Any:
+    """``value`` with null for numbers that are not finite, as in rows files, so that any JSON reader accepts it."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -1,0 +1,281 @@
+"""The linear problem: what is minimised, how its parameters lie in the flat array, and the kernel that works on it.
+
+    objective = weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1,   intercept unpenalised
+
+Two labels, or a real target, make one margin a row; more labels make one a class (one-versus-rest, or softmax). A
+``LinearProblem`` is a few numbers, so it is pickled to worker processes as it is; everything large reaches them through
+shared memory or a memory map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.normalize import row_scales
+from hogwild.data.order import Order
+from hogwild.errors import InputError
+from hogwild.kernels import linear, multiclass, turns
+from hogwild.kernels.control import LAST, NEXT, TURN
+from hogwild.kernels.linear import Data, Parameters, Plan
+from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
+from hogwild.kernels.order import PADDING
+
+LINE = 16  # float32 in a cache line
+FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
+MAX_CLASSES = 10_000
+
+
+class Shared(NamedTuple):
+    """What all workers write to."""
+
+    parameters: Parameters
+    control: np.ndarray  # int64, see kernels/control.py
+    locks: np.ndarray  # int32: one a feature (aig), else one
+
+
+class Scratch(NamedTuple):
+    """What one worker owns."""
+
+    rows: np.ndarray  # (chunk + PADDING,) int64
+    buffer: np.ndarray  # float32: class vectors and gathered coordinates
+
+
+class OrderSlice(NamedTuple):
+    """Which part of which epoch a call of ``work`` is to do, and who does it."""
+
+    order: Order
+    blocks: np.ndarray  # (n_blocks,) int32
+    seed: int
+    epoch: int
+    start: int  # first chunk: not 0 when an epoch is resumed
+    worker: int
+    workers: int
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Everything a worker must know beside the arrays; made by :meth:`of`."""
+
+    loss: str
+    loss_param: float
+    l1: float
+    l2: float
+    adagrad: bool
+    discipline: str
+    intercept: bool
+    normalize: str
+    labels: tuple[float, ...]  # the user's, ascending; empty for real targets
+    width: int
+    longest: int  # most nonzeros in a row
+    far: bool  # the weights outgrow the cache
+
+    @classmethod
+    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
+        """The problem that ``config`` poses on these training rows.
+
+        Raises
+        ------
+        InputError
+            If the loss does not fit the targets, or there are no rows or only one class.
+        """
+        if len(rows) == 0:
+            raise InputError("the training data have no rows")
+        labels = tuple(float(label) for label in _labels(rows.targets, config.loss))
+        param = DEFAULT_PARAM[config.loss] if config.loss_param is None else config.loss_param
+        stride = _stride(len(labels)) if _vector(config.loss, len(labels)) else 1
+        return cls(
+            config.loss, float(param), config.l1, config.l2, config.adagrad, discipline, config.intercept,
+            config.normalize, labels, rows.width, int((rows.end - rows.begin).max()),
+            4 * rows.width * stride > cache_bytes,
+        )  # fmt: skip
+
+    @property
+    def classes(self) -> int:
+        """Margins of a row."""
+        return len(self.labels) if _vector(self.loss, len(self.labels)) else 1
+
+    @property
+    def stride(self) -> int:
+        """Weights of a feature in memory: the classes rounded up, so that a feature starts on an aligned address."""
+        return _stride(self.classes) if self.classes > 1 else 1
+
+    @property
+    def locks(self) -> int:
+        """Number of locks the discipline takes."""
+        return max(self.width, 1) if self.discipline == "aig" else 1
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+        return self._layout()[-1]
+
+    def _layout(self) -> tuple[int, int, int]:
+        """Length of the weights and of the intercept, each padded to cache lines, and of everything."""
+        coef, intercept = (-(-n * self.stride // LINE) * LINE for n in (self.width, 1))
+        return coef, intercept, (coef + intercept) * (2 if self.adagrad else 1)
+
+    def parameters(self, flat: np.ndarray) -> Parameters:
+        """The named views of the flat array."""
+        coef, intercept, _ = self._layout()
+        squares = flat[coef + intercept :]
+        return Parameters(
+            flat[: self.width * self.stride],
+            flat[coef : coef + self.stride],
+            squares[: self.width * self.stride if self.adagrad else 0],
+            squares[coef : coef + self.stride] if self.adagrad else squares[:0],
+        )
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(coef, intercept)`` in the usual shapes, copied: (K, width) and (K,), with K = 1 for one margin."""
+        parts = self.parameters(flat)
+        coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
+        return np.ascontiguousarray(coef.T), parts.intercept[: self.classes].copy()
+
+    def encode(self, targets: np.ndarray) -> np.ndarray:
+        """Targets as kernels want them, float32: -1 and +1, the class number, or the target itself.
+
+        Raises
+        ------
+        InputError
+            For a label that was not among the training labels.
+        """
+        if not self.labels:
+            return np.ascontiguousarray(targets, dtype=np.float32)
+        codes = np.searchsorted(self.labels, targets).clip(max=len(self.labels) - 1)
+        wrong = np.asarray(self.labels)[codes] != targets
+        if wrong.any():
+            raise InputError(f"label {targets[wrong][0]:g} in row {int(np.argmax(wrong))} was not among the labels")
+        return (codes if self.classes > 1 else 2 * codes - 1).astype(np.float32)
+
+    def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
+        """What kernels need per row and per feature: targets, weights, scales (both maybe empty) and rates N / d_u."""
+        empty = np.empty(0, dtype=np.float32)
+        scales = row_scales(rows, self.normalize)
+        weights = row_weights(rows, class_weight)
+        penalised = self.l1 > 0 or self.l2 > 0
+        rates = (len(rows) / np.maximum(rows.degrees(), 1)).astype(np.float32) if penalised else empty
+        return {
+            "targets": self.encode(rows.targets),
+            "weights": empty if weights is None else weights,
+            "scales": empty if scales is None else scales,
+            "rates": rates,
+        }
+
+    def scratch(self, order: Order) -> Scratch:
+        """A worker's own memory."""
+        gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
+        return Scratch(
+            np.empty(order.chunk + PADDING, dtype=np.int64),
+            np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
+        )
+
+    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at chunk ``start``."""
+        control[:] = 0
+        control[NEXT] = start
+        control[TURN] = start * order.chunk
+        control[LAST] = order.n_rows
+
+    def position(self, control: np.ndarray, order: Order) -> int:
+        """Number of chunks done (the workers stand still)."""
+        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
+            return order.n_chunks
+        return int(min(control[NEXT], order.n_chunks))
+
+    def work(
+        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
+    ) -> None:
+        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
+        order = part.order
+        locked = self.discipline in ("serial", "locked", "round-robin")
+        plan = Plan(
+            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
+            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
+            l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=int(self.intercept),
+            flush=1 if locked or part.workers == 1 else FLUSH,
+            worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
+        )  # fmt: skip
+        self.kernel()(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
+
+    def kernel(self) -> Any:
+        """The compiled loop for this loss, penalty and discipline."""
+        penalty = linear.PENALTIES["elastic" if self.l1 > 0 else "l2" if self.l2 > 0 else "none"]
+        loss, adagrad = LOSSES[self.loss], int(self.adagrad)
+        if self.discipline == "round-robin":
+            return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad)
+        source, far = (multiclass, 0) if self.classes > 1 else (linear, int(self.far))
+        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, far)
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
+        order = Order.of(1)
+        shared = Shared(self.parameters(np.zeros(self.size, np.float32)) if self.width < 1 << 16 else self._tiny(),
+                        np.zeros(1 << 10, np.int64), np.zeros(1, np.int32))  # fmt: skip
+        self.begin_epoch(shared.control, order, 0)
+        part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
+        self.work(shared, self.scratch(order), _empty_data(), part, (0.0, 0.0, 0.0))
+
+    def _tiny(self) -> Parameters:
+        """Parameters of the right types for a row without features."""
+        none = np.zeros(self.stride, np.float32)
+        return Parameters(none, none.copy(), none.copy(), none.copy())
+
+
+def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
+    """Sample weights times class weights, scaled to mean one, float32; None if all are one.
+
+    ``balanced`` gives a row of class c the weight ``n / (classes * n_c)``, as scikit-learn does.
+
+    Raises
+    ------
+    InputError
+        If all weights are zero.
+    """
+    weights = None if rows.weights is None else rows.weights.astype(np.float64)
+    if class_weight == "balanced":
+        _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
+        balanced = (len(rows) / (len(counts) * counts))[codes]
+        weights = balanced if weights is None else weights * balanced
+    if weights is None:
+        return None
+    if not weights.sum() > 0:
+        raise InputError("weights: all rows have weight zero")
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def _vector(loss: str, labels: int) -> bool:
+    return labels > 2 or loss == "softmax"
+
+
+def _stride(classes: int) -> int:
+    unit = 4 if classes <= 8 else 16
+    return -(-classes // unit) * unit
+
+
+def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
+    if loss not in LABEL_LOSSES:
+        if loss in COUNT_LOSSES and targets.min() < 0:
+            raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
+        return np.empty(0)
+    labels = np.unique(targets)
+    if len(labels) < 2:
+        raise InputError(f"all {len(targets)} rows have the label {labels[0]:g}: loss {loss} needs two or more classes")
+    if len(labels) > MAX_CLASSES:
+        raise InputError(
+            f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
+            "for real targets choose a regression loss such as squared-error"
+        )
+    return labels
+
+
+def _empty_data() -> Data:
+    """One row without features, typed as real data are."""
+    arrays = [np.zeros(1, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
+    for array in arrays:
+        array.flags.writeable = False
+    return Data(*arrays)

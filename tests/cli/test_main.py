@@ -1,0 +1,135 @@
+"""What every command shares: one line for whatever goes wrong, the exit status, quick answers."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+import hogwild.__main__ as program
+from hogwild import __version__
+from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
+
+
+def test_version_and_help(hogwild: Callable) -> None:
+    assert hogwild("--version").out == f"hogwild {__version__}\n"
+    for arguments in ([], ["--help"], ["-h"]):
+        result = hogwild(*arguments)
+        assert result.status == 0
+        for command in ("train", "predict", "evaluate", "convert", "info", "cache"):
+            assert re.search(rf"^\W*{command} ", result.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "convert", "info", "cache"])
+def test_every_command_has_help(hogwild: Callable, command: str) -> None:
+    result = hogwild(command, "--help")
+    assert result.status == 0
+    assert "Usage" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["trian"], "train"),
+        (["train", "--los", "log"], "--loss"),
+        (["train", "--epochs", "many"], "--epochs"),
+        (["train", "--loss", "lgo"], "expected one of log, hinge"),
+        (["train", "--step", "big"], "--step big: expected a number or 'auto'"),
+        (["train", "--step", "-1"], "step=-1.0"),
+        (["train", "--step", "nan"], "step=nan"),
+        (["train", "--discipline", "serial", "--workers", "2"], "one worker"),
+        (["train", "--holdout", "1.5"], "--holdout 1.5: expected a fraction between 0 and 1"),
+        (["train", "--holdout", "0.5", "--test", "x"], "--test and --holdout"),
+        (["train", "--resume"], "--checkpoint"),
+        (["train", "--cache", "x", "--no-cache"], "contradict"),
+        (["train", "--format", "csv"], "svmlight, npz"),
+        (["predict", "m"], "DATA"),
+        (["predict", "m", "d", "--proba", "--decision"], "--proba and --decision"),
+        (["cache"], "command"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list[str], text: str) -> None:
+    result = hogwild(*arguments)
+    assert result.status == 2
+    assert result.out == ""
+    assert re.fullmatch(r"hogwild: error: [^\n]+\n", result.err)
+    assert text.lower() in result.err.lower()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (InputError("f:3: bad\nlabel"), 1, "f:3: bad label"),
+        (UsageError("no"), 2, "no"),
+        (OutputError("disk full"), 1, "disk full"),
+        (TrainingError("diverged"), 1, "diverged"),
+        (FileNotFoundError(2, "No such file", "x"), 1, "x: No such file"),
+        (MemoryError(), 1, "out of memory"),
+        (ZeroDivisionError("oops"), 1, "unexpected ZeroDivisionError: oops (set HOGWILD_DEBUG=1 for the traceback)"),
+        (KeyboardInterrupt(), 130, None),
+        (BrokenPipeError(), 141, None),
+    ],
+)
+def test_exceptions(
+    hogwild: Callable, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, text: str | None
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(program, "_run", fail)
+    result = hogwild("train")
+    assert result.status == status
+    assert result.err.strip() == ("" if text is None else f"hogwild: error: {text}")
+
+
+def test_debug_shows_the_traceback(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOGWILD_DEBUG", "1")
+    result = hogwild("train", "--loss", "x")
+    assert "Traceback" in result.err
+    assert result.err.splitlines()[-1].startswith("hogwild: error:")
+
+
+def test_warnings_are_one_line_each(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(_: list[str]) -> int:
+        warnings.warn("3 rows were\nsorted", HogwildWarning, stacklevel=2)
+        return 0
+
+    monkeypatch.setattr(program, "_run", warn)
+    assert hogwild().err == "hogwild: warning: 3 rows were sorted\n"
+
+
+def test_sigterm_ends_a_command_with_143(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_run", lambda _: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(SystemExit) as stop:
+        hogwild()
+    assert stop.value.code == 143
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info"], ["train", "--loss", "x"], ["train", "missing.svm"]])
+def test_answers_without_heavy_imports(arguments: list[str]) -> None:
+    code = (
+        "import sys; from hogwild.__main__ import main; main(sys.argv[1:]); "
+        "print(*sorted({'torch', 'numba', 'scipy', 'sklearn'} & set(sys.modules)), file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert result.stderr.splitlines()[-1] == ""
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "closed pipe"])
+def test_output_that_cannot_be_written(target: str) -> None:
+    command = f"{sys.executable} -m hogwild info"
+    command += " > /dev/full" if target == "/dev/full" else " | true"
+    command = f"set -o pipefail; {command}"
+    results = [subprocess.run(["bash", "-c", command], capture_output=True, text=True) for _ in range(2)]
+    for result in results:
+        if target == "/dev/full":
+            assert result.returncode == 1
+            assert result.stderr == "hogwild: error: No space left on device\n"
+        else:  # `true` may end before or after we write
+            assert result.returncode in (0, 141)
+            assert result.stderr == ""

@@ -1,0 +1,92 @@
+"""Set-up shared by all tests: the kernel cache, isolation from the user's files, a look-out for what a test leaks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hogwild.kernel_cache import use_kernel_cache
+
+use_kernel_cache(os.environ)  # before anything imports numba; see hogwild/kernel_cache.py
+
+import ctypes  # noqa: E402
+import multiprocessing.forkserver as forkserver  # noqa: E402
+import multiprocessing.resource_tracker as resource_tracker  # noqa: E402
+import signal  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+
+import pytest  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+PR_SET_CHILD_SUBREAPER = 36
+GRACE = 3.0  # seconds in which what a test left may still go
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Orphans of a command that a test started are then handed to this process, where `no_leaks` sees them.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Folder of the real data sets (never part of the repository); tests that ask for it skip where there is none."""
+    folder = Path(os.environ.get("HOGWILD_TEST_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip("no real data: set HOGWILD_TEST_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One throw-away user cache for the session (subprocesses inherit it), and no settings from the user's shell."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+    for name in ("HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS"):
+        patch.delenv(name, raising=False)
+    patch.setenv("NO_COLOR", "1")
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fail a test that leaves a process or a shared-memory segment behind (after ``GRACE``)."""
+    processes, segments = set(descendants()), set(os.listdir("/dev/shm"))
+    yield
+    deadline = time.monotonic() + GRACE
+    while True:
+        tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}
+        leaked = {pid: name for pid, name in descendants().items() if pid not in processes | tracked}
+        left = set(os.listdir("/dev/shm")) - segments
+        if not leaked and not left:
+            return
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    for pid in leaked:  # so that the next test starts clean
+        os.kill(pid, signal.SIGKILL)
+    pytest.fail(f"leaked processes {leaked or 'none'}, segments in /dev/shm {sorted(left) or 'none'}", pytrace=False)
+
+
+def descendants() -> dict[int, str]:
+    """Command lines of all living processes below this one, by process id."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue  # ended between the two lines
+            if state not in "ZX":
+                children.setdefault(int(parent), []).append(int(entry))
+    found, queue = {}, [os.getpid()]
+    while queue:
+        for pid in children.get(queue.pop(), []):
+            queue.append(pid)
+            try:
+                words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+                found[pid] = b" ".join(words).decode(errors="replace")
+            except OSError:
+                pass
+    return found

@@ -1,0 +1,53 @@
+"""Facts about the machine: consistent with each other, and never an exception where /sys says nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hogwild import machine
+
+
+def test_cores() -> None:
+    assert 1 <= machine.physical_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("", None), ("-1", None), ("junk junk", None)]
+)
+def test_quota(text: str, cores: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_text", lambda path: text if str(path).endswith("cpu.max") else "-1")
+    assert machine.cpu_quota() == cores
+
+
+def test_hyperthreads_count_once_and_quota_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5, 6, 7})
+
+    def topology(path: str | Path) -> str:
+        cpu = int(Path(path).parts[-3].removeprefix("cpu")) if "topology" in str(path) else 0
+        return {"core_id": str(cpu % 4), "physical_package_id": "0"}.get(Path(path).name, "")
+
+    monkeypatch.setattr(machine, "_text", topology)
+    assert machine.physical_cores() == 4
+    monkeypatch.setattr(machine, "cpu_quota", lambda: 2.5)
+    assert machine.physical_cores() == 3
+    monkeypatch.setattr(machine, "_text", lambda path: "")  # no topology: every CPU counts
+    monkeypatch.setattr(machine, "cpu_quota", lambda: None)
+    assert machine.physical_cores() == 8
+
+
+def test_nothing_raises_without_proc_and_sys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "_text", lambda path: "")
+    monkeypatch.setattr(machine, "CPUS", tmp_path)
+    assert machine.memory() == (None, None)
+    assert machine.caches() == {}
+    assert machine.cpu_model()
+    assert machine.machine_fields()["cores"] >= 1
+
+
+def test_fields_are_flat() -> None:
+    fields = machine.machine_fields()
+    assert all(isinstance(value, str | int | float) for value in fields.values())
+    assert {"cpu", "cores", "load", "version_python", "version_numpy", "version_torch"} <= set(fields)

@@ -1,0 +1,53 @@
+"""The package's face: what `import hogwild` gives, and what it must not cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import hogwild
+
+HEAVY = {"torch", "numba", "sklearn", "scipy", "numpy", "typer", "rich"}
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_import_is_light() -> None:
+    loaded = run_python("import sys, hogwild; print(*sys.modules)").split()
+    assert not HEAVY & set(loaded)
+
+
+def test_import_takes_a_fraction_of_a_second() -> None:
+    # Limit 0.3 s, of which it needs about a tenth; the median of three keeps a busy machine from failing it.
+    code = "import time; t = time.perf_counter(); import hogwild; print(time.perf_counter() - t)"
+    assert sorted(float(run_python(code)) for _ in range(3))[1] < 0.3
+
+
+@pytest.mark.parametrize("name", hogwild.__all__)
+def test_public_names_exist(name: str) -> None:
+    assert getattr(hogwild, name) is not None
+    assert name in dir(hogwild)
+
+
+def test_no_public_name_is_a_submodule() -> None:
+    from importlib.util import find_spec
+
+    public = [name for name in hogwild.__all__ if not name.startswith("_")]
+    assert [name for name in public if find_spec(f"hogwild.{name}")] == []
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = hogwild.trian
+
+
+def test_module_runs_and_help_is_quick() -> None:
+    start = time.perf_counter()
+    result = subprocess.run([sys.executable, "-m", "hogwild", "--help"], check=True, capture_output=True, text=True)
+    assert "train" in result.stdout
+    assert time.perf_counter() - start < 2  # 0.3 s on an idle machine; torch or numba alone would take longer than this
