@@ -20,7 +20,7 @@ from hogwild.kernel_cache import use_kernel_cache
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     use_kernel_cache(os.environ)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     for number in (signal.SIGTERM, signal.SIGHUP):  # left as default they would skip every clean-up
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -29,11 +30,11 @@ def convert(
     check_readable(source)
     sources = Sources(features, zero_based, format, targets, no_cache=True)
     display, reading = Display(quiet=quiet), Reading(source)
-    from hogwild.data.source import convert_data
+    from hogwild.data.source import convert as make_store
 
     with display.live(reading.line):
-        rows = convert_data(source, destination, overwrite=overwrite, progress=reading.update, **sources.options())
-    display.say(f"{destination}: {len(rows):,} rows x {rows.width:,} features, {rows.nnz:,} nonzeros")
+        meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.options())
+    display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
 
 
 def info(
@@ -50,6 +51,7 @@ def info(
     json: Json = False,
 ) -> None:
     """Print the facts of a data file, a store or a model, or of this machine."""
+    show = lines
     if path is None:
         facts = machine_facts()
     else:
@@ -58,11 +60,9 @@ def info(
             facts = model_facts(path)
         else:
             facts = data_facts(path, Sources(features, zero_based, format, targets, cache, no_cache), seed, json)
-    if json:
-        typer.echo(to_json(facts))
-    else:
-        for line in lines(facts):
-            typer.echo(line)
+            show = data_lines
+    for line in [to_json(facts)] if json else show(facts):
+        typer.echo(line)
 
 
 def is_model(path: str) -> bool:
@@ -127,13 +127,41 @@ def machine_facts() -> dict[str, Any]:
 def lines(facts: dict[str, Any]) -> Iterator[str]:
     """One aligned line for each fact."""
     for name, value in facts.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key}: {entry:,}" for key, entry in value.items())
-        elif isinstance(value, float):
+        if isinstance(value, float):
             value = f"{value:.6g}"
         elif isinstance(value, int) and not isinstance(value, bool):
             value = f"{value:,}"
         yield f"{name.replace('_', ' '):<20} {value}"
+
+
+def data_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """The facts of data, each with what it means."""
+    n = max(facts["rows"], 1)
+    exact = "" if facts["rho_exact"] else f" to {facts['rho_upper']:.4g}"
+    shown = {
+        "data": facts["data"],
+        "rows": f"{facts['rows']:,}" + (f" ({facts['empty_rows']:,} empty)" if facts["empty_rows"] else ""),
+        "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
+        "nonzeros": f"{facts['nnz']:,} ({facts['nnz_mean']:.1f} a row, density {facts['density']:.3g})",
+    }
+    if "labels" in facts["targets"]:
+        counts = facts["targets"]["labels"].items()
+        shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
+    else:
+        shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
+    hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])
+    shown |= {
+        "most popular": hottest + " (features counted from 0)" if hottest else "-",
+        "Omega": f"{facts['omega']:,} (most features in a row)",
+        "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
+        "rho": f"{facts['rho']:.4g}{exact} (largest share of rows that one row meets; {facts['rho_how']})",
+        "two rows meet": f"with probability {facts['collision']:.3g} +- {facts['collision_stderr']:.1g}, "
+        f"sharing {facts['shared']:.3g} features on average",
+        "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
+    }
+    for name, value in [*shown.items(), ("in parallel", facts["meaning"])]:
+        yield from textwrap.wrap(value, 118, initial_indent=f"{name:<14}", subsequent_indent=" " * 14,
+                                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
 def size(count: int) -> str:

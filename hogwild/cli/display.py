@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 # (header, field, width, format); a column is shown if the first row has its field
 COLUMNS = (
-    ("epoch", "epoch", 5, "d"),
+    ("epoch", "epoch", 6, "g"),
     ("objective", "objective", 10, ".6g"),
     ("test loss", "test_loss", 10, ".6g"),
     ("train acc", "train_accuracy", 9, ".4f"),
@@ -123,16 +123,18 @@ def training_line(progress: Any, epochs: int) -> str:
     """The live line of a run: rows done, speed, elapsed and remaining time of this epoch."""
     done, total, seconds = progress.rows_done, progress.rows_total, progress.seconds
     share = done / total if total else 0.0
-    line = f"epoch {progress.epoch}/{epochs} {bar(share)} {done:,}/{total:,} rows"
+    line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} rows"
     if seconds > 0:
         line += f"  {progress.nonzeros / seconds / 1e6:.1f} Mnnz/s  {clock(seconds)} elapsed"
-    if share > 0:
+    if share >= 1:
+        line += "  evaluating"
+    elif share > 0:
         line += f"  {clock(seconds / share - seconds)} left"
     return line
 
 
 class Reading:
-    """The live line while a text file is parsed; its ``update`` is the reader's progress callback."""
+    """The live line while data are read or generated; its ``update`` is the reader's progress callback."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -143,7 +145,11 @@ class Reading:
 
     def line(self) -> str:
         seconds = time.monotonic() - self.start
-        speed = f"{self.done / max(seconds, 1e-3) / 1e6:.0f} MB/s  {clock(seconds)} elapsed"
+        times = f"{clock(seconds)} elapsed"
+        if self.name.startswith("synthetic:"):  # counted in rows
+            verb = "generating"
+        else:
+            verb, times = "reading", f"{self.done / max(seconds, 1e-3) / 1e6:.0f} MB/s  {times}"
         if not self.total:
-            return f"reading {self.name}  {self.done / 1e6:,.0f} MB  {speed}"
-        return f"reading {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {speed}"
+            return f"{verb} {self.name}  {times}"
+        return f"{verb} {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {times}"

@@ -10,9 +10,11 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +24,10 @@ from hogwild.errors import OutputError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from hogwild.data.examples import Rows
     from hogwild.model import LinearModel
+
+TABLE_LABELS = 12  # that fit on a terminal
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, help="svmlight text ('-': standard input), "
@@ -55,9 +60,12 @@ def predict(
     if out != "-":
         check_writable("--out", out)
     lines = formatter(linear, "proba" if proba else "decision" if decision else "label")
+    unknown = 0
     with output(out) as stream:
-        for margins, _ in batches(linear, data, sources):
-            stream.write(lines(margins))
+        for text, beyond in predictions(linear, sources.stream(data, labels="optional"), lines):
+            stream.write(text)
+            unknown += beyond
+    linear.warn_unknown(unknown)
 
 
 def evaluate(
@@ -71,16 +79,13 @@ def evaluate(
     no_cache: NoCache = False,
 ) -> None:
     """Measure a model on DATA: accuracy, log loss, AUC and F1, or the errors of a regression."""
-    import numpy as np
-
     from hogwild.cli.rows import to_json
-    from hogwild.metrics import evaluate as measure
 
     sources = Sources(None, zero_based, format, targets, cache, no_cache)
     linear = open_model(model, data)
-    parts = list(batches(linear, data, sources))
-    margins, truth = (np.concatenate(part) for part in zip(*parts))
-    facts = measure(linear, margins, truth)
+    from hogwild.metrics import evaluate as measure  # imports scikit-learn
+
+    facts = measure(linear, sources.stream(data))
     if json:
         typer.echo(to_json(facts))
     else:
@@ -98,15 +103,29 @@ def open_model(model: str, data: str) -> LinearModel:
     return load_model(model)
 
 
-def batches(model: LinearModel, data: str, sources: Sources) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Margins and targets of DATA, batch by batch; one warning at the end for features the model does not know."""
+def predictions(
+    model: LinearModel, blocks: Iterable[Rows], lines: Callable[[np.ndarray], bytes]
+) -> Iterator[tuple[bytes, int]]:
+    """Output text of each block and how many features the model does not know, in order, a few blocks ahead."""
     from hogwild.data.chunks import count_unknown
 
-    margins, unknown = model.margins_of(), 0
-    for rows in sources.stream(data):
-        unknown += count_unknown(rows, model.width)
-        yield margins.of(rows), rows.targets
-    model.warn_unknown(unknown)
+    margins = model.margins_of()
+
+    def apply(rows: Rows) -> tuple[bytes, int]:
+        return lines(margins.of(rows)), count_unknown(rows, model.width, threads=1)
+
+    threads = len(os.sched_getaffinity(0))
+    pending: deque[Future[tuple[bytes, int]]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="hogwild-predict")
+    try:
+        for rows in blocks:
+            pending.append(pool.submit(apply, rows))
+            while pending and (len(pending) > 2 * threads or pending[0].done()):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
@@ -129,18 +148,17 @@ def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
 
 
 @contextlib.contextmanager
-def output(name: str) -> Iterator[BinaryIO]:
+def output(name: str) -> Iterator[IO[bytes]]:
     """A binary stream to standard output, or to a file that takes its name only when it is complete."""
-    path = Path(os.path.realpath(name))  # a link stays a link
     if name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    if path.exists() and not path.is_file():  # a pipe or device
-        with open(path, "wb") as stream:
+    if os.path.exists(name) and not os.path.isfile(name):  # a pipe or device
+        with open(name, "wb") as stream:
             yield stream
         return
-    temporary = None
+    path, temporary = Path(os.path.realpath(name)), None  # a link stays a link
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
@@ -161,17 +179,24 @@ def _umask() -> int:
     return mask
 
 
-def table(facts: dict[str, object]) -> Iterator[str]:
-    """Measurements as aligned lines; those of each class one below the other."""
+def table(facts: dict[str, Any]) -> Iterator[str]:
+    """Measurements as aligned lines, and the confusion of a few labels as a table (of many it is in the JSON)."""
+    labels = [f"{label:g}" for label in facts.get("labels", [])]
     for name, value in facts.items():
-        if isinstance(value, dict):
-            for key, entry in value.items():
-                yield f"{name.replace('_', ' ') + ' ' + key:<24} {_short(entry)}"
-        else:
-            yield f"{name.replace('_', ' '):<24} {_short(value)}"
+        if name == "f1":
+            for label, entry in value.items():
+                yield f"f1 of label {label:<8g} {_short(entry)}"
+        elif name not in ("labels", "confusion"):
+            yield f"{name.replace('_', ' '):<20} {_short(value)}"
+    if 0 < len(labels) <= TABLE_LABELS:
+        width = max(7, *map(len, labels)) + 1
+        yield "confusion (true labels down, predicted labels across)"
+        yield " " * width + "".join(f"{label:>{width}}" for label in labels)
+        for label, counts in zip(labels, facts["confusion"]):
+            yield f"{label:>{width}}" + "".join(f"{count:>{width}}" for count in counts)
 
 
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -6,11 +6,14 @@ Ctrl-C or SIGTERM ends the run in good order (its model is kept, the exit status
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import signal
 import sys
 import threading
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.display import Display, Reading, training_line
@@ -18,11 +21,13 @@ from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import Sources, check_readable, check_writable
 from hogwild.config import TrainConfig
 from hogwild.errors import TrainingError, UsageError
+from hogwild.model_file import has_checkpoint
 
 if TYPE_CHECKING:
     from hogwild.data.examples import Rows
     from hogwild.training import Run
 
+WORKER_MODULE = "hogwild.hosts.worker"
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -62,38 +67,56 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
     """Train as asked and return the exit status; errors are raised."""
     request.check()
     display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
+    going_on = request.resume and has_checkpoint(request.checkpoint or "")
     with Interrupts(display) as interrupts:
+        if config.host == "processes":
+            start_fork_server()
         rows, test = read(request, sources, config.seed, display)
-        from hogwild.training import train  # imports torch
+        from hogwild.training import train
 
-        rows_file = RowsFile(request.rows, append=request.resume)
-        try:
-            with train(rows, test, config=config, checkpoint=request.checkpoint, resume=request.resume) as run:
-                interrupts.run = run
-                display.say(describe_run(run.config))
-                last = drive(run, display, rows_file, request.out)
-        finally:
-            rows_file.close()
-        display.say(summary(last, request.out, interrupts.number))
+        if request.resume and not going_on:
+            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
+        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
+        with display.live(lambda: "starting workers and compiling"):
+            run = train(rows, test, config=config, **options)
+        with run, contextlib.closing(RowsFile(request.rows, append=going_on)) as rows_file:
+            interrupts.run = run
+            display.say(describe_run(run.config))
+            drive(run, display, rows_file, request.out)
+        display.say(summary(run.history[-1], request.out, interrupts.number))
         return interrupts.status
 
 
-def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> dict[str, Any]:
+def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> None:
     """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
-    last: dict[str, Any] = {}
+    command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
         with display.live(lambda: training_line(run.progress(), run.config.epochs)):
-            for last in run:
-                rows_file.write(last)
-                display.row(last)
+            for row in run:
+                rows_file.write(row | command)
+                display.row(row)
+                command = {}
     except TrainingError as error:
-        if out is not None and last:
-            run.model.save(out)
-            raise TrainingError(f"{error} (the last good model is in {out})") from error
-        raise
+        if out is None or not run.history:
+            raise
+        run.model.save(out)
+        raise TrainingError(f"{error}; the model is in {out}") from error
     if out is not None:
         run.model.save(out)
-    return last
+
+
+def start_fork_server() -> None:
+    """Have a process import torch and the kernels while this one reads the data; workers are forked from it.
+
+    It costs a wrong file nothing, for this process imports torch only once the data are read. Ctrl-C is for this process
+    to handle: what ignores it when the server starts goes on ignoring it.
+    """
+    forkserver.set_forkserver_preload([WORKER_MODULE])
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def read(request: Request, sources: Sources, seed: int, display: Display) -> tuple[Rows, Rows | None]:
@@ -112,9 +135,9 @@ def read(request: Request, sources: Sources, seed: int, display: Display) -> tup
         return rows, None
     reading = Reading(request.test)
     by_name = request.test.startswith("synthetic:") or os.path.isdir(request.test)
-    with display.live(reading.line):  # wider test data are cut by the evaluator, which counts what it ignores
-        test = sources.open(request.test, reading.update, width=None, targets=None,
-                            format=None if by_name else sources.format)  # fmt: skip
+    options = {"width": rows.width, "beyond": "ignore", "targets": None, "format": None if by_name else sources.format}
+    with display.live(reading.line):
+        test = sources.open(request.test, reading.update, **options)
     display.say(f"{request.test}: {facts(test)}")
     return rows, test
 
@@ -137,8 +160,6 @@ def describe_run(config: TrainConfig) -> str:
 
 def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> str:
     """The closing lines: how good, how fast, and where the model is."""
-    if not last:
-        return "nothing to do: the checkpoint is already at --epochs" + (f"; model saved to {out}" if out else "")
     parts = [f"objective {last['objective']:.6g}"]
     names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
     parts += [f"{name} {last[field]:.4f}" for field, name in names.items() if last.get(field) is not None]

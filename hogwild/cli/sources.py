@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import tempfile
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
 PANEL = "Data"
+STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block cost milliseconds, whatever its size
 
 Features = Annotated[int | None, typer.Option(min=1, help="Number of features; default: as many as the data show.",
                                               rich_help_panel=PANEL)]  # fmt: skip
@@ -66,6 +71,34 @@ class Sources:
         return {
             "format": self.format, "zero_based": self.zero_based, "width": self.features, "targets": self.targets,
         }  # fmt: skip
+
+    def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
+        """The same rows in blocks of bounded size, in order. Text, or standard input for "-", is not kept."""
+        from hogwild.data.chunks import chunks
+
+        if name == "-" or self._is_text(name):
+            yield from self._stream_text(name, labels)
+            return
+        rows = self.open(name)
+        for first, last in chunks(rows):
+            yield rows.block(first, last)
+
+    def _stream_text(self, name: str, labels: str) -> Iterator[Rows]:
+        from hogwild.data.svmlight import ParseSummary, iter_svmlight
+
+        summary = ParseSummary()
+        source: Any = sys.stdin.buffer if name == "-" else name
+        options: dict[str, Any] = {"zero_based": self.zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
+        yield from iter_svmlight(source, summary=summary, **options)
+        repaired = {"unsorted features (sorted)": summary.unsorted_rows}
+        repaired["repeated features (summed)"] = summary.duplicate_rows
+        if parts := [f"{count:,} rows with {what}" for what, count in repaired.items() if count]:
+            warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
+
+    def _is_text(self, name: str) -> bool:
+        if self.format is not None or name.startswith("synthetic:") or os.path.isdir(name):
+            return self.format == "svmlight"
+        return not re.search(r"\.(npz|mtx|mtx\.gz|mtx\.bz2)$", name.lower())
 
 
 def check_readable(name: str) -> None:

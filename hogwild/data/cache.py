@@ -5,7 +5,7 @@ and a sample of its bytes, every parse option, the parser's and the store's vers
 at and there is nothing to invalidate. Nothing here may stop a run: a damaged entry is made again, and a cache that
 cannot be written costs one warning and a parse into memory.
 
-What it costs: disk, up to a cap (the least recently used entries go, never one in use), and one extra write of the data.
+What it costs: disk, up to a cap (the least recently used entries go, never one in use), and writing the data once.
 """
 
 from __future__ import annotations
@@ -101,6 +101,8 @@ class Cache:
         try:
             rows = open_store(path)
         except InputError:
+            rows = None  # not removed here: the error at hand still holds the maps, and so the lock
+        if rows is None:
             remove_unused(path)
             return None
         try:

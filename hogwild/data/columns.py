@@ -38,7 +38,7 @@ class Column:
         self.path, self.dtype, self.length = path, dtype, 0
         self.crcs: list[int] = []
         self._crc = self._filled = 0
-        self.file = open(path, "xb", buffering=BLOCK)  # noqa: SIM115 - closed by the store's writer
+        self.file = open(path, "xb", buffering=BLOCK)  # closed by the store's writer
         self.file.write(bytes(HEADER))
 
     def write(self, array: Any) -> None:

@@ -28,9 +28,11 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 
 Progress = Callable[[int, int | None], None]
 
+PARSER = 1  # version of what svmlight.py makes of a text; part of a cache entry's key
 FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
 MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2")
 BEYOND = ("error", "ignore")
+LABELS = ("required", "optional")
 
 
 def open_data(
@@ -41,6 +43,7 @@ def open_data(
     width: int | None = None,
     beyond: str = "error",
     targets: str | Path | None = None,
+    labels: str = "required",
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -51,8 +54,8 @@ def open_data(
     ----------
     name : str, Path or binary stream
         svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
-        (MatrixMarket, also .gz and .bz2), or a synthetic set such as ``synthetic:rcv1?rows=200000``. A stream is read as
-        svmlight text into memory.
+        (MatrixMarket, also .gz and .bz2), or a synthetic set such as ``synthetic:rcv1?rows=200000``. A stream is read
+        as svmlight text into memory.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
     zero_based : bool
@@ -63,6 +66,8 @@ def open_data(
         What to do with entries of features at or beyond ``width``. Those ignored are counted in a HogwildWarning.
     targets : path, optional
         A .npy file with the targets of an .npz or .mtx; by default ``x.targets.npy`` or ``x.npy``.
+    labels : {"required", "optional"}
+        Whether targets must be there; those missing are 0, which is enough to predict.
     cache : Cache, optional
         Where stores are made from text and synthetic sets; without one they are made in memory.
     workers : int, optional
@@ -80,10 +85,11 @@ def open_data(
     InputError
         One line that names the file: missing, unreadable, damaged, or breaking a rule of its format.
     """
-    if beyond not in BEYOND:
-        raise UsageError(f"beyond={beyond!r}: expected one of {', '.join(BEYOND)}")
+    for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
+        if value not in choices:
+            raise UsageError(f"{option}={value!r}: expected one of {', '.join(choices)}")
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
-    options = {"zero_based": zero_based, "width": pinned, "workers": workers, "progress": progress}
+    options = {"zero_based": zero_based, "width": pinned, "labels": labels, "workers": workers, "progress": progress}
     if not isinstance(name, str | os.PathLike):
         title = str(getattr(name, "name", "stream"))
         rows, meta = _read_stream(name, title, options)
@@ -95,7 +101,7 @@ def open_data(
         if kind == "store":
             rows, meta = open_store(title), read_meta(title)
         elif kind == "npz":
-            rows, meta = _matrix(title, _load_npz, targets), {}
+            rows, meta = _matrix(title, _load_npz, _targets_path(title, targets, labels)), {}
         elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
             with open(title, "rb") as stream:
                 rows, meta = _read_stream(stream, title, options)
@@ -121,7 +127,7 @@ def convert(
 ) -> dict[str, Any]:
     """Make a store of any data, in bounded memory if they are text or synthetic; returns its meta data.
 
-    Parameters are those of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is set.
+    Parameters are those of ``open_data``; ``destination`` must not exist, or be a store and ``overwrite`` set.
 
     Raises
     ------
@@ -170,18 +176,15 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
     if kind == "synthetic":
         return synthetic_recipe(parse_spec(name), options["progress"])
     if kind == "mtx":
-        found = _targets_path(name, targets)
-        key = {"format": "mtx", "file": _identity(name), "targets": _identity(found)}
+        found = _targets_path(name, targets, options.get("labels", "required"))
+        key = {"format": "mtx", "file": _identity(name), "targets": found and _identity(found)}
         return _copy_later(name, key, lambda: _matrix(name, _load_mtx, found))
     return _svmlight(name, options)
 
 
 def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
-    from hogwild.data import svmlight
-
     before = _identity(name)
-    kept = {"format": "svmlight", "zero_based": bool(options["zero_based"]), "width": options["width"]}
-    parser = getattr(svmlight, "PARSER_VERSION", 1)
+    kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
 
     def fill(sink: Sink) -> dict[str, Any]:
         facts = _parse(name, sink, options)
@@ -191,8 +194,8 @@ def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
 
     return Recipe(
         label=os.path.basename(name),
-        key={**kept, "file": before, "parser": parser},
-        meta={"source": os.path.abspath(name), "options": kept, "parser": f"svmlight {parser}"},
+        key={"format": "svmlight", **kept, "file": before, "parser": PARSER},
+        meta={"source": os.path.abspath(name), "options": kept, "parser": f"svmlight {PARSER}"},
         fill=fill,
     )
 
@@ -231,10 +234,11 @@ def _identity(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _matrix(name: str, load: Callable[[str], Any], targets: str | Path | None) -> Rows:
+def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
     """Rows of a matrix file and its targets; all ways in which either can be broken end in one line."""
-    path = _targets_path(name, targets)
     X = _load(name, load)
+    if path is None:
+        return Rows.from_scipy(X, np.zeros(X.shape[0]))
     y = _load(path, lambda file: np.load(file, allow_pickle=False))
     try:
         return Rows.from_scipy(X, y)
@@ -264,7 +268,7 @@ def _load_mtx(path: str) -> Any:
     return scipy.io.mmread(path)
 
 
-def _targets_path(name: str, targets: str | Path | None) -> str:
+def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | None:
     if targets is not None:
         if not os.path.isfile(targets):
             raise InputError(f"{os.fspath(targets)}: no such file (targets of {name})")
@@ -274,6 +278,8 @@ def _targets_path(name: str, targets: str | Path | None) -> str:
     for path in (f"{stem}.targets.npy", f"{stem}.npy"):
         if os.path.isfile(path):
             return path
+    if labels == "optional":
+        return None
     raise InputError(f"{name}: no targets: expected {stem}.targets.npy beside it, or another .npy file to be named")
 
 

@@ -6,10 +6,12 @@ With a row e as the set of its features, N rows and d_u rows that hold feature u
 
     Delta <= rho <= min(1, max_e sum_{u in e} d_u / N) <= min(1, Omega Delta)
 
-Omega and Delta are one pass. rho would take all pairs of rows; instead, 64 rows at a time get one bit each in a mask per
-feature, and one pass over the data finds who meets whom: exact where all rows can be so tried, else a lower bound from
-the 64 rows with the most popular features and 64 random ones. The cost is some four passes over the data, and 16 bytes
-for each feature. (The RCV1 line of the paper's table has rho and Delta swapped: it breaks the first inequality.)
+Omega and Delta are one pass. rho would take all pairs of rows; instead, 64 rows at a time get one bit each in a mask
+for each feature, and one pass over the data finds who meets whom: exact where all rows can be so tried, else a lower
+bound from the 64 rows with the most popular features and 64 random ones. The cost is some four passes over the data,
+and 16 bytes for each feature.
+
+The RCV1 line of the paper's table has rho and Delta swapped: it breaks the first inequality.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ def _meetings(rows: Rows, degrees: np.ndarray, delta: float, seed: int) -> dict[
         mean, error = float(random.mean()), float(random.std(ddof=1) / np.sqrt(BITS))
         rare = 1.0 - 0.05 ** (1.0 / BITS)
         how = (
-            f"lower bound from {BITS} random rows and the {len(heaviest)} whose features are the most common; "
-            f"with 95 % confidence at most {100 * rare:.1f} % of the rows meet more than {random.max():.4g} of the others"
+            f"lower bound from {BITS} random rows and the {len(heaviest)} with the most common features; "
+            f"with 95 % confidence at most {100 * rare:.1f} % of the rows meet more than {random.max():.4g} of all"
         )
     rho = max(float(met.max()), delta)
     upper = rho if exact else min(1.0, max(most / n, rho))
@@ -130,7 +132,7 @@ def _heaviest(rows: Rows, degrees: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def meets(rows: Rows, ids: np.ndarray) -> np.ndarray:
-    """With how many rows each of ``ids`` (at most 64 row numbers) shares a feature, itself included: (len(ids),) int64."""
+    """With how many rows each of ``ids`` (at most 64) shares a feature, itself included: (len(ids),) int64."""
     masks = np.zeros(rows.width, dtype=np.uint64)
     for bit, i in enumerate(ids):
         masks[rows.indices[rows.begin[i] : rows.end[i]]] |= np.uint64(1 << bit)
@@ -158,19 +160,20 @@ def _meaning(facts: dict[str, Any]) -> str:
     if not facts["nnz"]:
         return "No nonzeros: there is nothing to train."
     meet = f"two random rows share a feature with probability {facts['collision']:.2g}"
+    change = f"{100 * facts['contended']:.2g} % of a row's updates go to weights another worker's row may be changing"
     if facts["density"] > 0.2:
         return (
-            f"Dense: {meet}, and each holds {100 * facts['density']:.0f} % of all features. Workers without locks overwrite "
-            "each other and move the same cache lines about: more than one may well be slower, and a dense solver faster."
+            f"Dense: {meet}, and each holds {100 * facts['density']:.0f} % of all features. Workers without locks "
+            "overwrite each other and move the same cache lines about: more than one may well be slower, and a dense "
+            "solver faster."
         )
     if facts["contended"] > 0.01 or facts["collision"] > 0.5:
         return (
-            f"Popular features: {meet} (one is in {100 * facts['delta']:.0f} % of the rows), and "
-            f"{100 * facts['contended']:.2g} % of a row's updates go to weights another worker's row may be changing. The "
-            "result hardly suffers, but the cache lines of those weights travel between cores: measure whether more "
-            "workers are faster."
+            f"Popular features: {meet} (one is in {100 * facts['delta']:.0f} % of the rows), and {change}. The result "
+            "hardly suffers, but the cache lines of those weights travel between cores: measure whether more workers "
+            "are faster."
         )
     return (
-        f"Sparse: {meet}, and {100 * facts['contended']:.2g} % of a row's updates go to weights another worker's row may be "
-        "changing. Workers without locks rarely meet: expect speed to grow with them until memory bandwidth is used up."
+        f"Sparse: {meet}, and {change}. Workers without locks rarely meet: expect speed to grow with them until memory "
+        "bandwidth is used up."
     )

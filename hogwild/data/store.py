@@ -275,7 +275,7 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     ----------
     path : str or Path
     verify : {"auto", "full", "sample", "none"}
-        Checksums to compare: all; those of the first, the last and 64 random blocks of each array; or none (for workers,
+        Checksums to compare: all; those of the first, the last and 64 random blocks of each array; or none (workers,
         who open what their parent has checked). "auto" is full up to 1 GiB. Sizes and headers are always checked.
 
     Raises
@@ -317,13 +317,13 @@ def _check_blocks(path: Path, meta: dict[str, Any], maps: dict[str, mmap.mmap], 
     if zlib.crc32(crcs.tobytes()) != meta["checksums"]:
         raise InputError(f"{path}: damaged store: checksums.npy does not match meta.json; {REMEDY}")
 
-    def check(name: str, first: int, blocks: Iterable[int]) -> None:
+    def check(name: str, first: int, blocks: Iterable[int]) -> str | None:
         view = memoryview(maps[name])
         for block in blocks:
             at = HEADER + block * BLOCK
             if zlib.crc32(view[at : at + BLOCK]) != crcs[first + block]:
-                where = f"{name}.npy does not match its checksum at byte {at}"
-                raise InputError(f"{path}: damaged store: {where}; {REMEDY}")
+                return f"{name}.npy does not match its checksum at byte {at}"
+        return None  # an error raised here would be kept by its future, and with it the maps and their lock
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
         first, tasks = 0, []
@@ -334,8 +334,9 @@ def _check_blocks(path: Path, meta: dict[str, Any], maps: dict[str, mmap.mmap], 
                 picked = np.unique(np.concatenate(([0, count - 1], random)))
             tasks += [pool.submit(check, name, first, picked[i : i + 16].tolist()) for i in range(0, len(picked), 16)]
             first += count
-        for task in tasks:
-            task.result()
+        found = [problem for task in tasks if (problem := task.result())]
+    if found:
+        raise InputError(f"{path}: damaged store: {found[0]}; {REMEDY}")
 
 
 def _check_offsets(path: Path, indptr: np.ndarray, nnz: int, every: bool) -> None:

@@ -1,11 +1,11 @@
 """svmlight (LIBSVM) text, plain or compressed, to arrays: ``label [qid:n] index:value ... [# comment]``.
 
-The calling thread reads, decompresses and cuts the text behind the last line end of each chunk; a pool of threads parses
-the chunks in the JIT kernel, which releases the GIL; results come back in file order. So decompression overlaps with
-parsing, the first bad line of the file is the one reported, and the number of chunks in flight bounds the memory, whatever
-the size of the file: about a megabyte of text for each worker, and at most fourteen bytes of arrays a byte of text.
+The calling thread reads, decompresses and cuts the text behind the last line end of each chunk; a pool of threads
+parses the chunks in the JIT kernel, which releases the GIL; results come back in file order. So decompression overlaps
+with parsing, the first bad line of the file is the one reported, and what is in flight bounds the memory, whatever the
+size of the file: about a megabyte of text for each worker, and at most six bytes of arrays for a byte of text.
 
-Line numbers cost nothing until one is needed: a chunk knows how many lines it has, and an error counts those before it.
+Line numbers cost nothing until one is needed: a chunk knows how many lines it has, and an error adds those before it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,23 @@ import itertools
 import math
 import os
 import re
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 
 from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.data.text import ReadError, Source, chunks
 from hogwild.errors import InputError, OutputError, UsageError
 
 CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
-LINE_BYTES = 64 << 20  # a row longer than this is taken for something that is not svmlight text
+SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}  # of names to write
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
-JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # control characters
-SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
-MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}  # first bytes -> module that reads it
+JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 Progress = Callable[[int, int | None], None]
 
@@ -97,7 +94,7 @@ class _Block:
     error: tuple[int, str] | None = None
 
 
-# -- parsing one chunk --------------------------------------------------------------------------------------------------
+# -- parsing one chunk ------------------------------------------------------------------------------------------------
 
 
 def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
@@ -170,7 +167,7 @@ def _line_of(buffer: bytearray, row: int) -> int:
     return next(itertools.islice(lines, row, None))
 
 
-# -- saying what is wrong -----------------------------------------------------------------------------------------------
+# -- saying what is wrong ---------------------------------------------------------------------------------------------
 
 
 def _token(buffer: bytearray, start: int) -> bytes:
@@ -185,7 +182,7 @@ def _quote(token: bytes) -> str:
 
 def _describe(token: bytes, label: bool, settings: _Settings) -> str:
     """What is wrong with a token the kernel refused."""
-    if JUNK.search(token) or token.startswith((b"\xff\xfe", b"\xfe\xff")):  # the last two begin UTF-16
+    if JUNK.search(token):
         return f"binary data {_quote(token)}, expected svmlight text"
     if label:
         if b":" in token:
@@ -202,7 +199,7 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
         return f"bad index in {_quote(token)}: expected a whole number"
     feature = int(index[-400:])
     if len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
-        return f"index {_quote(index)[1:-1]} is beyond the largest, {INDEX_LIMIT - 1 + settings.base}"
+        return f"index {_quote(index)} is beyond the largest, {INDEX_LIMIT - 1 + settings.base}"
     if feature < settings.base:
         return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
     if feature - settings.base >= settings.limit and not settings.drop:
@@ -222,7 +219,7 @@ def _bad_number(token: bytes) -> str:
     return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
 
 
-# -- the pipeline -------------------------------------------------------------------------------------------------------
+# -- the pipeline -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -239,6 +236,7 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
     """Parsed chunks in file order, added up in ``summary``: read in this thread, parsed in those of a pool."""
     _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where an interrupt is heard
     chunk, failure = settings.chunk, None
+    summary.width = settings.width or 0
     room = chunk * (settings.workers + 1)
     free: deque[bytearray] = deque()
     jobs: deque[_Job] = deque()
@@ -314,7 +312,7 @@ def _start(
     return _blocks(path, summary, _Settings(zero_based, width, ignore_beyond, optional, workers, chunk, progress))
 
 
-# -- what the package calls ---------------------------------------------------------------------------------------------
+# -- what the package calls -------------------------------------------------------------------------------------------
 
 
 def parse_svmlight(
@@ -377,7 +375,7 @@ def iter_svmlight(
     """The rows of svmlight text as blocks, one for each chunk, for what needs no more than one pass.
 
     As ``parse_svmlight``, whose parameters and errors these are. Without ``width`` a block is as wide as the widest
-    row up to its end. ``summary`` is filled in on the way. Closing the iterator early ends its threads.
+    row up to its end. ``summary``, a new one, is filled in on the way. Closing the iterator early ends its threads.
     """
     summary = summary or ParseSummary()
     for block in _start(path, summary, zero_based, width, ignore_beyond, labels, workers, chunk_bytes, progress):

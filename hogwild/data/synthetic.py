@@ -90,8 +90,9 @@ class SyntheticSpec:
             known = ", ".join(PREFIX + family for family in FAMILIES)
             raise InputError(f"{PREFIX}{self.family}: no such synthetic set; there are {known}")
         ranges = {
-            "rows": (1, 2**40), "features": (2, INDEX_LIMIT), "nnz": (1, self.features), "spread": (0, 2), "zipf": (0, 4),
-            "shift": (0, 1e9), "classes": (2, 64), "positive": (0.01, 0.99), "seed": (0, 2**63 - 1), "skip": (0, 2**40),
+            "rows": (1, 2**40), "features": (2, INDEX_LIMIT), "nnz": (1, self.features), "spread": (0, 2),
+            "zipf": (0, 4), "shift": (0, 1e9), "classes": (2, 64),
+            "positive": (0.01, 0.99), "seed": (0, 2**63 - 1), "skip": (0, 2**40),
             "noise": (0, 0.5 if self.task == "classify" else 10),
         }  # fmt: skip
         for name, (low, high) in ranges.items():
@@ -103,9 +104,10 @@ class SyntheticSpec:
 
     def __str__(self) -> str:
         """The name, with the dials that are not the family's own."""
-        usual = {"family": self.family, **_defaults(), **FAMILIES[self.family]}
-        dials = [f"{name}={value}" for name, value in dataclasses.asdict(self).items() if value != usual[name]]
-        return f"{PREFIX}{self.family}" + ("?" + "&".join(dials) if dials else "")
+        dials = dataclasses.asdict(self)
+        usual = _usual(self.family, dials)
+        given = [f"{name}={dials[name]}" for name in usual if dials[name] != usual[name]]
+        return f"{PREFIX}{self.family}" + ("?" + "&".join(given) if given else "")
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -122,8 +124,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _defaults() -> dict[str, Any]:
-    return {field.name: field.default for field in dataclasses.fields(SyntheticSpec)}
+def _usual(family: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Values of the dials that are not given; two of them hang on those that are."""
+    usual = {field.name: field.default for field in dataclasses.fields(SyntheticSpec) if field.name != "family"}
+    usual |= FAMILIES.get(family, {})
+    if family == "dense":
+        usual["nnz"] = given.get("features", usual["features"])
+    if given.get("task", "classify") != "classify":
+        usual["noise"] = 0.1 if given["task"] == "regress" else 0.0
+    return usual
 
 
 def parse_spec(name: str) -> SyntheticSpec:
@@ -135,7 +144,7 @@ def parse_spec(name: str) -> SyntheticSpec:
         For an unknown family or dial (lists the known ones), or a value out of range.
     """
     family, _, query = name.removeprefix(PREFIX).partition("?")
-    kinds = {dial: type(value) for dial, value in _defaults().items() if dial != "family"}
+    kinds = {dial: type(value) for dial, value in _usual(family, {}).items()}
     given: dict[str, Any] = {}
     for part in filter(None, query.split("&")):
         dial, equals, text = part.partition("=")
@@ -144,12 +153,7 @@ def parse_spec(name: str) -> SyntheticSpec:
         if dial in given:
             raise InputError(f"{name}: {dial} is given twice")
         given[dial] = _number(name, dial, text, kinds[dial])
-    dials = {**FAMILIES.get(family, {}), **given}
-    if family == "dense" and "features" in given and "nnz" not in given:
-        dials["nnz"] = dials["features"]
-    if dials.get("task") in ("regress", "counts") and "noise" not in given:
-        dials["noise"] = 0.1 if dials["task"] == "regress" else 0.0
-    return SyntheticSpec(family, **dials)
+    return SyntheticSpec(family, **{**_usual(family, given), **given})
 
 
 def _number(name: str, dial: str, text: str, kind: type) -> Any:
@@ -255,8 +259,8 @@ class Source:
     def _normal(self, stream: str, first: int, last: int) -> np.ndarray:
         """Near-normal deviates: the sum of four 16-bit uniforms, mean 0, standard deviation 1, at most 3.46."""
         bits = self._bits(stream, first, last)
-        parts = sum(((bits >> np.uint64(s)) & np.uint64(0xFFFF)).astype(np.int64) for s in (0, 16, 32, 48))
-        return (parts - 131070) / 65536.0 * ROOT3
+        parts = [((bits >> np.uint64(s)) & np.uint64(0xFFFF)).astype(np.int64) for s in (0, 16, 32, 48)]
+        return (parts[0] + parts[1] + parts[2] + parts[3] - 131070) / 65536.0 * ROOT3
 
     def lengths(self, first: int, last: int) -> np.ndarray:
         """Nonzeros of each row, log-normal with mean ``nnz``."""

@@ -1,17 +1,17 @@
 """Text of any size as chunks of whole lines, from a file, pipe or stream, plain or compressed; for every text format.
 
 Compression is told by the first bytes and not by the name, which may lie and which standard input does not have. They
-are put back by hand, for a pipe cannot seek. Python's own gzip, bz2 and lzma modules do the rest: reading by hand would
-save a fifth of gzip's time on Python 3.11 (nothing later), for a page of code about members, padding and checksums.
+are put back by hand, for a pipe cannot seek. The decompressors of the standard library are driven here rather than
+through its file objects, which throw away what a truncated archive still held, and with it the number of the line where
+it ends; it is also a fifth faster than ``gzip.open`` on Python 3.11.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from hogwild.errors import InputError
 
 LINE_BYTES = 64 << 20  # a longer line is taken for something that is not text
-MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}  # first bytes -> module that reads the rest
+PACKED_BYTES = 1 << 17  # of an archive, decompressed at a time
 
 
 class ReadError(Exception):
@@ -32,11 +32,13 @@ class Source(RawIOBase):
     def __init__(self, path: str | os.PathLike[str] | BinaryIO) -> None:
         self.done = 0
         self.total: int | None = None
+        self.head = b""
+        self.raw: Any = None
         self.owned = isinstance(path, (str, os.PathLike))
         if isinstance(path, (str, os.PathLike)):
             self.label = os.fspath(path)
             try:
-                self.raw: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in close()
+                self.raw = open(path, "rb", buffering=0)
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name
                 raise InputError(f"{self.label}: {_reason(error)}") from None
             if Path(path).is_file():
@@ -45,9 +47,9 @@ class Source(RawIOBase):
             self.raw = path
             name = getattr(path, "name", None)
             self.label = name if isinstance(name, str) else "<stdin>"
-        self.head = b""
 
     def peek(self, size: int) -> bytes:
+        """The first bytes, fewer only if there are no more; they will be read again."""
         while len(self.head) < size and (more := self._take(size - len(self.head))):
             self.head += more
         return self.head
@@ -75,7 +77,7 @@ class Source(RawIOBase):
         return size
 
     def close(self) -> None:
-        if self.owned:
+        if self.owned and self.raw is not None:
             self.raw.close()
         super().close()
 
@@ -84,64 +86,106 @@ def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, IsADirectoryError):
-        return "is a directory, expected svmlight text"
+        return "is a directory, expected a text file"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _text(source: Source) -> tuple[Any, tuple[type[Exception], ...]]:
-    """``(raw stream of the text, what it raises on a damaged archive)``, told by the first bytes: names may lie."""
+class Archive:
+    """The text in a compressed source of one or more members."""
+
+    def __init__(self, source: Source, engine: Callable[[], Any]) -> None:
+        self.source, self.new = source, engine
+        self.engine = engine()
+        self.packed = b""
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill some of ``view``; 0 at the end."""
+        while True:
+            if self.engine.eof and not self._next_member():
+                return 0
+            ended = False
+            if not self.packed and getattr(self.engine, "needs_input", True):
+                self.packed = self.source.read(PACKED_BYTES) or b""
+                ended = not self.packed
+            try:
+                text = self.engine.decompress(self.packed, len(view))
+            except Exception as error:  # zlib.error, OSError, LZMAError, ...: each has its own
+                raise ReadError(f"the archive is damaged: {error}") from None
+            self.packed = getattr(self.engine, "unconsumed_tail", b"")  # zlib leaves it to us, the others keep it
+            if text:
+                view[: len(text)] = text
+                return len(text)
+            if ended and not self.engine.eof:
+                raise ReadError("the archive is truncated")
+
+    def _next_member(self) -> bool:
+        """Begin the member behind this one, past any zeros that pad a tape or block; False at the end."""
+        self.packed = self.engine.unused_data.lstrip(b"\0")
+        while not self.packed:
+            block = self.source.read(PACKED_BYTES)
+            if not block:
+                return False
+            self.packed = block.lstrip(b"\0")
+        self.engine = self.new()
+        return True
+
+
+def _text(source: Source) -> Source | Archive:
+    """What to read the text from, told by the first bytes."""
     head = source.peek(6)
-    for magic, kind in MAGIC.items():
-        if head.startswith(magic):
-            module = importlib.import_module(kind)
-            return module.open(source, "rb"), (zlib.error, getattr(module, "LZMAError", EOFError))
-    return source, ()
+    if head.startswith(b"\x1f\x8b"):
+        return Archive(source, lambda: zlib.decompressobj(wbits=31))
+    if head.startswith(b"BZh"):
+        import bz2
 
+        return Archive(source, bz2.BZ2Decompressor)
+    if head.startswith(b"\xfd7zXZ\0"):
+        import lzma
 
-def _read(stream: Any, view: memoryview, damage: tuple[type[Exception], ...]) -> int:
-    try:
-        return stream.readinto(view)
-    except EOFError:
-        raise ReadError("the archive is truncated") from None
-    except OSError as error:
-        if error.errno is not None:
-            raise ReadError(_reason(error)) from None
-        raise ReadError(f"the archive is damaged: {error}") from None  # from a decompressor
-    except damage as error:
-        raise ReadError(f"the archive is damaged: {error}") from None
+        return Archive(source, lzma.LZMADecompressor)
+    return source
 
 
 def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple[bytearray, int]]:
-    """``(buffer, size)`` of whole lines, the last byte a line end. ``free`` holds buffers to use again."""
-    stream, damage = _text(source)
-    room, rest, failure, begun = chunk, b"", None, False
+    """``(buffer, size)`` of whole lines, in order, the last byte a line end even where the file has none.
+
+    Chunks hold up to ``chunk`` bytes, more for a longer line. ``free`` holds buffers of ``chunk + 1`` bytes to reuse.
+
+    Raises
+    ------
+    ReadError
+        After the last whole line, where the source cannot be read further.
+    """
+    room, rest, failure, stream = chunk, b"", None, None
     while True:
         buffer = free.popleft() if free and room == chunk else bytearray(room + 1)
         filled, ended = len(rest), False
         buffer[:filled] = rest
         with memoryview(buffer) as view:
             try:
+                first, stream = stream is None, stream or _text(source)
                 while filled < room and not ended:
-                    size = _read(stream, view[filled:room], damage)
+                    size = stream.readinto(view[filled:room])
                     filled, ended = filled + size, size == 0
             except ReadError as error:
                 failure, ended = error, True
-        if not begun and buffer.startswith(b"\xef\xbb\xbf"):  # a byte order mark
+            except OSError as error:
+                failure, ended = ReadError(_reason(error)), True
+        if first and buffer.startswith(b"\xef\xbb\xbf"):  # a byte order mark
             buffer[:3] = b"   "
-        begun = True
-        cut = buffer.rfind(b"\n", 0, filled) + 1
-        if ended and not failure and cut < filled:
+        if ended and failure is None and filled and buffer[filled - 1] != 10:
             buffer[filled] = 10
-            cut = filled = filled + 1
+            filled += 1
+        cut = buffer.rfind(b"\n", 0, filled) + 1
         rest = bytes(memoryview(buffer)[cut:filled])
         if cut:
             yield buffer, cut
-        if failure:
+        if failure is not None:
             raise failure
         if ended:
             return
         if b"\0" in rest:
-            raise ReadError("binary data, expected svmlight text")
+            raise ReadError("binary data, expected text")
         if len(rest) >= LINE_BYTES:
-            raise ReadError(f"a line longer than {LINE_BYTES >> 20} MiB, expected svmlight text")
+            raise ReadError(f"a line longer than {LINE_BYTES >> 20} MiB")
         room = max(chunk, min(2 * len(rest), LINE_BYTES))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from hogwild.kernels.options import JIT
@@ -55,11 +56,14 @@ POISSON_CAP = 60.0
 _POISSON_TOP = math.exp(POISSON_CAP)
 
 
+# float64 first: float() alone leaves a float32 as it is in compiled code; float() as well: without the JIT, NumPy's
+# scalars would warn where they overflow
+
+
 @njit(**JIT)
 def loss(code, p, y, param):
     """Loss of prediction ``p`` (the margin) for target ``y``: -1 or +1, a real number, or a count; float64."""
-    p = float(p)
-    y = float(y)
+    p, y = float(np.float64(p)), float(np.float64(y))
     if code == LOG:  # log(1 + exp(-yp)), as max(-yp, 0) + log(1 + exp(-|yp|))
         z = y * p
         return (-z if z < 0.0 else 0.0) + math.log1p(math.exp(-abs(z)))
@@ -98,8 +102,7 @@ def loss(code, p, y, param):
 @njit(**JIT)
 def dloss(code, p, y, param):
     """Derivative of :func:`loss` in ``p`` (one subgradient at a kink); float64, finite for every finite ``p``."""
-    p = float(p)
-    y = float(y)
+    p, y = float(np.float64(p)), float(np.float64(y))
     if code == LOG:  # -y / (1 + exp(yp)); 700 keeps exp finite, and -y/exp(700) is zero to any float32
         z = y * p
         return -y / (1.0 + math.exp(700.0 if z > 700.0 else z))

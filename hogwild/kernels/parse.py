@@ -1,12 +1,12 @@
 """JIT parser of svmlight text: bytes in, arrays out, one chunk of whole lines at a time.
 
-The decision that matters: a short decimal is mantissa / 10^k in double precision. Both are exact while the mantissa is at
-most 2^53 and k at most 22, so the one division rounds correctly and the value *is* ``float32(float(token))`` (Clinger
-1990, "How to read floating point numbers accurately"). Longer tokens are computed to within 2^-51 and accepted where both
-ends of that interval round to the same float32; the few that do not (one in 2^25) are left to Python's ``float``.
+The decision that matters: a short decimal is mantissa / 10^k in double precision. Both are exact while the mantissa is
+at most 2^53 and k at most 22, so the one division rounds correctly and the value *is* ``float32(float(token))``
+(Clinger 1990, "How to read floating point numbers accurately"). Longer tokens are computed to within 2^-51 and accepted
+where both ends of a wider interval round to the same float32; the few that do not (one in 2^25) are left to Python.
 
-``parse_rows`` reports only where it stopped; the caller, which has the token and time, says what is wrong with it. The text
-is a ``bytearray`` whose last byte is a line end, which ends every scan, so nothing is tested against the size.
+``parse_rows`` reports only where it stopped; the caller, which has the token and time, says what is wrong with it. The
+text is a ``bytearray`` that ends in a line end, which stops every scan, so nothing is tested against the size.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _skip_query(text, p):
 
 @njit(**BARE)
 def _index(text, p):
-    """``(index, end)`` of ``digits:`` at ``p``, past the colon; -1 for anything else, or more digits than int64 holds."""
+    """``(index, end)`` of ``digits:`` at ``p``, past the colon; -1 for anything else, or over 18 digits."""
     start, index = p, 0
     d = text[p] - 48
     while 0 <= d <= 9:

@@ -131,8 +131,10 @@ class LinearProblem:
         )
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` in the usual shapes, copied: (K, width) and (K,), with K = 1 for one margin."""
+        """``(coef, intercept)``, copied: (K, width) and (K,) for K classes, (width,) and (1,) for one margin."""
         parts = self.parameters(flat)
+        if self.classes == 1:
+            return parts.coef.copy(), parts.intercept.copy()
         coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
         return np.ascontiguousarray(coef.T), parts.intercept[: self.classes].copy()
 

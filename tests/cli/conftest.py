@@ -72,6 +72,6 @@ def svm(tmp_path: Path) -> Path:
     lines = []
     for row in range(200):
         label = 1 + row % 2
-        lines.append(f"{label} {1 + (row % 2) * 10 + row % 7}:1 {8 + (row % 2) * 10}:0.5 # row {row}\n")
+        lines.append(f"{label} {1 + (row % 2) * 10 + row % 7}:1 {10 + (row % 2) * 10}:0.5 # row {row}\n")
     path.write_text("".join(lines))
     return path

@@ -1,0 +1,175 @@
+"""What a pool of workers is given: a problem, an order, and the arrays it works on, ready to be sent to a process.
+
+Rows that lie in a store are opened by each worker by path, so the page cache is the sharing; rows in memory are copied
+once into shared memory. Threads are given the arrays as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from hogwild.data.examples import Rows
+from hogwild.data.order import Order
+from hogwild.data.store import read_meta
+from hogwild.hosts.shared import Block
+from hogwild.kernels.control import LINE, NONZEROS, ROWS, STOP, WORKERS, cells
+from hogwild.kernels.linear import Data
+from hogwild.kernels.order import shuffle_blocks
+from hogwild.problems.linear import LinearProblem, OrderSlice, Scratch, Shared
+
+MAX_WORKERS = 1024
+
+
+@dataclass
+class Job:
+    """One run's work; :meth:`of` makes it, pickling sends it (shared blocks travel as file descriptors)."""
+
+    problem: LinearProblem
+    order: Order
+    seed: int
+    workers: int
+    parameters: Block  # "flat": the one float32 array of all parameters, alone in its block
+    state: Block  # control cells, locks, blocks of the order, arrays per row and per feature
+    store: Path | None  # where processes find indices and values; None: they are in ``state``
+    local: dict[str, np.ndarray] = field(default_factory=dict)  # arrays used in place by threads; never sent
+
+    @classmethod
+    def of(
+        cls, problem: LinearProblem, order: Order, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
+        shared: bool,
+    ) -> Job:  # fmt: skip
+        """Lay out the memory of a run and copy into it what workers cannot reach otherwise.
+
+        Parameters
+        ----------
+        arrays : dict
+            ``problem.row_arrays(rows)``.
+        shared : bool
+            For worker processes; else everything is used where it lies.
+        """
+        state: dict[str, Any] = {
+            "control": ((cells(workers),), np.int64),
+            "locks": ((problem.locks,), np.int32),
+            "blocks": ((order.n_blocks,), np.int32),
+        }
+        data = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values} | arrays
+        if shared:
+            if rows.store is None and not _tight(rows):
+                rows = rows.compact()
+                data |= {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
+            sent = {name: data[name] for name in data if rows.store is None or name not in ("indices", "values")}
+            if rows.store is not None and _whole(rows):  # the offsets are one memory map too
+                sent = {name: array for name, array in sent.items() if name not in ("begin", "end")}
+            state |= {name: (array.shape, array.dtype) for name, array in sent.items()}
+        job = cls(
+            problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
+            Block(state, shared), rows.store if shared else None,
+        )  # fmt: skip
+        if shared:
+            for name, array in sent.items():
+                job.state[name][...] = array
+        else:
+            job.local = {name: _readonly(array) for name, array in data.items()}
+        return job
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"local": {}}
+
+    @property
+    def flat(self) -> np.ndarray:
+        """The parameter array, (size,) float32."""
+        return self.parameters["flat"]
+
+    @property
+    def control(self) -> np.ndarray:
+        return self.state["control"]
+
+    def shared(self) -> Shared:
+        """What the kernel writes to."""
+        return Shared(self.problem.parameters(self.flat), self.control, self.state["locks"])
+
+    def data(self) -> Data:
+        """What the kernel reads, read-only."""
+        if self.local:
+            return Data(**self.local)
+        arrays = {name: self.state.readonly(name) for name in Data._fields if name in self.state.arrays}
+        if self.store is not None:
+            indptr, indices, values = (_map(self.store, name) for name in ("indptr", "indices", "values"))
+            arrays = {"begin": indptr[:-1], "end": indptr[1:]} | arrays | {"indices": indices, "values": values}
+        return Data(**arrays)
+
+    def begin_epoch(self, epoch: int, start: int) -> None:
+        """Shuffle the blocks and set the shared cells (the workers stand still)."""
+        order = self.order
+        shuffle_blocks(self.state["blocks"], order.n_rows, order.block, int(order.shuffled), self.seed, epoch)
+        self.state["locks"][:] = 0  # an epoch that died may have left some held
+        self.problem.begin_epoch(self.control, order, start)
+
+    def work(self, shared: Shared, scratch: Scratch, data: Data, task: Task, worker: int) -> None:
+        """What one worker does in an epoch."""
+        blocks = self.state["blocks"]
+        part = OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.workers)
+        self.problem.work(shared, scratch, data, part, task.step)
+
+    def done(self) -> tuple[int, int]:
+        """Rows and nonzeros done in this epoch so far."""
+        counts = self.control[WORKERS:].reshape(-1, LINE)
+        return int(counts[:, ROWS].sum()), int(counts[:, NONZEROS].sum())
+
+    def stop(self) -> None:
+        """Ask the workers to finish the chunk in hand and return."""
+        self.control[STOP] = 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """One epoch, or what is left of it."""
+
+    epoch: int  # from 0
+    start: int  # first chunk
+    step: tuple[float, float, float]
+
+
+class Pool(Protocol):
+    """Started workers that serve one job after another: ``threads.Threads`` or ``processes.Processes``."""
+
+    shared: bool  # whether jobs must be in shared memory
+    workers: int
+    lost: int  # workers that died since the job was opened
+
+    def open(self, job: Job) -> None:
+        """Give the workers a job and wait until they are ready for it."""
+
+    def begin(self, task: Task) -> None:
+        """Set the workers going."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for at most ``timeout`` seconds; True when the task is done and all workers stand still."""
+
+    def close(self) -> None:
+        """End the workers; no process is left behind."""
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _tight(rows: Rows) -> bool:
+    """Whether the flat arrays hold these rows and not much else, so that copying them whole wastes little."""
+    return rows.contiguous and rows.nnz == len(rows.indices)
+
+
+def _whole(rows: Rows) -> bool:
+    """Whether these are all rows of their store."""
+    return rows.store is not None and rows.contiguous and len(rows) == read_meta(rows.store)["rows"]
+
+
+def _map(store: Path, name: str) -> np.ndarray:
+    """One array of a store that the parent has opened and checked."""
+    return np.asarray(np.load(store / f"{name}.npy", mmap_mode="r"))

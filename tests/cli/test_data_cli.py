@@ -1,0 +1,115 @@
+"""`convert`, `info` and `cache`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hogwild.cli.data import size
+from hogwild.data.source import open_data
+from hogwild.model import LinearModel
+
+
+def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    result = hogwild("convert", svm, store)
+    assert (result.status, result.err) == (0, "")
+    assert result.out == f"{store}: 200 rows x 20 features, 400 nonzeros\n"
+    ours, theirs = open_data(store), open_data(svm)
+    np.testing.assert_array_equal(ours.indices, theirs.indices)
+    np.testing.assert_array_equal(np.load(store / "targets.npy"), theirs.targets)
+
+    again = hogwild("convert", svm, store)
+    assert again.status == 1
+    assert "exists" in again.err
+    assert hogwild("convert", svm, store, "--overwrite", "--features", 30, "--quiet").out == ""
+    assert open_data(store).width == 30
+    assert hogwild("convert", svm, tmp_path / "zero", "--zero-based").status == 0
+    assert open_data(tmp_path / "zero").width == 21
+
+
+@pytest.mark.parametrize("text", ["1 x\n", "", "1 30:1\n", "\x00\x01"])
+def test_convert_leaves_nothing_after_an_error(hogwild: Callable, tmp_path: Path, text: str) -> None:
+    source = tmp_path / "source"
+    source.write_text(text)
+    result = hogwild("convert", source, tmp_path / "store", "--features", 20)
+    assert result.status == 1
+    assert result.err.startswith(f"hogwild: error: {source}")
+    assert result.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    hogwild("convert", svm, tmp_path / "store", "-q")
+    for path in (svm, tmp_path / "store"):
+        facts = json.loads(hogwild("info", path, "--json").out)
+        assert (facts["rows"], facts["width"], facts["nnz"]) == (200, 20, 400)
+        assert facts["targets"] == {"labels": {"1": 100, "2": 100}}
+        shown = hogwild("info", path).out
+        for text in ("1: 100 (50.0%), 2: 100 (50.0%)", "Omega", "Delta", "rho", "in parallel"):
+            assert text in shown
+    assert "targets       min" in hogwild("info", "synthetic:rcv1?rows=200&features=200&nnz=5&task=regress").out
+
+
+def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:
+    coef = np.zeros(7, dtype=np.float32)
+    coef[2] = 1
+    history = [{"epoch": 3, "objective": 0.25, "test_accuracy": None}]
+    LinearModel(coef, [0], "hinge", labels=[-1, 1], config={"l2": 0.5}, history=history).save(tmp_path / "m")
+    shown = hogwild("info", tmp_path / "m").out
+    for name, value in {"loss": "hinge", "labels": "-1 1", "features": "7", "nonzero weights": "1", "epoch": "3",
+                        "objective": "0.25", "option l2": "0.5"}.items():  # fmt: skip
+        assert f"{name:<20} {value}\n" in shown
+    assert json.loads(hogwild("info", tmp_path / "m", "--json").out)["features"] == 7
+
+
+def test_info_on_the_machine(hogwild: Callable) -> None:
+    shown = hogwild("info").out
+    for name in ("cpu", "physical cores", "memory", "shared memory", "numba version"):
+        assert f"\n{name} " in "\n" + shown
+    assert json.loads(hogwild("info", "--json").out)["physical_cores"] >= 1
+
+
+@pytest.mark.parametrize("command", [("info", "missing"), ("convert", "missing", "store"), ("info", "synthetic:x")])
+def test_missing(hogwild: Callable, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = hogwild(*command)
+    assert result.status == 1
+    assert result.err.startswith(f"hogwild: error: {command[1]}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert hogwild("cache", "list", "--cache", cache).out.startswith("0 entries, 0 bytes")
+    hogwild("info", svm, "--cache", cache)
+    hogwild("info", svm, "--cache", cache, "--zero-based")
+    listed = hogwild("cache", "list", "--cache", cache).out
+    assert listed.count(str(svm)) == 2
+    assert "\n2 entries, " in listed
+    hogwild("info", svm, "--no-cache")
+    assert hogwild("cache", "clear", "--cache", cache).out == "removed 2 entries\n"
+    assert hogwild("cache", "list", "--cache", cache).out.startswith("0 entries")
+
+
+def test_unwritable_cache_is_a_warning(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = hogwild("info", svm, "--cache", tmp_path / "file" / "below")
+    assert result.status == 0
+    assert "rows          200" in result.out
+    assert result.err.startswith("hogwild: warning: no cache (")
+    assert result.err.count("\n") == 1
+
+
+def test_sizes() -> None:
+    assert [size(n) for n in (0, 999, 1000, 5 << 20, 3 << 40)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.0 KiB",
+        "5.0 MiB",
+        "3.0 TiB",
+    ]

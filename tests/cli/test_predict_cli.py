@@ -1,0 +1,204 @@
+"""`predict` and `evaluate`: the same numbers as the library, from files and from standard input, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hogwild.data.source import open_data
+from hogwild.model import LinearModel
+
+
+@pytest.fixture
+def model(svm: Path, tmp_path: Path) -> tuple[Path, LinearModel]:
+    """Least squares on the small file, as a classifier: right on all rows but a few."""
+    X, y = open_data(svm).to_scipy()
+    coef = np.linalg.lstsq(X.toarray(), np.where(y == 2, 1.0, -1.0) + np.linspace(-1, 1, len(y)), rcond=None)[0]
+    made = LinearModel(coef, [0.1], "log", labels=[1, 2])
+    made.save(tmp_path / "model")
+    return tmp_path / "model", made
+
+
+def numbers(text: str) -> np.ndarray:
+    return np.loadtxt(io.StringIO(text), dtype=np.float32)
+
+
+def test_predict_as_the_library_does(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel]) -> None:
+    path, linear = model
+    rows = open_data(svm)
+    for option, function in (
+        ((), linear.predict),
+        (("--proba",), linear.predict_proba),
+        (("--decision",), linear.decision_function),
+    ):
+        result = hogwild("predict", path, svm, *option)
+        assert (result.status, result.err) == (0, "")
+        np.testing.assert_array_equal(numbers(result.out), function(rows).astype(np.float32))
+    assert set(hogwild("predict", path, svm).out.split()) == {"1", "2"}
+
+
+def test_all_kinds_of_data_give_the_same(
+    hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = model[0]
+    expected = hogwild("predict", path, svm, "--decision").out
+    packed = tmp_path / "small.svm.gz"
+    packed.write_bytes(gzip.compress(svm.read_bytes()))
+    assert hogwild("convert", svm, tmp_path / "store", "-q").status == 0
+    for data in (packed, tmp_path / "store"):
+        assert hogwild("predict", path, data, "--decision").out == expected
+    for text in (svm.read_bytes(), packed.read_bytes()):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+        assert hogwild("predict", path, "-", "--decision").out == expected
+    unlabelled = tmp_path / "unlabelled"
+    unlabelled.write_text("".join(line.partition(" ")[2] for line in svm.read_text().splitlines(keepends=True)))
+    assert hogwild("predict", path, unlabelled, "--decision").out == expected
+
+
+def test_output_file_is_replaced_when_complete(
+    hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.write_text("old")
+    out.chmod(0o640)
+    (tmp_path / "link").symlink_to(out)
+    before = sorted(tmp_path.iterdir())
+    broken = tmp_path / "broken.svm"
+    broken.write_text("1 1:1\n1 x\n")
+    result = hogwild("predict", model[0], broken, "-o", tmp_path / "link")
+    assert result.status == 1
+    assert result.err.startswith(f"hogwild: error: {broken}:2: ")
+    assert out.read_text() == "old"
+    assert hogwild("predict", model[0], svm, "-o", tmp_path / "link").out == ""
+    assert len(out.read_text().split()) == 200
+    assert (tmp_path / "link").is_symlink()
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == sorted([*before, broken])
+
+
+@pytest.mark.parametrize("out", ["/dev/full", "/nowhere/out", "."])
+def test_output_that_cannot_be_written(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], out: str) -> None:
+    result = hogwild("predict", model[0], svm, "-o", out)
+    assert result.status == 1
+    assert result.err.count("\n") == 1
+    assert out in result.err or "No space left" in result.err
+
+
+def test_unknown_features_are_ignored_and_counted_once(
+    hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], tmp_path: Path
+) -> None:
+    wide = tmp_path / "wide.svm"
+    wide.write_text("".join(line.replace(" #", " 900:1 #") for line in svm.read_text().splitlines(keepends=True)))
+    for command in ("predict", "evaluate"):
+        result = hogwild(command, model[0], wide)
+        assert result.out == hogwild(command, model[0], svm).out
+        assert result.err.startswith("hogwild: warning: 200 ")
+        assert result.err.count("\n") == 1
+
+
+def test_repaired_rows_are_counted(hogwild: Callable, model: tuple[Path, LinearModel], tmp_path: Path) -> None:
+    untidy = tmp_path / "untidy.svm"
+    untidy.write_text("1 3:1 1:1\n2 1:1 1:2\n")
+    for command in ("predict", "evaluate"):
+        result = hogwild(command, model[0], untidy)
+        assert result.status == 0
+        assert re_lines(result.err) == [f"{untidy}: 1 rows with unsorted features (sorted), "
+                                        "1 rows with repeated features (summed)"]  # fmt: skip
+
+
+def re_lines(text: str) -> list[str]:
+    return [line.removeprefix("hogwild: warning: ") for line in text.splitlines()]
+
+
+def test_evaluate_as_scikit_learn_does(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel]) -> None:
+    from sklearn import metrics
+
+    path, linear = model
+    rows = open_data(svm)
+    result = hogwild("evaluate", path, svm, "--json")
+    facts = json.loads(result.out)
+    truth, predicted = rows.targets, linear.predict(rows)
+    assert facts["rows"] == 200
+    assert facts["accuracy"] == pytest.approx(metrics.accuracy_score(truth, predicted))
+    assert facts["auc"] == pytest.approx(metrics.roc_auc_score(truth, linear.decision_function(rows)))
+    assert facts["log_loss"] == pytest.approx(metrics.log_loss(truth, linear.predict_proba(rows)))
+    assert facts["f1"] == pytest.approx(
+        dict(zip(["1", "2"], metrics.f1_score(truth, predicted, average=None, labels=[1, 2])))
+    )
+    shown = hogwild("evaluate", path, svm).out
+    assert f"accuracy             {facts['accuracy']:.6g}\n" in shown
+    assert "confusion" in shown
+
+
+def test_evaluate_regression(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    LinearModel(np.zeros(20), [1.5], "squared-error").save(tmp_path / "model")
+    facts = json.loads(hogwild("evaluate", tmp_path / "model", svm, "--json").out)
+    assert facts["rmse"] == pytest.approx(0.5)
+    assert facts["mae"] == pytest.approx(0.5)
+    assert "rmse" in hogwild("evaluate", tmp_path / "model", svm).out
+    result = hogwild("predict", tmp_path / "model", svm, "--proba")
+    assert result.status == 2
+    assert "no probabilities" in result.err
+
+
+def test_bad_models_and_data(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], tmp_path: Path) -> None:
+    path = model[0]
+    cut = tmp_path / "cut"
+    cut.write_bytes(path.read_bytes()[:-10])
+    for command in ("predict", "evaluate"):
+        for arguments in ((svm, svm), (cut, svm), ("missing", svm), (path, "missing"), (path, tmp_path)):
+            result = hogwild(command, *arguments)
+            assert result.status == 1
+            assert result.out == ""
+            assert result.err.startswith("hogwild: error: ")
+            assert result.err.count("\n") == 1
+    other = tmp_path / "other.svm"
+    other.write_text("7 1:1\n")
+    assert "7" in hogwild("evaluate", path, other).err
+
+
+def test_neither_imports_torch(svm: Path, model: tuple[Path, LinearModel]) -> None:
+    code = (
+        "import sys; from hogwild.__main__ import main; status = main(sys.argv[1:]); "
+        "sys.exit(status or 'torch' in sys.modules)"
+    )
+    for command in ("predict", "evaluate"):
+        subprocess.run([sys.executable, "-c", code, command, model[0], svm], check=True, capture_output=True)
+
+
+MEMORY = """
+import sys, threading, time
+from hogwild.__main__ import main
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def watch():
+    global top
+    while True:
+        top = max(top, resident())
+        time.sleep(0.005)
+main(["predict", sys.argv[1], sys.argv[2], "-o", "/dev/null"])  # imports and compiles
+base = top = resident()
+threading.Thread(target=watch, daemon=True).start()
+assert main(["predict", sys.argv[1], sys.argv[3], "-o", "/dev/null"]) == 0
+print((top - base) >> 20)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_bounded(svm: Path, model: tuple[Path, LinearModel], tmp_path: Path) -> None:
+    large = tmp_path / "large.svm"
+    large.write_bytes(svm.read_bytes() * 50_000)  # 220 MB of text, 10 million rows
+    assert large.stat().st_size > 200 << 20
+    command = [sys.executable, "-c", MEMORY, model[0], svm, large]
+    used = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ}).stdout
+    assert int(used) < 256  # MiB

@@ -1,0 +1,302 @@
+"""The cache: made once, never stale, never in the way."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hogwild.data import cache as cache_module
+from hogwild.data import store
+from hogwild.data.cache import Cache, Recipe, build, identity
+from hogwild.data.columns import Column
+from hogwild.data.store import Sink, open_store, save_store
+from hogwild.errors import HogwildWarning, InputError
+
+
+def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
+    """Makes ``rows`` rows; counts how often in ``recipe.made``."""
+
+    def fill(sink: Sink) -> dict[str, object]:
+        made.append(name)
+        sink.append(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows))
+        return {"width": rows + 1, "warnings": {"unsorted_rows": 2}}
+
+    return Recipe(name, {"name": name, **key}, {"source": f"/data/{name}"}, fill)
+
+
+made: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _none_made() -> None:
+    made.clear()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def test_made_once(cache):
+    for _ in range(3):
+        rows, meta = build(cache, recipe())
+        assert len(rows) == 10
+        assert rows.width == 11
+        assert rows.store.parent == cache.directory
+        assert meta["warnings"] == {"unsorted_rows": 2}  # remembered on the second run
+        assert meta["source"] == "/data/a"
+    assert made == ["a"]
+    assert rows.store.name.startswith("a-")
+
+
+def test_without_a_cache_rows_are_in_memory():
+    rows, meta = build(None, recipe())
+    assert rows.store is None
+    assert rows.width == 11
+    assert meta == {"source": "/data/a", "warnings": {"unsorted_rows": 2}}
+
+
+def test_the_default_place_is_the_platforms(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Cache().directory == tmp_path / "hogwild" / "stores"
+    assert not Cache().directory.exists()  # until something is put there
+    assert Cache().list() == []
+    assert Cache().clear() == (0, 0)
+
+
+def test_other_keys_are_other_entries(cache):
+    for variant in (recipe(), recipe(base=0), recipe(base=1), recipe(width=9), recipe("b")):
+        build(cache, variant)
+    assert len(made) == len(cache.list()) == 5
+    assert recipe(x=1, y=2).name == recipe(y=2, x=1).name
+    awkward = replace(recipe(), label="../ä b/*.svm?" * 20)
+    assert len(awkward.name) < 100
+    assert "/" not in awkward.name
+    build(cache, awkward)
+    assert len(cache.list()) == 6
+
+
+def test_the_stores_version_is_in_the_key(monkeypatch):
+    before = recipe().name
+    monkeypatch.setattr(cache_module, "VERSION", 99)
+    assert recipe().name != before
+
+
+def test_identity_sees_path_size_time_and_content(tmp_path):
+    path = tmp_path / "x"
+    seen = []
+
+    def look(content: bytes, time: int, name: str = "x") -> None:
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, ns=(time, time))
+        seen.append(str(identity(tmp_path / name)))
+
+    look(b"a" * 300_000, 5)
+    look(b"a" * 300_000, 6)
+    look(b"a" * 300_001, 5)
+    look(b"a" * 300_000, 5, "y")
+    look(b"b" + b"a" * 299_999, 5)
+    look(b"a" * 150_000 + b"b" + b"a" * 149_999, 5)
+    look(b"a" * 299_999 + b"b", 5)
+    assert len(set(seen)) == 7
+    look(b"a" * 300_000, 5)
+    assert seen[-1] == seen[0]
+    assert identity(os.path.relpath(path)) == identity(path)
+    (tmp_path / "empty").write_bytes(b"")
+    assert identity(tmp_path / "empty")["bytes"] == 0
+
+
+@pytest.mark.parametrize("damage", ["values", "meta", "half"])
+def test_a_damaged_entry_is_made_again(cache, damage):
+    path = build(cache, recipe())[0].store
+    gc.collect()
+    if damage == "values":
+        data = bytearray((path / "values.npy").read_bytes())
+        data[-1] ^= 1
+        (path / "values.npy").write_bytes(data)
+    elif damage == "meta":
+        (path / "meta.json").write_text("")
+    else:
+        (path / "indices.npy").unlink()
+        (path / "meta.json").unlink()
+    assert len(build(cache, recipe())[0]) == 10
+    assert made == ["a", "a"]
+    assert len(open_store(path)) == 10
+    assert os.listdir(cache.directory) == [path.name]
+
+
+@pytest.mark.parametrize("how", ["file in the way", "no room to make it", "full while writing"])
+def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch, how):
+    def full(self: Column, array: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file" if how == "file in the way" else tmp_path / "cache")
+    if how == "no room to make it":
+        monkeypatch.setattr(Path, "mkdir", lambda *args, **options: full(*args, None))
+    elif how == "full while writing":
+        monkeypatch.setattr(Column, "write", full)
+    with pytest.warns(HogwildWarning, match=r"\Ano cache \([^\n]*\): the data are kept in memory\Z") as caught:
+        rows, meta = build(cache, recipe())
+    assert len(caught) == 1
+    assert len(rows) == 10
+    assert rows.store is None
+    assert meta["warnings"] == {"unsorted_rows": 2}
+    monkeypatch.undo()
+    assert not cache.directory.is_dir() or os.listdir(cache.directory) == []
+
+
+def test_a_cache_that_can_only_be_read_is_used(cache, monkeypatch):
+    build(cache, recipe())
+
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert build(cache, recipe())[0].store is not None
+
+
+def test_an_error_in_the_source_leaves_nothing(cache):
+    def fill(sink: Sink) -> dict[str, object]:
+        sink.append([1], [0], [1.0], [1.0])
+        raise InputError("x.svm:2: bad label")
+
+    with pytest.raises(InputError, match="x.svm:2"):
+        build(cache, replace(recipe(), fill=fill))
+    assert os.listdir(cache.directory) == []
+
+
+def test_the_least_recently_used_goes(cache):
+    size = build(cache, recipe("size"))[0] and cache.list()[0].bytes
+    cache.clear()
+    gc.collect()
+    cache.clear()
+    cache.limit_bytes = int(3.5 * size)
+    for time, name in enumerate("abc"):
+        path = build(cache, recipe(name))[0].store
+        os.utime(path / "meta.json", (time, time))
+    build(cache, recipe("a"))  # used again: now the newest
+    build(cache, recipe("d"))
+    assert [entry.name[0] for entry in cache.list()] == ["d", "a", "c"]
+    cache.limit_bytes = 1
+    build(cache, recipe("e"))
+    assert [entry.name[0] for entry in cache.list()] == ["e"]  # the one just made stays, whatever the limit
+
+
+def test_what_is_in_use_is_not_evicted(cache):
+    cache.limit_bytes = 1
+    rows = build(cache, recipe("a"))[0]
+    path = build(cache, recipe("b"))[0].store
+    assert {entry.name[0] for entry in cache.list()} == {"a", "b"}
+    assert cache.clear() == (1, 1)
+    assert not path.exists()
+    assert len(open_store(rows.store)) == 10
+    del rows
+    gc.collect()
+    assert cache.clear() == (1, 0)
+
+
+def test_listing(cache, tmp_path):
+    build(cache, recipe("a"))
+    path = build(cache, recipe("b", rows=1000))[0].store
+    os.utime(path / "meta.json", (5, 5))
+    first, second = cache.list()
+    assert (first.source, second.source, second.last_used) == ("/data/a", "/data/b", 5)
+    assert second.bytes > first.bytes > 500
+    assert second.path == path
+    (path / "meta.json").write_text('{"format": "hogwild-store"}')
+    assert cache.list()[0].source == "(damaged or of another version)"
+
+
+def test_other_files_in_the_directory_are_left_alone(cache):
+    build(cache, recipe())
+    mine = save_store(open_store(cache.list()[0].path), cache.directory / "mine")
+    (cache.directory / "notes.txt").write_text("")
+    (cache.directory / ("x-" + "0" * 24)).mkdir()
+    gc.collect()
+    cache.limit_bytes = 0
+    cache.evict()
+    cache.clear()
+    assert sorted(os.listdir(cache.directory)) == ["mine", "notes.txt", "x-" + "0" * 24]
+    assert len(open_store(mine)) == 10
+
+
+def test_the_slower_of_two_takes_what_the_faster_made(cache):
+    fast = recipe()
+
+    def fill(sink: Sink) -> dict[str, object]:
+        build(Cache(cache.directory), fast)
+        return recipe().fill(sink)
+
+    rows, _ = build(cache, replace(recipe(), fill=fill))
+    assert len(rows) == 10
+    assert made == ["a", "a"]
+    assert os.listdir(cache.directory) == [rows.store.name]
+
+
+def test_an_entry_that_never_stays_is_given_up(cache, monkeypatch):
+    monkeypatch.setattr(Cache, "lookup", lambda self, name: None)
+    with pytest.warns(HogwildWarning, match="cannot be opened after it was made"):
+        rows, _ = build(cache, recipe())
+    assert rows.store is None
+
+
+CONVERT = """
+import sys
+import numpy as np
+from hogwild.data.cache import Cache, Recipe, build
+
+def fill(sink):
+    print("filling", flush=True)
+    sys.stdin.readline()
+    for _ in range(20):
+        sink.append(np.ones(1000, int), np.arange(1000), np.ones(1000), np.ones(1000))
+    return {"width": 1000}
+
+rows, _ = build(Cache(sys.argv[1]), Recipe("x", {}, {"source": "x"}, fill))
+print(len(rows), rows.values.sum(), rows.store.name, flush=True)
+"""
+
+
+def test_two_processes_at_once(cache):
+    command = [sys.executable, "-W", "error", "-c", CONVERT, str(cache.directory)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": Path(__file__).parents[2]}
+    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as two:
+        for process in (one, two):
+            assert process.stdout.readline() == b"filling\n"
+        assert len(os.listdir(cache.directory)) == 2
+        for process in (one, two):
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+        said = [process.communicate()[0].split() for process in (one, two)]
+    assert said[0] == said[1]
+    assert said[0][:2] == [b"20000", b"20000.0"]
+    assert os.listdir(cache.directory) == [said[0][2].decode()]
+
+
+def test_a_killed_converter_leaves_nothing_that_stays(cache):
+    command = [sys.executable, "-c", CONVERT, str(cache.directory)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": Path(__file__).parents[2]}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == b"filling\n"
+        process.kill()
+    assert len(os.listdir(cache.directory)) == 1
+    assert cache.list() == []
+    build(cache, recipe())
+    assert os.listdir(cache.directory) == [cache.list()[0].name]
+
+
+def test_no_warning_where_all_is_well(cache):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        build(cache, recipe())
+    assert store.is_store(cache.list()[0].path)

@@ -1,0 +1,128 @@
+"""Margins, row scales and the walk in chunks: against dense NumPy, on awkward rows, on any number of threads."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hogwild.data import chunks as chunks_module
+from hogwild.data.chunks import chunks, count_unknown, known_part, map_chunks
+from hogwild.data.examples import Rows
+from hogwild.data.margins import margins
+from hogwild.data.normalize import row_scales
+from hogwild.errors import UsageError
+from tests import reference
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Cut after 7 nonzeros, and after 5 rows."""
+    monkeypatch.setattr(chunks_module.chunks, "__defaults__", (7,))
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS", 5)
+
+
+def awkward(n=40, width=11, seed=0):
+    """Random rows with empty ones at both ends and in the middle, and one of explicit zeros."""
+    rng = np.random.default_rng(seed)
+    dense = rng.normal(size=(n, width)) * (rng.random((n, width)) < 0.3)
+    dense[[0, 1, 7, 8, n - 1]] = 0
+    X = scipy.sparse.csr_array(dense.astype(np.float32))
+    X.data[X.indptr[3] : X.indptr[4]] = 0
+    rows = Rows.from_scipy(X, rng.normal(size=n))
+    return rows, X.toarray().astype(np.float64)
+
+
+def test_chunks_cover_every_row_once_and_are_bounded(small_chunks):
+    rows, _ = awkward()
+    cuts = list(chunks(rows))
+    assert [a for a, _ in cuts] == [0, *(b for _, b in cuts[:-1])]
+    assert cuts[-1][1] == len(rows)
+    assert all(rows.block(a, b).nnz <= 7 or b == a + 1 for a, b in cuts)
+    assert all(0 < b - a <= 5 for a, b in cuts)
+    assert list(chunks(rows.block(0, 0))) == []
+
+
+def test_map_chunks_keeps_order_and_stops_early(small_chunks):
+    rows, _ = awkward()
+    assert list(map_chunks(rows, lambda a, b: (a, b), threads=4)) == list(chunks(rows))
+    before = threading.active_count()
+    walk = map_chunks(rows, lambda a, b: a, threads=2)
+    assert next(walk) == 0
+    walk.close()
+    assert threading.active_count() == before
+
+    def fail(a, b):
+        raise RuntimeError("in a chunk")
+
+    with pytest.raises(RuntimeError, match="in a chunk"):
+        list(map_chunks(rows, fail, threads=2))
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("kind", ["none", "l2", "max"])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_equal_to_dense(small_chunks, kind, classes):
+    rows, dense = awkward()
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=dense.shape[1] if classes is None else (classes, dense.shape[1])).astype(np.float32)
+    b = rng.normal(size=() if classes is None else classes)
+    expected = (reference.row_scales(dense, kind)[:, None] * dense) @ w.T.astype(np.float64) + b
+    found = margins(rows, w, b, kind, threads=2)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=2e-7, atol=1e-7)  # scales are float32, as in training
+    assert np.array_equal(found, margins(rows, w, b, kind, threads=1))  # to the last bit
+    picked = rows.select([5, 3, 30, 7])  # not contiguous
+    np.testing.assert_array_equal(margins(picked, w, b, kind), found[[5, 3, 30, 7]])
+    if kind == "none":
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["none", "l2", "max"])
+@pytest.mark.parametrize("width", [0, 1, 4, 10])
+def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
+    rows, dense = awkward()
+    w = np.arange(1.0, width + 1)
+    narrow = Rows.from_scipy(dense[:, :width], rows.targets)
+    np.testing.assert_array_equal(margins(rows, w, 0.5, kind), margins(narrow, w, 0.5, kind))
+    if kind != "none":
+        np.testing.assert_array_equal(row_scales(rows, kind, width), row_scales(narrow, kind))
+    beyond = int(np.count_nonzero(rows.indices >= width))
+    assert count_unknown(rows, width) == beyond > 0
+    assert count_unknown(rows, rows.width) == 0
+    part = known_part(rows.select([30, 3, 5]), width)
+    assert part.contiguous
+    assert part.width == width
+
+
+def test_narrow_rows_and_no_rows():
+    rows, dense = awkward()
+    w = np.arange(20.0)
+    np.testing.assert_allclose(margins(rows, w, 0.0), dense @ w[:11], rtol=1e-13, atol=1e-13)
+    assert margins(rows.block(0, 0), w, 0.0).shape == (0,)
+    assert margins(rows.block(0, 0), np.ones((3, 20)), np.ones(3)).shape == (0, 3)
+    assert row_scales(rows.block(0, 0), "l2").shape == (0,)
+    assert margins(rows.block(0, 2), w, 1.0, "l2").tolist() == [1.0, 1.0]  # empty rows have the intercept
+
+
+def test_scales_of_zero_tiny_and_huge_rows():
+    values = np.array([[0, 0], [1e-42, 0], [3e38, 3e38], [1e30, 1e-30]], dtype=np.float32)
+    rows = Rows.from_scipy(values, np.zeros(4))
+    for kind in ("l2", "max"):
+        scales = row_scales(rows, kind)
+        assert scales.dtype == np.float32
+        assert scales[0] == 1.0
+        assert np.isfinite(scales).all()
+        assert np.isfinite(margins(rows, np.ones(2), 0.0, kind)).all()
+    assert row_scales(rows, "none") is None
+    with pytest.raises(UsageError, match="none, l2, max"):
+        row_scales(rows, "l1")
+
+
+def test_diverged_parameters_give_no_warning():
+    rows, _ = awkward()
+    for bad in (np.nan, np.inf, -np.inf):
+        found = margins(rows, np.full(11, bad, dtype=np.float32), bad, "l2", threads=2)
+        assert not np.isfinite(found).any()

@@ -1,0 +1,126 @@
+"""Facts about data: the Hogwild statistics against their definitions, over all pairs of rows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild.data import chunks, statistics
+from hogwild.data.examples import Rows
+from hogwild.data.source import open_data
+from hogwild.data.statistics import describe, meets
+
+
+def rows_of(sets: list[set[int]], width: int = 12) -> Rows:
+    indptr = np.concatenate(([0], np.cumsum([len(e) for e in sets]))).astype(int)
+    indices = np.array([u for e in sets for u in sorted(e)], dtype=int)
+    return Rows(indptr, indices, np.ones(len(indices)), np.arange(len(sets)) % 2, width)
+
+
+def by_definition(sets: list[set[int]]) -> tuple[int, float, float, float]:
+    """Omega, Delta, rho and the mean of [e meets e'] over all ordered pairs."""
+    n = len(sets)
+    met = [sum(bool(e & other) for other in sets) for e in sets]
+    delta = max(sum(u in e for e in sets) for u in range(12)) / n
+    return max(map(len, sets)), delta, max(met) / n, sum(met) / n**2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=30))
+def test_the_definitions(sets):
+    facts = describe(rows_of(sets))
+    omega, delta, rho, collision = by_definition(sets)
+    assert facts["omega"] == omega
+    assert facts["delta"] == pytest.approx(delta)
+    assert facts["rho"] == pytest.approx(rho)
+    assert facts["rho_exact"]
+    assert facts["collision"] == pytest.approx(collision)
+    assert facts["shared"] == pytest.approx(np.mean([len(a & b) for a in sets for b in sets]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=150), st.integers(0, 3))
+def test_sampled_bounds_hold_the_truth_and_the_inequality(sets, seed):
+    """Delta <= rho <= min(1, max_e sum d_u / N) <= min(1, Omega Delta), which the paper's RCV1 line breaks."""
+    before = statistics.EXACT_BELOW, statistics.BITS
+    statistics.EXACT_BELOW, statistics.BITS = 0, 4
+    try:
+        facts = describe(rows_of(sets), seed)
+    finally:
+        statistics.EXACT_BELOW, statistics.BITS = before
+    omega, delta, rho, _ = by_definition(sets)
+    assert delta - 1e-12 <= facts["rho"] <= rho + 1e-12
+    assert rho - 1e-12 <= facts["rho_upper"] <= min(1.0, max(omega * delta, delta)) + 1e-12
+    if facts["rho_exact"]:
+        assert facts["rho"] == pytest.approx(rho)
+    else:
+        assert facts["rho_how"].startswith("lower bound from")
+
+
+def test_meetings_over_many_chunks(monkeypatch):
+    random = np.random.default_rng(0)
+    sets = [set(random.choice(12, random.integers(0, 4), replace=False).tolist()) for _ in range(200)]
+    expected = [sum(bool(e & other) for other in sets) for e in sets[:64]]
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    assert meets(rows_of(sets), np.arange(64)).tolist() == expected
+    twice = rows_of([set(), *sets, set()]).select(np.arange(1, 201)[::-1])  # neither contiguous nor in order
+    assert meets(twice, np.arange(199, 135, -1)).tolist() == expected
+
+
+def test_collisions_are_estimated_within_their_error():
+    rows = open_data("synthetic:uniform?rows=6000&features=400&nnz=8")
+    exact = describe(rows)
+    statistics.EXACT_BELOW, before = 0, statistics.EXACT_BELOW
+    try:
+        sampled = describe(rows, seed=3)
+    finally:
+        statistics.EXACT_BELOW = before
+    assert exact["collision_stderr"] == 0
+    assert 0 < sampled["collision_stderr"] < 0.01
+    assert abs(sampled["collision"] - exact["collision"]) < 5 * sampled["collision_stderr"]
+    assert sampled["rho"] <= exact["rho"] <= sampled["rho_upper"]
+    assert describe(rows, seed=3) == exact
+    assert "random rows" in sampled["rho_how"]
+
+
+def test_facts_and_targets():
+    rows = rows_of([{0, 1}, {1}, set(), {1, 5}])
+    facts = describe(rows)
+    assert (facts["rows"], facts["width"], facts["nnz"], facts["used_features"], facts["empty_rows"]) == (4, 12, 5, 3, 1)
+    assert facts["hottest"] == [(1, 0.75), (0, 0.25), (5, 0.25)]
+    assert facts["density"] == 5 / 48
+    assert facts["nnz_mean"] == 1.25
+    assert facts["targets"] == {"labels": {"0": 2, "1": 2}}
+    assert json.loads(json.dumps(facts))["rho"] == 0.75
+    real = Rows([0] * 101, [], [], np.linspace(0, 1, 100), 3)
+    assert describe(real)["targets"] == pytest.approx({"min": 0, "mean": 0.5, "max": 1, "std": 0.2915}, abs=1e-4)
+    late = Rows([0] * 70_001, [], [], np.maximum(0, np.arange(70_000.0) - 69_000), 3)  # labels at first sight
+    assert describe(late)["targets"]["max"] == 999
+
+
+def test_no_rows_and_no_entries():
+    empty = Rows([0], [], [], [], 5)
+    assert describe(empty)["rho"] == 0
+    assert describe(empty)["meaning"].startswith("No nonzeros")
+    bare = describe(Rows([0, 0, 0], [], [], [1, 2], 5))
+    assert (bare["rho"], bare["delta"], bare["collision"], bare["empty_rows"]) == (0, 0, 0, 2)
+
+
+def test_it_says_what_to_expect():
+    said = {
+        family: describe(open_data(f"synthetic:{family}?rows=2000{more}"))["meaning"].split(":")[0]
+        for family, more in (("rcv1", "&features=5000"), ("dense", ""), ("uniform", "&nnz=8"))
+    }
+    assert said == {"rcv1": "Popular features", "dense": "Dense", "uniform": "Sparse"}
+
+
+def test_real_rcv1(real_data):
+    facts = describe(open_data(real_data / "rcv1" / "train.svm.gz"))
+    assert (facts["rows"], facts["width"], facts["targets"]["labels"].keys()) == (19_341, 47_236, {"-1", "1"})
+    assert facts["delta"] == pytest.approx(0.427, abs=1e-3)
+    assert facts["delta"] <= facts["rho"] <= facts["rho_upper"] <= 1
+    assert facts["omega"] == 618

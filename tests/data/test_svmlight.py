@@ -1,0 +1,608 @@
+"""svmlight text: against a slow reference parser and scikit-learn, cut anywhere, damaged anywhere, and what is said of it."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild.data import text as text_module
+from hogwild.data.examples import Rows
+from hogwild.data.svmlight import ParseSummary, format_row, iter_svmlight, parse_svmlight, write_svmlight
+from hogwild.errors import InputError, OutputError, UsageError
+
+LARGEST = 3.4028235677973366e38
+NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+FEATURE = re.compile(rb"([0-9]{1,18}):(.*)", re.DOTALL)
+PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+TEXT = b"""# a comment
++1 1:0.5 3:2 # and another
+-1 qid:7 2:-1e-3\t4:.25
+
+  0.5
+-1 2:0 4:16777217
+"""
+
+
+class Collected(list):
+    """A sink: what it was given, and all of it as flat arrays."""
+
+    def append(self, *arrays: Any) -> None:
+        super().append(arrays)
+
+    def flat(self) -> list[np.ndarray]:
+        return [np.concatenate(parts) for parts in zip(*self)]
+
+
+def parse(text: bytes | Any, **options: Any) -> tuple[list[tuple[float, list[tuple[int, float]]]], ParseSummary]:
+    """Rows as (target, [(index, value), ...]) and the summary."""
+    sink = Collected()
+    summary = parse_svmlight(io.BytesIO(text) if isinstance(text, bytes) else text, sink, **options)
+    lengths, indices, values, targets = sink.flat()
+    assert [a.dtype for a in (lengths, indices, values, targets)] == [np.int64, np.int32, np.float32, np.float32]
+    assert (summary.rows, summary.nnz) == (len(lengths), len(indices))
+    ends = np.cumsum(lengths)
+    pairs = list(zip(indices.tolist(), values.tolist()))
+    rows = [pairs[end - length : end] for end, length in zip(ends, lengths)]
+    return list(zip(targets.tolist(), rows)), summary
+
+
+def float32(token: bytes) -> float:
+    if not NUMBER.fullmatch(token) or abs(float(token)) >= LARGEST:
+        raise ValueError(token)
+    return float(np.float32(float(token)))
+
+
+def reference(text: bytes, base: int = 1) -> list[tuple[float, list[tuple[int, float]]]] | int:
+    """The slow twin: the same rows as ``parse``, or the line of the first error."""
+    rows = []
+    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        tokens = line.partition(b"#")[0].split()
+        if not tokens:
+            continue
+        try:
+            target = float32(tokens.pop(0))
+            if tokens and re.fullmatch(rb"qid:[0-9]+", tokens[0]):
+                tokens.pop(0)
+            entries: dict[int, float] = {}
+            for token in tokens:
+                index, value = FEATURE.fullmatch(token).groups()  # type: ignore[union-attr]
+                at = int(index) - base
+                if not 0 <= at < 2**31 - 1:
+                    return number
+                entries[at] = entries.get(at, 0.0) + float32(value)
+            sums = {at: np.float32(min(max(value, -1e39), 1e39)) for at, value in sorted(entries.items())}
+            if not np.isfinite(list(sums.values())).all():
+                return number
+            rows.append((target, [(at, float(value)) for at, value in sums.items()]))
+        except (ValueError, AttributeError):
+            return number
+    return (
+        rows or text.removeprefix(b"\xef\xbb\xbf").count(b"\n") + (not text.endswith(b"\n") and text.strip() != b"") + 1
+    )
+
+
+def outcome(text: bytes, **options: Any) -> Any:
+    """As ``reference``: the rows, or the line of the error."""
+    try:
+        with np.errstate(over="ignore"):
+            return parse(text, **options)[0]
+    except InputError as error:
+        assert "\n" not in str(error)
+        found = re.match(r"<stdin>:([0-9]+): \S", str(error))
+        assert found, str(error)
+        return int(found.group(1))
+
+
+def error_of(text: bytes, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        parse(text, **options)
+    return str(caught.value)
+
+
+# -- what is read -----------------------------------------------------------------------------------------------------
+
+ROWS = [
+    (1.0, [(0, 0.5), (2, 2.0)]),
+    (-1.0, [(1, float(np.float32(-1e-3))), (3, 0.25)]),
+    (0.5, []),
+    (-1.0, [(1, 0.0), (3, 16777216.0)]),
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [16, 17, 40, 1 << 20])
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_rows(chunk_bytes: int, workers: int) -> None:
+    rows, summary = parse(TEXT, chunk_bytes=chunk_bytes, workers=workers)
+    assert rows == ROWS
+    assert summary == ParseSummary(rows=4, lines=6, nnz=6, width=4, bytes_read=len(TEXT))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: text[:-1],
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b" ", b" \t  "),
+        lambda text: text + b"\n\n# end",
+        lambda text: text + b"  \t ",
+        lambda text: text.replace(b" # and", b"# caf\xc3\xa9 \x00 \xff"),
+        lambda text: text.replace(b"1:0.5", b"001:5.0e-1"),
+    ],
+    ids=["windows", "no-final-newline", "bom", "blanks", "comment-last", "blanks-last", "any-comment", "zeros"],
+)
+@pytest.mark.parametrize("chunk_bytes", [16, 1 << 20])
+def test_same_rows(change: Callable[[bytes], bytes], chunk_bytes: int) -> None:
+    assert parse(change(TEXT), chunk_bytes=chunk_bytes)[0] == ROWS
+
+
+def test_zero_based() -> None:
+    rows, summary = parse(b"1 0:1 5:2", zero_based=True)
+    assert rows == [(1.0, [(0, 1.0), (5, 2.0)])]
+    assert summary.width == 6
+
+
+def test_largest_index() -> None:
+    assert parse(b"1 2147483647:1")[1].width == 2**31 - 1
+    assert parse(b"1 2147483646:1", zero_based=True)[1].width == 2**31 - 1
+
+
+def test_unsorted_and_repeated() -> None:
+    rows, summary = parse(b"1 1:1 2:2\n2 3:1 1:2\n3 1:1 1:2\n4 5:1 2:1 5:0.5 2:-1\n5\n")
+    assert rows[1:4] == [(2.0, [(0, 2.0), (2, 1.0)]), (3.0, [(0, 3.0)]), (4.0, [(1, 0.0), (4, 1.5)])]
+    assert (summary.unsorted_rows, summary.duplicate_rows, summary.nnz, summary.rows) == (2, 2, 7, 5)
+
+
+def test_width() -> None:
+    text = b"1 1:1 3:3\n2 4:1 2:1\n3 9:1 8:1e-3"
+    assert "<stdin>:2: index 4 is beyond the given width of 3" in error_of(text, width=3)
+    rows, summary = parse(text, width=3, ignore_beyond=True)
+    assert rows == [(1.0, [(0, 1.0), (2, 3.0)]), (2.0, [(1, 1.0)]), (3.0, [])]
+    assert (summary.width, summary.ignored, summary.nnz, summary.unsorted_rows) == (3, 3, 3, 0)
+    assert parse(text, width=100)[1].width == 100
+    assert "<stdin>:1: bad value" in error_of(b"1 9:x", width=3, ignore_beyond=True)
+
+
+def test_optional_labels() -> None:
+    text = b"1:0.5 2:1\n-1 1:2\nqid:3 2:1\n7\n # c\n 3:1#x:y\n"
+    rows, _ = parse(text, labels="optional")
+    assert [target for target, _ in rows] == [0, -1, 0, 7, 0]
+    assert [len(entries) for _, entries in rows] == [2, 1, 1, 0, 1]
+    assert error_of(b"1 1:1\n1:0.5 2:1") == "<stdin>:2: no label before '1:0.5', expected: label index:value ..."
+    assert "bad index in 'a:1'" in error_of(b"a:1", labels="optional")
+
+
+def test_many_numbers_left_to_python() -> None:
+    ties = [b"%d.00000000000000000000000001" % (16777217 + 2 * i) for i in range(200)]
+    text = b"\n".join(tie + b" " + b" ".join(b"%d:-%s" % (i + 1, tie) for i, tie in enumerate(ties)) for tie in ties)
+    assert parse(text)[0] == reference(text)
+    assert "beyond float32" in error_of(b"1 1:1\n3.4028235677973366e38 1:1 1:x")
+    assert error_of(b"1 1:1\n1 7:3.4028235677973366e38 1:x").startswith("<stdin>:2: bad value in '7:3.4")
+
+
+# -- against others ---------------------------------------------------------------------------------------------------
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+matrices = st.lists(st.tuples(finite, st.dictionaries(st.integers(0, 2**31 - 2), finite, max_size=5)), min_size=1)
+
+
+def rows_of(matrix: list[tuple[float, dict[int, float]]]) -> Rows:
+    entries = [sorted(row.items()) for _, row in matrix]
+    flat = [pair for row in entries for pair in row]
+    indptr = np.cumsum([0] + [len(row) for row in entries])
+    return Rows(indptr, [i for i, _ in flat], [v for _, v in flat], [y for y, _ in matrix], 2**31 - 1)
+
+
+@given(matrices, st.booleans(), st.sampled_from(["", ".gz", ".bz2", ".xz"]), st.integers(16, 60))
+@settings(max_examples=60, deadline=None)
+def test_round_trip(tmp_path_factory: Any, matrix: Any, zero_based: bool, suffix: str, chunk: int) -> None:
+    rows = rows_of(matrix)
+    path = tmp_path_factory.mktemp("round-trip") / f"rows.svm{suffix}"
+    write_svmlight(path, rows, zero_based)
+    sink = Collected()
+    parse_svmlight(path, sink, zero_based=zero_based, chunk_bytes=chunk)
+    expected = [rows.end - rows.begin, rows.indices, rows.values, rows.targets]
+    assert [part.tobytes() for part in sink.flat()] == [part.tobytes() for part in expected]
+    assert list(path.parent.iterdir()) == [path]
+
+
+@given(matrices.filter(lambda matrix: any(row for _, row in matrix)), st.integers(1, 17))
+@settings(max_examples=50, deadline=None)
+def test_scikit_learn_reads_the_same(matrix: Any, digits: int) -> None:
+    from sklearn.datasets import load_svmlight_file
+
+    lines = [f"{y!r} {' '.join(f'{i + 1}:{v:.{digits}g}' for i, v in sorted(row.items()))}" for y, row in matrix]
+    text = "\n".join(lines).encode()
+    if any(abs(float(value)) >= LARGEST for value in re.findall(r":(\S+)", "\n".join(lines))):
+        return
+    X, y = load_svmlight_file(io.BytesIO(text), n_features=2**31 - 1, zero_based=False)
+    lengths, indices, values, targets = collect(text)
+    assert lengths.tolist() == np.diff(X.indptr).tolist()
+    assert indices.tolist() == X.indices.tolist()
+    assert values.tobytes() == X.data.astype(np.float32).tobytes()
+    assert targets.tobytes() == y.astype(np.float32).tobytes()
+
+
+def collect(source: Any, **options: Any) -> list[np.ndarray]:
+    sink = Collected()
+    parse_svmlight(io.BytesIO(source) if isinstance(source, bytes) else source, sink, **options)
+    return sink.flat()
+
+
+def test_real_file_as_scikit_learn_reads_it(real_data: Path) -> None:
+    from sklearn.datasets import load_svmlight_file
+
+    path = real_data / "libsvm" / "w8a.gz"
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        pytest.skip("takes a minute without the JIT")
+    X, y = load_svmlight_file(str(path), dtype=np.float32)
+    for chunk_bytes in (5_000, None):
+        lengths, indices, values, targets = collect(path, chunk_bytes=chunk_bytes)
+        assert np.array_equal(np.append(0, np.cumsum(lengths)), X.indptr)
+        assert np.array_equal(indices, X.indices)
+        assert np.array_equal(values, X.data)
+        assert np.array_equal(targets, y)
+
+
+number_text = st.from_regex(
+    re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,9})([eE][+-]?[0-9]{1,2})?", re.A), fullmatch=True
+)
+blank = st.sampled_from([" ", "\t", "  ", " \r", "\x0b"])
+feature = st.tuples(blank, st.integers(1, 30), number_text).map(lambda parts: f"{parts[0]}{parts[1]}:{parts[2]}")
+line = st.tuples(
+    st.sampled_from(["", " ", "\t"]),
+    number_text,
+    st.sampled_from(["", " qid:12", "\tqid:0"]),
+    st.lists(feature, max_size=6).map("".join),
+    st.sampled_from(["", " ", "\r", " # note: 1:2", "#"]),
+).map("".join)
+texts = st.tuples(
+    st.lists(st.one_of(line, st.sampled_from(["", "#", " "])), max_size=8).map("\n".join), st.sampled_from(["", "\n"])
+)
+texts_bytes = texts.map(lambda parts: "".join(parts).encode())
+
+
+@given(texts_bytes, st.integers(16, 80), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_as_the_reference(text: bytes, chunk: int, workers: int) -> None:
+    assert outcome(text, chunk_bytes=chunk, workers=workers) == reference(text)
+
+
+mutation = st.tuples(
+    st.integers(0, 10_000),
+    st.integers(0, 3),
+    st.one_of(st.sampled_from(list(b" :\n#.e-+0\x00,q")), st.integers(0, 255)),
+)
+
+
+@given(texts_bytes, st.lists(mutation, min_size=1, max_size=6), st.integers(16, 80), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_mutated_text(text: bytes, mutations: list[tuple[int, int, int]], chunk: int, zero_based: bool) -> None:
+    """Any bytes either parse as the reference does or end in the error of the same line."""
+    damaged = bytearray(text)
+    for place, removed, byte in mutations:
+        at = place % (len(damaged) + 1)
+        damaged[at : at + removed] = bytes([byte])
+    data = bytes(damaged)
+    if data[:2] == b"\x1f\x8b" or data[:3] == b"BZh":
+        return
+    found, expected = outcome(data, chunk_bytes=chunk, zero_based=zero_based), reference(data, 0 if zero_based else 1)
+    if isinstance(found, int) and isinstance(expected, int) and b"\0" in data:
+        return  # binary data is reported where it is noticed
+    assert found == expected
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"", b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\x00"]))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes(data: bytes, head: bytes) -> None:
+    outcome(head + data, chunk_bytes=64)
+    outcome(head + data, labels="optional", width=10, ignore_beyond=True)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+WRONG = {
+    b"abc 1:1": "bad label 'abc': expected a number",
+    b"nan 1:1": "bad label 'nan': expected a finite number",
+    b"-inf 1:1": "bad label '-inf': expected a finite number",
+    b"1e39 1:1": "bad label '1e39': beyond float32",
+    b"1,3 1:1": "several labels '1,3', expected one",
+    b"1_0 1:1": "bad label '1_0': expected a plain decimal number",
+    b"1:1 2:1": "no label before '1:1', expected: label index:value ...",
+    b"1 x:1": "bad index in 'x:1': expected a whole number",
+    b"1 -1:1": "bad index in '-1:1': expected a whole number",
+    b"1 1.5:1": "bad index in '1.5:1': expected a whole number",
+    b"1 :1": "bad index in ':1': expected a whole number",
+    b"1 0:1": "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)",
+    b"1 2147483648:1": "index '2147483648' is beyond the largest, 2147483647",
+    b"1 18446744073709551617:1": "index '18446744073709551617' is beyond the largest, 2147483647",
+    b"1 " + b"9" * 5000 + b":1": f"index '{'9' * 40}'... is beyond the largest, 2147483647",
+    b"1 1:nan": "bad value in '1:nan': expected a finite number",
+    b"1 1:-Infinity": "bad value in '1:-Infinity': expected a finite number",
+    b"1 1:1e400": "bad value in '1:1e400': beyond float32",
+    b"1 1:3.5e38": "bad value in '1:3.5e38': beyond float32",
+    b"1 1:3e38 1:3e38": "the sum of a repeated feature's values is beyond float32",
+    b"1 1:0x1": "bad value in '1:0x1': expected a number",
+    b"1 1:1:1": "bad value in '1:1:1': expected a number",
+    b"1 1": "missing colon in '1': expected index:value",
+    b"1 1 2:1": "missing colon in '1': expected index:value",
+    b"1 1:": "missing value in '1:': expected index:value",
+    b"1 1: 2": "missing value in '1:': expected index:value",
+    b"1 1:1 qid:3 2:1": "bad 'qid:3': expected qid:number right behind the label",
+    b"1 qid:x 2:1": "bad 'qid:x': expected qid:number right behind the label",
+    b"\x89PNG\x1a 1:1": "binary data '\\x89PNG\\x1a', expected svmlight text",
+    b"1 1:1\x00": "binary data '1:1\\x00', expected svmlight text",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=list(WRONG.values()))
+@pytest.mark.parametrize("kind", ["plain", "gz"])
+def test_first_wrong_line(wrong: bytes, kind: str) -> None:
+    """The line is right in any chunk, and the first of several in the file is the one reported."""
+    good = b"1 1:1 2:0.5 # fine\n\n"
+    text = good * 50 + wrong + b"\n" + good * 20 + b"later 1:1\n0 0:0\n"
+    for chunk_bytes, workers in ((16, 3), (100, 2), (1 << 20, 1)):
+        data = PACK[kind](text) if kind != "plain" else text
+        assert error_of(data, chunk_bytes=chunk_bytes, workers=workers) == f"<stdin>:101: {WRONG[wrong]}"
+
+
+def test_first_of_two_faults_in_a_chunk() -> None:
+    assert "<stdin>:2: the sum" in error_of(b"1 1:1\n1 2:3e38 2:3e38\n1 x\n")
+    assert "<stdin>:2: missing" in error_of(b"1 1:1\n1 2\n1 2:3e38 2:3e38\n")
+    assert "<stdin>:4: the sum" in error_of(b"# c\n\n1 2:1 1:1\n1 2:3e38 2:3e38\n")
+
+
+def test_index_of_zero_based_file() -> None:
+    assert "index '2147483647' is beyond the largest, 2147483646" in error_of(b"1 2147483647:1", zero_based=True)
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\n", b"# only\n# comments\n", b"  "])
+def test_no_rows(text: bytes) -> None:
+    assert "no rows in it, expected svmlight text" in error_of(text)
+    assert "no rows" in error_of(gzip.compress(text))
+
+
+def test_paths(tmp_path: Path) -> None:
+    for path, what in ((tmp_path / "missing", "no such file"), (tmp_path, "is a directory, expected a text file")):
+        with pytest.raises(InputError, match=re.escape(f"{path}: {what}")):
+            parse_svmlight(path, Collected())
+    with pytest.raises(InputError, match="cannot be read"):
+        parse_svmlight("a\0b", Collected())
+    locked = tmp_path / "locked"
+    locked.write_bytes(TEXT)
+    locked.chmod(0)
+    if not os.access(locked, os.R_OK):  # root reads it all the same
+        with pytest.raises(InputError, match="cannot be read: Permission denied"):
+            parse_svmlight(locked, Collected())
+
+
+def test_bad_options() -> None:
+    for options in ({"width": 0}, {"width": 2**31}, {"workers": 0}, {"labels": "none"}):
+        with pytest.raises(UsageError):
+            parse(TEXT, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="binary stream"):
+        parse(io.StringIO("1 1:1"))
+
+
+@pytest.mark.parametrize("data", [b"\0" * 5000, b"1 1:1\n" + b"\0" * 5000])
+def test_binary_data_without_line_ends(data: bytes) -> None:
+    assert re.match(r"<stdin>:[12]: binary data", error_of(data, chunk_bytes=64))
+
+
+def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = b"1 " + b" ".join(b"%d:1" % i for i in range(1, 400))
+    rows, summary = parse(b"1 1:1\n" * 3 + long + b"\n2 1:1\n", chunk_bytes=16)
+    assert [len(entries) for _, entries in rows] == [1, 1, 1, 399, 1]
+    assert summary.bytes_read == len(long) + 25
+    monkeypatch.setattr(text_module, "LINE_BYTES", 1 << 10)
+    assert error_of(b"1 1:1\n" * 3 + long + b"\n2 1:1\n", chunk_bytes=16).startswith("<stdin>:4: a line longer than")
+
+
+# -- archives ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_archives(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "no-suffix"
+    path.write_bytes(PACK[kind](TEXT))
+    assert parse(path)[0] == ROWS
+    path.write_bytes(PACK[kind](TEXT) + PACK[kind](TEXT[12:]))  # two members make one file
+    assert parse(path, chunk_bytes=16)[0] == ROWS * 2
+    plain = tmp_path / f"plain.{kind}"
+    plain.write_bytes(TEXT)
+    assert parse(plain)[0] == ROWS
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_truncated_archive(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    lines = b"".join(b"1 %d:%.5f\n" % (i + 1, v) for i, v in enumerate(rng.random(20_000)))
+    packed = PACK[kind](lines)
+    for cut in (len(packed) - 1, len(packed) // 2, 20):
+        found = re.fullmatch(r"<stdin>:([0-9]+): the archive is (truncated|damaged.*)", error_of(packed[:cut]))
+        assert found
+        assert 1 <= int(found.group(1)) <= 20_001
+    bad = lines.replace(b"\n", b"\nx\n", 1)
+    assert error_of(PACK[kind](bad)[:-3]).startswith("<stdin>:2: bad label")  # what comes first is reported first
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_damaged_archive(kind: str) -> None:
+    packed = bytearray(PACK[kind](TEXT * 200))
+    for at in range(8, len(packed), 7):
+        damaged = packed.copy()
+        damaged[at] ^= 0x55
+        try:
+            parse(bytes(damaged))  # a flag or a date in the header may be anything
+        except InputError as error:
+            assert re.match(r"<stdin>:[0-9]+: ", str(error))
+
+
+# -- streams, progress, threads ---------------------------------------------------------------------------------------
+
+
+def parse_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("hogwild-parse")]
+
+
+class Slow(io.RawIOBase):
+    """A stream that gives a few bytes at a time, and calls ``then`` when it has given ``size``."""
+
+    def __init__(self, data: bytes, size: int = -1, then: Callable[[], object] = int) -> None:
+        self.data, self.at, self.size, self.then = data, 0, size, then
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, view: Any) -> int:
+        if 0 <= self.size <= self.at:
+            self.then()
+        part = self.data[self.at : self.at + min(len(view), 7)]
+        view[: len(part)] = part
+        self.at += len(part)
+        return len(part)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_slow_stream(pack: Callable[[bytes], bytes]) -> None:
+    stream = Slow(pack(TEXT))
+    assert parse(stream, chunk_bytes=32)[0] == ROWS
+    assert not stream.closed
+
+
+def test_fifo(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(TEXT),))
+    writer.start()
+    seen: list[Any] = []
+    assert parse(path, progress=lambda *state: seen.append(state))[0] == ROWS
+    writer.join()
+    assert seen[-1] == (len(gzip.compress(TEXT)), None)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_progress(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(pack(TEXT * 1000))
+    seen: list[tuple[int, int | None]] = []
+    summary = parse(path, chunk_bytes=1000, progress=lambda *state: seen.append(state))[1]
+    size = path.stat().st_size
+    assert seen == sorted(seen)
+    assert seen[-1] == (size, size)
+    assert len(seen) > 50
+    assert summary.bytes_read == size
+
+
+def test_failing_read() -> None:
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(InputError, match=re.escape("<stdin>:2: cannot be read: Input/output error")):
+        parse(Slow(b"1 1:1\n1 1:1\n", 6, fail))
+    with pytest.raises(InputError, match="<stdin>:1: cannot be read"):
+        parse(Slow(b"1 1:1\n", 0, fail))
+
+
+def test_interrupts_leave_no_thread() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        parse(Slow(TEXT * 50, 3000, lambda: signal.raise_signal(signal.SIGINT)), chunk_bytes=64, workers=3)
+    assert not parse_threads()
+
+    def stop(done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parse(TEXT * 100, chunk_bytes=64, workers=3, progress=stop)
+    assert not parse_threads()
+
+
+def test_failing_sink() -> None:
+    class Full:
+        def append(self, *arrays: Any) -> None:
+            raise OutputError("full")
+
+    with pytest.raises(OutputError, match="full"):
+        parse_svmlight(io.BytesIO(TEXT * 100), Full(), chunk_bytes=64)
+    assert not parse_threads()
+
+
+def test_iterator() -> None:
+    summary = ParseSummary()
+    blocks = list(iter_svmlight(io.BytesIO(TEXT * 3), chunk_bytes=64, summary=summary))
+    assert len(blocks) > 3
+    assert sum(len(rows) for rows in blocks) == summary.rows == 12
+    assert blocks[-1].width == summary.width == 4
+    for rows in blocks:
+        Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width)  # checks
+    pinned = list(iter_svmlight(io.BytesIO(TEXT), width=2, ignore_beyond=True))
+    assert [rows.width for rows in pinned] == [2]
+    iterator = iter_svmlight(io.BytesIO(TEXT * 100), chunk_bytes=64)
+    next(iterator)
+    iterator.close()  # type: ignore[attr-defined]
+    assert not parse_threads()
+
+
+MEMORY = """
+import io, resource, sys
+from hogwild.data.svmlight import parse_svmlight
+class Long(io.RawIOBase):
+    def __init__(self, line, size):
+        self.block, self.left = line * (100_000 // len(line)), size
+    def readable(self): return True
+    def readinto(self, view):
+        size = min(len(view), len(self.block), self.left // len(self.block) * len(self.block))
+        view[:size] = self.block[:size]
+        if size < len(self.block): self.block = self.block[size:] + self.block[:size]
+        self.left -= size
+        return size
+class Sink:
+    def append(self, *arrays): pass
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+parse_svmlight(io.BytesIO(b"1 1:1"), Sink())
+before = peak()
+for line in (b"1 1:0.5 300:0.123456 4000:0.25\\n", b"1\\n", b"1 3:2 1:4 1:1\\n"):
+    print(parse_svmlight(Long(line, 60_000_000), Sink(), workers=4).rows, peak() - before)
+"""
+
+
+def test_bounded_memory() -> None:
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        pytest.skip("takes minutes without the JIT")
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    grown = [int(line.split()[1]) for line in done.stdout.splitlines()]
+    assert max(grown) < 256, done.stdout  # MiB above the baseline
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_format_row() -> None:
+    assert format_row(1, np.array([0, 6]), np.float32([0.1, -3])) == "1 1:0.1 7:-3"
+    assert format_row(-0.5, np.array([0]), np.float32([1e-30]), zero_based=True) == "-0.5 0:1e-30"
+
+
+def test_unwritable(tmp_path: Path) -> None:
+    rows = Rows([0, 1], [0], [1.0], [1.0], 1)
+    with pytest.raises(OutputError, match="cannot be written: No such file"):
+        write_svmlight(tmp_path / "no" / "file", rows)
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_svmlight(tmp_path, rows)
+    assert list(tmp_path.iterdir()) == []

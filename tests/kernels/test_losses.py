@@ -1,0 +1,157 @@
+"""Losses: against their twins and scikit-learn's, derivatives numerically, and at the ends of the number line."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hogwild import config
+from hogwild.kernels import losses
+from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES, REAL_LOSSES, dloss, loss
+from hogwild.problems import objective
+from tests import reference
+
+SCALAR = [name for name in LOSSES if name != "softmax"]
+PARAM = 0.3  # binary fractions do not hit the kinks at y +- 0.3 by rounding
+
+
+def targets(name):
+    return (-1.0, 1.0) if name in LABEL_LOSSES else (0.0, 1.0, 7.0) if name in COUNT_LOSSES else (-2.5, 0.0, 1.0)
+
+
+def points(name):
+    """Predictions around every kink, on it, and on both sides."""
+    return np.concatenate((np.arange(-6, 6.01, 0.125), [-1 - 1e-9, -1 + 1e-9, 1 - 1e-9, 1 + 1e-9, 20.0, -20.0]))
+
+
+@pytest.mark.parametrize("name", SCALAR)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_to_the_twin(name, dtype):
+    code = LOSSES[name]
+    for y in targets(name):
+        for p in points(name).astype(dtype):
+            assert loss(code, p, dtype(y), PARAM) == pytest.approx(
+                reference.loss(name, p, y, PARAM), rel=1e-12, abs=1e-15
+            )
+            assert dloss(code, p, dtype(y), PARAM) == pytest.approx(
+                reference.dloss(name, p, y, PARAM), rel=1e-12, abs=1e-15
+            )
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_derivative_numerically(name):
+    code, h = LOSSES[name], 1e-6
+    for y in targets(name):
+        kinks = {y, y - PARAM, y + PARAM, -1.0, 0.0, 1.0}
+        for p in np.arange(-4, 4.01, 0.0625):
+            if min(abs(p - kink) for kink in kinks) > h:
+                slope = (loss(code, p + h, y, PARAM) - loss(code, p - h, y, PARAM)) / (2 * h)
+                assert dloss(code, p, y, PARAM) == pytest.approx(slope, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_convex_and_dloss_a_subgradient(name):
+    code = LOSSES[name]
+    for y in targets(name):
+        at = np.unique(np.concatenate((points(name), np.linspace(55, 65, 21))))
+        slopes = np.array([dloss(code, p, y, PARAM) for p in at])
+        values = np.array([loss(code, p, y, PARAM) for p in at])
+        assert np.all(np.diff(slopes) >= 0)
+        for p, value, slope in zip(at, values, slopes):
+            below = value + slope * (at - p)
+            assert np.all(values >= below - 1e-9 * (1 + np.abs(values) + np.abs(below)))
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_extremes(name):
+    code = LOSSES[name]
+    for y in targets(name):
+        for p in (1e30, -1e30, 3.4e38, -3.4e38, 1e4, -1e4, 0.0, -0.0):
+            for value in (np.float32(p), np.float64(p)):
+                assert math.isfinite(loss(code, value, y, PARAM))
+                slope = dloss(code, value, y, PARAM)
+                assert math.isfinite(slope)
+                assert abs(p) > 1e30 or math.isfinite(np.float32(slope))
+                assert loss(code, value, y, PARAM) == pytest.approx(reference.loss(name, value, y, PARAM), rel=1e-12)
+        assert math.isnan(loss(code, math.nan, y, PARAM))
+        assert math.isnan(dloss(code, math.nan, y, PARAM))
+        for p in (math.inf, -math.inf):
+            assert not math.isnan(dloss(code, p, y, PARAM))
+
+
+def test_no_underflow_or_overflow_in_log():
+    code = LOSSES["log"]
+    assert loss(code, 40.0, 1.0, 0.0) == pytest.approx(math.exp(-40), rel=1e-12)  # log(1 + x) would be 0
+    assert loss(code, -1000.0, 1.0, 0.0) == 1000.0
+    assert dloss(code, 50.0, 1.0, 0.0) == pytest.approx(-math.exp(-50), rel=1e-12)
+
+
+def test_ties():
+    assert dloss(LOSSES["hinge"], 1.0, 1.0, 0.0) == 0.0
+    assert dloss(LOSSES["hinge"], 1.0 - 1e-15, 1.0, 0.0) == -1.0
+    assert dloss(LOSSES["perceptron"], 0.0, 1.0, 0.0) == -1.0  # or zero weights would never move
+    assert dloss(LOSSES["perceptron"], 0.0, -1.0, 0.0) == 1.0
+
+
+def sklearn_twins():
+    from sklearn._loss import loss as smooth
+    from sklearn.linear_model import _sgd_fast as sgd
+
+    return {
+        "hinge": sgd.Hinge(1.0),
+        "perceptron": sgd.Hinge(0.0),
+        "squared-hinge": sgd.SquaredHinge(1.0),
+        "modified-huber": sgd.ModifiedHuber(),
+        "epsilon-insensitive": sgd.EpsilonInsensitive(PARAM),
+        "squared-epsilon-insensitive": sgd.SquaredEpsilonInsensitive(PARAM),
+        "log": smooth.HalfBinomialLoss(),
+        "squared-error": smooth.HalfSquaredError(),
+        "huber": smooth.HuberLoss(delta=PARAM),
+        "poisson": smooth.HalfPoissonLoss(),
+    }
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_equal_to_scikit_learn(name):
+    try:
+        twin = sklearn_twins()[name]
+    except (ImportError, AttributeError, TypeError):
+        pytest.skip("this scikit-learn keeps its losses elsewhere")
+    code = LOSSES[name]
+    for y in targets(name):
+        for p in np.arange(-3.03, 3, 0.25):
+            if hasattr(twin, "py_dloss"):
+                expected = twin.py_loss(p, y), twin.py_dloss(p, y)
+            else:
+                label = np.array([(y + 1) / 2 if name == "log" else y])
+                expected = twin.loss(label, np.array([p]))[0], twin.gradient(label, np.array([p]))[0]
+            assert loss(code, p, y, PARAM) == pytest.approx(expected[0], rel=1e-12, abs=1e-15)
+            assert dloss(code, p, y, PARAM) == pytest.approx(expected[1], rel=1e-12, abs=1e-15)
+
+
+def test_softmax_and_unknown_codes_are_no_scalar_loss():
+    for code in (LOSSES["softmax"], 99):
+        assert math.isnan(loss(code, 0.5, 1.0, 0.0))
+        assert math.isnan(dloss(code, 0.5, 1.0, 0.0))
+
+
+def test_registry_agrees_with_the_evaluator():
+    """The same names and defaults stand in three places that may not import each other."""
+    assert LABEL_LOSSES | REAL_LOSSES | COUNT_LOSSES == set(LOSSES) == set(config.LOSSES)
+    assert len(set(LOSSES.values())) == len(LOSSES) == len(LABEL_LOSSES) + len(REAL_LOSSES) + len(COUNT_LOSSES)
+    assert set(objective.VALUES) == set(SCALAR)
+    assert objective.LABEL_LOSSES == LABEL_LOSSES
+    assert {name: param for name, param in DEFAULT_PARAM.items() if param} == objective.DEFAULT_PARAM
+    assert objective.POISSON_CAP == losses.POISSON_CAP
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_evaluator_is_equal_too(name):
+    for y in targets(name):
+        p = np.concatenate((points(name), [1e30, -1e30]))
+        found = objective.loss_values(name, p, np.full(len(p), y), PARAM)
+        expected = [loss(LOSSES[name], value, y, PARAM) for value in p]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+        assert math.isnan(objective.loss_values(name, np.array([math.nan]), np.array([y]), PARAM)[0])

@@ -1,0 +1,138 @@
+"""The parser's numbers against Python's ``float``, which is exact, and the kernels as plain Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild.kernels import parse
+
+EDGES = """
+0 -0 +1 1. .5 -.5 00012 0.0 0e5 -0e999999999999 1e0 1E+2 1e-2 12345678901234567 9007199254740992 9007199254740993
+9007199254740993e1 1e22 1e23 -1e-22 1e-23 123456789012345678 1234567890123456789 12345678901234567890123456789e-20
+0.1 0.3333333333333333 0.333333333333333333333 2.2250738585072014e-308 1e-45 7e-46 7.1e-46 1.4e-45 1e-46 1e-400 1e38
+3.4028234663852886e38 3.4028235e38 3.40282356e38 3.4028235677973365e38 340282346638528859811704183484516925440
+16777217 16777217.0000000000000000000000000001 0.000000000000000000000000000000000000000000001
+1000000000000000000000e-21 4.9999999999999999999999999e-324 0.00000000000000000000000000000000000001175494350822287507968736537222245677818
+""".split()
+TOO_LARGE = (
+    "3.4028235677973366e38 3.5e38 -1e39 1e99999999999999999999 340282356779733661637539395458142568448 9e38".split()
+)
+NOT_NUMBERS = ["", ".", "-", "+", "e5", "1e", "1e+", "--1", "+-1", ".e1", "nan", "inf", "-inf", "abc", "é"]
+
+
+def number(text: str) -> tuple[int, int, float]:
+    return parse.number(bytearray(text.encode() + b"\n"), 0)
+
+
+def check(text: str) -> int:
+    """Compare with ``float``; what the kernel made of it."""
+    what, end, value = number(text)
+    expected = float(text)
+    if what == parse.UNRESOLVED:
+        return what
+    assert (what == parse.BAD) == (abs(expected) >= parse.FLOAT32_END), text
+    assert end == len(text)
+    if what == parse.GOOD:
+        assert np.float32(value).tobytes() == np.float32(expected).tobytes(), text
+    return what
+
+
+@pytest.mark.parametrize("text", EDGES)
+def test_edges(text: str) -> None:
+    assert check(text) in (parse.GOOD, parse.UNRESOLVED)
+    assert check("-" + text.lstrip("+-")) in (parse.GOOD, parse.UNRESOLVED)
+
+
+@pytest.mark.parametrize("text", TOO_LARGE)
+def test_beyond_float32(text: str) -> None:
+    assert check(text) in (parse.BAD, parse.UNRESOLVED)
+
+
+@pytest.mark.parametrize("text", NOT_NUMBERS)
+def test_not_numbers(text: str) -> None:
+    assert number(text)[0] == parse.BAD
+
+
+@pytest.mark.parametrize("text", ["0x10", "1_000", "1,5", "1.2.3", "1e5.0", "1-2", "1f", "1:2"])
+def test_other_spellings_end_early(text: str) -> None:
+    what, end, _ = number(text)
+    assert what == parse.GOOD
+    assert end < len(text)  # the caller sees that no blank follows
+
+
+@given(
+    st.from_regex(
+        re.compile(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,3})?", re.A), fullmatch=True
+    )
+)
+@settings(max_examples=400, deadline=None)
+def test_any_decimal(text: str) -> None:
+    check(text)
+
+
+@given(st.floats(width=64, allow_nan=False, allow_infinity=False), st.integers(1, 20))
+@settings(max_examples=300, deadline=None)
+def test_usual_formats(value: float, digits: int) -> None:
+    for text in (repr(value), f"{value:.{digits}g}", f"{value:.{digits}e}"):
+        check(text)
+
+
+@given(st.floats(width=32, min_value=0, max_value=2.0**126), st.integers(-1, 1), st.integers(18, 150))
+@settings(max_examples=200, deadline=None)
+def test_close_to_a_tie(value: float, side: int, digits: int) -> None:
+    """Halfway between two float32 and a hair beside it: what double precision cannot decide is left to Python."""
+    following = float(np.nextafter(np.float32(value), np.float32(np.inf)))
+    with localcontext() as context:
+        context.prec = 200
+        tie = (Decimal(value) + Decimal(following)) / 2
+        check(f"{tie + side * tie.scaleb(-digits):e}")
+
+
+def test_a_tie_is_left_to_python() -> None:
+    assert number("16777217.0000000000000000001")[0] == parse.UNRESOLVED
+
+
+def test_counts() -> None:
+    text = bytearray(b"1 2:3 4:5\n\n# :\n")
+    assert parse.count_marks(text, len(text)) == (3, 3)
+    assert parse.count_marks(text, 0) == (0, 0)
+
+
+SCRIPT = """
+import numpy as np
+from hogwild.kernels import parse
+text = bytearray(b"+1 1:0.5 3:2e-1 # c\\n\\n-1 qid:4 2:16777217.00000000000000000001 9:1\\n")
+out = np.zeros(3, np.int64), np.zeros(6, np.int32), np.zeros(6, np.float32), np.zeros(3, np.float32)
+late = np.zeros((4, 2), np.int64)
+assert parse.count_marks(text, len(text)) == (5, 3)
+print(*parse.parse_rows(text, len(text), 1, 8, True, False, *out, late))
+print(*(list(map(float, array)) for array in out), late[0])
+try:
+    print(len(parse.parse_rows.signatures))
+except AttributeError:
+    print("plain")
+"""
+
+
+def test_same_without_the_jit() -> None:
+    """The kernels are plain Python too, which is how their lines are covered and debugged."""
+    results = []
+    for disable in "01":
+        environ = os.environ | {"NUMBA_DISABLE_JIT": disable}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT], env=environ, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        results.append(done.stdout.splitlines())
+    assert results[0][:2] == results[1][:2]
+    assert results[0][0].split()[2:] == ["2", "3", "3", "0", "1", "1"]
+    assert (results[0][2], results[1][2]) == ("1", "plain")
