@@ -142,7 +142,7 @@ class _Reals:
             return np.full(3, math.nan), targets
         deviance = math.nan
         if self.model.loss == "poisson" and targets.min() >= 0:
-            deviance = mean_poisson_deviance(targets, np.maximum(predicted, np.finfo(np.float64).tiny))
+            deviance = mean_poisson_deviance(targets, np.maximum(predicted, 1e-200))  # it divides by the prediction
         means = mean_squared_error(targets, predicted), mean_absolute_error(targets, predicted), deviance
         return np.array(means) * len(targets), targets
 

@@ -2,7 +2,7 @@
 
 The one decision: a file is complete or it is not there. It is written under a temporary name beside its target, flushed
 to the disk, and renamed over it; a digest over the JSON and all arrays tells a damaged file from a good one. Loading
-runs no code from the file (no pickle). Writing holds a second copy of the arrays in memory for as long as it takes.
+runs no code from the file (no pickle). Writing holds two copies of the arrays in memory for as long as it takes.
 
 Layout: tensors ``coef`` (1 or K, width) and ``intercept`` (1 or K,), float32, in the user's numbering of the features;
 one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on. Anything that reads
@@ -128,37 +128,34 @@ def load_checkpoint(directory: str | Path) -> tuple[dict[str, np.ndarray], dict[
 def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     from safetensors.numpy import save
 
-    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    header = {"kind": kind, "schema": SCHEMA[kind], **header}
-    header = json.loads(json.dumps(header, default=_plain))  # as a reader will see it
-    text = json.dumps({"sha256": _digest(header, arrays), **header})
-    write_atomically(path, save(arrays, metadata={"hogwild": text}))
+    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}  # the seal and the file see one state
+    text = json.dumps(dict(kind=kind, schema=SCHEMA[kind], **header), default=_plain)
+    write_atomically(path, save(arrays, metadata={"hogwild": _sealed(text, arrays)}))
 
 
 def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     _check_is_file(path, kind)
-    header = None
     try:
         with safe_open(path, "numpy") as file:
-            text = (file.metadata() or {}).get("hogwild")
-            if text is not None:
-                header = json.loads(text)
-                arrays = {name: file.get_tensor(name) for name in file.keys()}
+            text: str = (file.metadata() or {}).get("hogwild", "null")
+            header = json.loads(text)
+            arrays = {name: file.get_tensor(name) for name in file.keys()} if header else {}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SafetensorError, TypeError, ValueError) as error:
         raise InputError(f"{path}: {_verdict(path, kind)}") from error
     if not isinstance(header, dict):
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
-    if header.pop("sha256", None) != _digest(header, arrays):
+    if text != _sealed("{" + text[len(_sealed("{", {})) :], arrays):
         raise InputError(f"{path}: damaged: its contents do not match their checksum")
-    if header["kind"] != kind:
-        hint = ": continue it with --resume" if header["kind"] == CHECKPOINT else ""
-        raise InputError(f"{path}: a hogwild {header['kind']}, not a {kind}{hint}")
-    if header["schema"] != SCHEMA[kind]:
-        raise InputError(f"{path}: {kind} of format {header['schema']}, this version reads format {SCHEMA[kind]}")
+    _, found, schema = header.pop("sha256"), header.pop("kind", None), header.pop("schema", None)
+    if found != kind:
+        hint = ": continue it with --resume" if found == CHECKPOINT else ""
+        raise InputError(f"{path}: a hogwild {found}, not a {kind}{hint}")
+    if schema != SCHEMA[kind]:
+        raise InputError(f"{path}: {kind} of format {schema}, this version reads format {SCHEMA[kind]}")
     return arrays, header
 
 
@@ -187,14 +184,14 @@ def _verdict(path: Path, kind: str) -> str:
     return f"not a hogwild {kind}"
 
 
-def _digest(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 over the header and, by name, each array's dtype, shape and bytes."""
-    digest = hashlib.sha256(json.dumps(header).encode())
+def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:
+    """The JSON object ``text`` with one item more in front: SHA-256 over it and each array, name and shape included."""
+    digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+    return f'{{"sha256": "{digest.hexdigest()}", {text[1:]}'
 
 
 def write_atomically(path: Path, content: bytes) -> None:

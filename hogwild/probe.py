@@ -32,8 +32,8 @@ FEWEST = 2_000  # rows, whatever the budget
 LOWEST, HIGHEST = -30, 20  # powers of two
 
 
-def probe_step(config: TrainConfig, rows: Rows, weights: np.ndarray | None = None) -> float:
-    """The step to train with.
+class Probe:
+    """A sample of the rows and a compiled kernel, ready to search; making it is set-up, not training.
 
     Parameters
     ----------
@@ -42,25 +42,27 @@ def probe_step(config: TrainConfig, rows: Rows, weights: np.ndarray | None = Non
         Training rows; a sample of them is copied.
     weights : array of shape (n,), optional
         Combined sample and class weights (of mean one).
-
-    Returns
-    -------
-    float
-        A power of two.
     """
-    sample = _sample(config, rows, weights)
-    trial = _Trial(config, sample)
-    best = _start(config, sample)
-    found = {best: trial(best)}
-    for direction in (2, -2):
-        while LOWEST <= best + direction <= HIGHEST:
-            found[best + direction] = trial(best + direction)
-            if not found[best + direction] < found[best]:
-                break
-            best += direction
-    for beside in (best - 1, best + 1):
-        found.setdefault(beside, trial(beside))
-    return 2.0 ** min(found, key=lambda power: (found[power], power))
+
+    def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None) -> None:
+        sample = _sample(config, rows, weights)
+        self._first = _start(config, sample)
+        self._run = _Trial(config, sample)
+        self._found: dict[int, float] = {}
+
+    def search(self) -> float:
+        """The step to train with, a power of two."""
+        best = self._first
+        for direction in (2, -2):
+            while LOWEST <= best + direction <= HIGHEST and self._value(best + direction) < self._value(best):
+                best += direction
+        candidates = (best, best - 1, best + 1)
+        return 2.0 ** min(candidates, key=lambda power: (self._value(power), power))
+
+    def _value(self, power: int) -> float:
+        if power not in self._found:
+            self._found[power] = self._run(power)
+        return self._found[power]
 
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows:
@@ -100,6 +102,7 @@ class _Trial:
         order = Order.of(len(sample), shuffled=True)
         arrays = self.problem.row_arrays(sample, None)
         self.job = Job.of(self.problem, order, config.seed, 1, sample, arrays, shared=False)
+        self.problem.compile()
         self.parts = self.job.shared(), self.problem.scratch(order), self.job.data()
         p = self.problem
         weights = row_weights(sample, None)

@@ -30,7 +30,7 @@ from hogwild.hosts.job import Job, Pool, Task
 from hogwild.kernels.losses import LOSSES, dloss
 from hogwild.model import LinearModel
 from hogwild.model_file import has_checkpoint, load_checkpoint, save_checkpoint
-from hogwild.probe import probe_step
+from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
 from hogwild.schedule import make_schedule
@@ -271,8 +271,9 @@ class Run:
             if saved is not None:
                 step = saved[1]["step"]
             else:
+                probe = Probe(c, self._rows, self._weights)
                 with self._clock:
-                    step = probe_step(c, self._rows, self._weights)
+                    step = probe.search()
             self.config = dataclasses.replace(c, step=step)
         code, param = LOSSES[c.loss], self.problem.loss_param
         slope = (lambda p: 1.0) if c.loss == "softmax" else (lambda p: dloss(code, p, 1.0, param))

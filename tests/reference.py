@@ -71,3 +71,129 @@ def objective(X, classes, w, b, name, c=0.0, l1=0.0, l2=0.0, weights=None, norma
         else:
             total += s * loss(name, margins, y, c)
     return total / weights.sum() + l2 / 2 * (w**2).sum() + l1 * np.abs(w).sum()
+
+
+# --- the order ---
+
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def splitmix(state):
+    """The mixing function of splitmix64 on a Python integer."""
+    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
+    return state ^ state >> 31
+
+
+def _shuffled(items, keys):
+    """Fisher-Yates, from the back, with the high half of a splitmix64 stream scaled to the range."""
+    state, items = 0, list(items)
+    for key in keys:
+        state = splitmix((state + key + _GOLDEN) & _MASK)
+    for i in reversed(range(1, len(items))):
+        state = (state + _GOLDEN) & _MASK
+        j = (splitmix(state) >> 32) * (i + 1) >> 32
+        items[i], items[j] = items[j], items[i]
+    return items
+
+
+def chunks(n_rows, block, shuffled, seed, epoch, blocks_per_chunk=64):
+    """The rows of each chunk of an epoch, as lists."""
+    blocks = [range(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
+    if shuffled:
+        tail = [blocks.pop()] if n_rows % block else []  # a last, shorter block stays last
+        blocks = _shuffled(blocks, (seed, epoch, 0)) + tail
+    contents = []
+    for number, first in enumerate(range(0, len(blocks), blocks_per_chunk)):
+        rows = [row for rows in blocks[first : first + blocks_per_chunk] for row in rows]
+        contents.append(_shuffled(rows, (seed, epoch, number + 1)) if shuffled else rows)
+    return contents
+
+
+# --- stochastic gradient descent ---
+
+
+class Sgd:
+    """The linear problem's loop over an explicit sequence of rows, with the proximal, separable penalty and AdaGrad.
+
+    With ``dtype=np.float32`` additions and fused multiplications come in the kernels' order, so that results are equal
+    to the last bit; with float64 it is the plain formula. ``w`` is (width,) and ``b`` a number, or with ``classes`` above
+    one (width, classes) and (classes,); targets are then class numbers.
+    """
+
+    def __init__(
+        self, X, y, w, b, loss, param=0.0, l1=0.0, l2=0.0, classes=1, adagrad=False, intercept=True, scales=None,
+        weights=None, squares=None, dtype=np.float32,
+    ):  # fmt: skip
+        """``X``: list of (indices, values); ``squares``: AdaGrad's sums to begin with, as (of w, of b)."""
+        degrees = np.bincount(np.concatenate([u for u, _ in X]).astype(int), minlength=len(w))
+        self.T = dtype
+        self.X, self.y, self.loss, self.param, self.classes = X, y, loss, param, classes
+        self.w, self.b = np.array(w, dtype), np.array(b, dtype)[()]
+        self.l1, self.l2, self.adagrad, self.intercept = dtype(l1), dtype(l2), adagrad, intercept
+        self.rates = (len(X) / np.maximum(degrees, 1)).astype(np.float32).astype(dtype)
+        self.scales = np.ones(len(X), dtype) if scales is None else np.asarray(scales).astype(dtype)
+        self.weights = np.ones(len(X), dtype) if weights is None else np.asarray(weights).astype(dtype)
+        of_w, of_b = (np.zeros_like(self.w), np.zeros_like(self.b)) if squares is None else squares
+        self.w_squares, self.b_squares = np.array(of_w, dtype), np.array(of_b, dtype)[()]
+
+    def epoch(self, rows, step, visited=0, workers=1):
+        """Visit ``rows``; with W round-robin workers the update of a row is applied just before the W-th row after it.
+
+        ``step``: (scale, offset, power) of ``scale / (offset + rows visited before)**power``, evaluated every 16 rows.
+        """
+        scale, offset, power = step
+        pending = []
+        for t, row in enumerate(rows):
+            if len(pending) == workers:
+                self.apply(*pending.pop(0))
+            length = self.T(scale * (offset + visited + t - t % 16) ** -power)
+            pending.append((row, self.gradient(row), length))
+        for update in pending:
+            self.apply(*update)
+
+    def fma(self, a, b, c):
+        return self.T(np.float64(a) * np.float64(b) + np.float64(c))  # one rounding, but once in 2^29
+
+    def gradient(self, row):
+        """The row's loss differentiated in its margin, or margins."""
+        indices, values = self.X[row]
+        if self.classes == 1:
+            sums = [self.T(0)] * 4
+            for j, (u, x) in enumerate(zip(indices, values)):
+                lane = j % 4 if j < len(indices) // 4 * 4 else 0
+                sums[lane] = self.fma(self.w[u], x, sums[lane])
+            margin = (sums[0] + sums[1]) + (sums[2] + sums[3])
+        else:
+            margin = np.zeros(self.classes, self.T)
+            for u, x in zip(indices, values):
+                margin = self.fma(self.w[u], x, margin)
+        margin = self.fma(self.scales[row], margin, self.b)
+        own = np.arange(self.classes) == self.y[row]
+        if self.loss == "softmax":
+            e = np.exp(np.float64(margin - margin.max()))
+            slope = e / e.sum() - own
+        else:
+            slope = dloss(self.loss, margin, self.y[row] if self.classes == 1 else np.where(own, 1.0, -1.0), self.param)
+        return self.T(slope) * self.weights[row]
+
+    def apply(self, row, g, step):
+        for u, x in zip(*self.X[row]):
+            a, b = (g * self.scales[row], x) if self.classes == 1 else (x * self.scales[row], g)
+            length = step
+            if self.adagrad:
+                gradient = a * b
+                self.w_squares[u] += gradient * gradient
+                length = step / np.sqrt(self.w_squares[u] + self.T(1e-10))
+                moved = self.fma(-length, gradient, self.w[u])
+            else:
+                moved = self.fma(-(step * a), b, self.w[u])
+            pull = length * self.rates[u]
+            moved = np.sign(moved) * np.maximum(np.abs(moved) - pull * self.l1, self.T(0))
+            self.w[u] = moved / self.fma(pull, self.l2, self.T(1))
+        if self.intercept:
+            if self.adagrad:
+                step = step / np.sqrt(self.b_squares + g * g + self.T(1e-10))
+                self.b_squares = self.b_squares + g * g
+            self.b = self.b - step * g

@@ -20,7 +20,7 @@ LAYERS = {
     "hogwild.data": 1,
     **dict.fromkeys(["hogwild.problems", "hogwild.exchanges"], 2),
     **dict.fromkeys(["hogwild.hosts", "hogwild.cuda"], 3),
-    **dict.fromkeys(["hogwild.model", "hogwild.model_file", "hogwild.metrics", "hogwild.training"], 4),
+    **dict.fromkeys(["hogwild.model", "hogwild.model_file", "hogwild.metrics", "hogwild.probe", "hogwild.training"], 4),
     **dict.fromkeys(["hogwild.estimators", "hogwild.compare", "hogwild.bench"], 5),
     **dict.fromkeys(["hogwild.cli", "hogwild.__main__"], 6),
 }

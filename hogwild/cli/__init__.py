@@ -11,9 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli.data import cache, convert, info
-from hogwild.cli.predict import evaluate, predict
-from hogwild.cli.train import train
+from hogwild.cli import data, predict, train
 
 app = typer.Typer(
     name="hogwild",
@@ -22,9 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, evaluate, convert, info):
+for command in (train.train, predict.predict, predict.evaluate, data.convert, data.info):
     app.command()(command)
-app.add_typer(cache, name="cache")
+app.add_typer(data.cache, name="cache")
 
 
 def _version(wanted: bool) -> None:

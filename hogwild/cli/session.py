@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import Sources, check_readable, check_writable
 from hogwild.config import TrainConfig
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.model_file import has_checkpoint
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Request:
             if name is not None:
                 check_readable(name)
         if self.out is not None:
-            check_writable("--out", self.out)
+            check_writable("--out", self.out, regular=True)
         if self.rows not in (None, "-"):
             check_writable("--json", self.rows)
         if self.checkpoint is not None:
@@ -77,7 +78,7 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         if request.resume and not going_on:
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
         options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
-        with display.live(lambda: "starting workers and compiling"):
+        with display.live(lambda: "starting workers and compiling"), naming(request):
             run = train(rows, test, config=config, **options)
         with run, contextlib.closing(RowsFile(request.rows, append=going_on)) as rows_file:
             interrupts.run = run
@@ -105,11 +106,22 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
         run.model.save(out)
 
 
+@contextlib.contextmanager
+def naming(request: Request) -> Iterator[None]:
+    """Put the data's name before errors that the library finds in the rows it is given (one class only, ...)."""
+    try:
+        yield
+    except InputError as error:
+        if request.checkpoint is not None and str(error).startswith(request.checkpoint):
+            raise
+        raise InputError(f"{request.data}: {error}") from error
+
+
 def start_fork_server() -> None:
     """Have a process import torch and the kernels while this one reads the data; workers are forked from it.
 
-    It costs a wrong file nothing, for this process imports torch only once the data are read. Ctrl-C is for this process
-    to handle: what ignores it when the server starts goes on ignoring it.
+    An error in the data is not delayed by it, for this process imports torch only once they are read. Ctrl-C is for
+    this process to handle: if it is ignored while the server starts, the server goes on ignoring it.
     """
     forkserver.set_forkserver_preload([WORKER_MODULE])
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -151,10 +163,10 @@ def describe_run(config: TrainConfig) -> str:
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
     step = f"step {config.step:.4g}" if config.step else "step auto"
-    repeat = "reproducible" if workers == 1 else "workers race, so runs differ in the last digits"
+    repeat = "reproducible to the last bit" if workers == 1 else "they race, so two runs differ"
     return (
-        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}, {step}, {config.schedule} schedule; "
-        f"{config.discipline} on {who}; seed {config.seed} ({repeat})"
+        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}, {config.schedule} schedule, "
+        f"{config.order} order, seed {config.seed}\n{config.discipline} on {who}: {repeat}"
     )
 
 

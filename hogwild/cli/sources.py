@@ -118,10 +118,11 @@ def check_readable(name: str) -> None:
         raise InputError(f"{name}: {error.strerror or error}") from None
 
 
-def check_writable(option: str, name: str, directory: bool = False) -> None:
+def check_writable(option: str, name: str, directory: bool = False, regular: bool = False) -> None:
     """Raise OutputError, before hours of work, unless a file (or directory) ``name`` can be made where it is asked for.
 
     A directory is made; of a file only the place is tried, so that an old file stays until the new one is complete.
+    ``regular`` refuses pipes and devices.
     """
     path = Path(name)
     try:
@@ -129,8 +130,11 @@ def check_writable(option: str, name: str, directory: bool = False) -> None:
             path.mkdir(parents=True, exist_ok=True)
         elif path.is_dir():
             raise OutputError(f"{option} {name}: is a directory, expected a file name")
-        elif path.exists() and not path.is_file() and os.access(path, os.W_OK):
-            return  # a pipe or device: written in place
+        elif path.exists() and not path.is_file():  # a pipe or device
+            if regular:
+                raise OutputError(f"{option} {name}: not a regular file")
+            if os.access(path, os.W_OK):
+                return  # it is written in place
         with tempfile.TemporaryFile(dir=path if directory else path.parent):
             pass
     except OutputError:

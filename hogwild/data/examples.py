@@ -178,7 +178,8 @@ class Rows:
 
         rows = self if self.contiguous else self.compact()
         low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
-        indptr = np.append(rows.begin, high) - low
+        offset_type = np.int32 if high - low < 2**31 else np.int64  # as scikit-learn and scipy want it
+        indptr = (np.append(rows.begin, high) - low).astype(offset_type)
         X = scipy.sparse.csr_array((rows.values[low:high], rows.indices[low:high], indptr), shape=rows.shape, copy=False)
         return X, rows.targets
 

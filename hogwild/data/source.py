@@ -135,13 +135,15 @@ def convert(
     """
     title = os.fspath(name)
     kind = _kind(title, format)
-    if kind in ("store", "npz"):
-        recipe = _copy(open_data(title, format=kind, width=width, targets=targets), title)
-    else:
+    if kind in ("svmlight", "synthetic"):
         options = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
         recipe = _recipe(title, kind, targets, options)
+    else:
+        rows = open_data(title, format=kind, width=width, targets=targets)
+        recipe = _copy(title, {}, lambda: rows)
     with StoreWriter(destination, recipe.meta, overwrite) as writer:
-        writer.close(**recipe.fill(writer))
+        facts = recipe.fill(writer)
+        writer.close(**facts | ({"width": width} if width else {}))
     meta = read_meta(destination)
     _warn_of_repairs(title, meta)
     return meta
@@ -178,7 +180,7 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
     if kind == "mtx":
         found = _targets_path(name, targets, options.get("labels", "required"))
         key = {"format": "mtx", "file": _identity(name), "targets": found and _identity(found)}
-        return _copy_later(name, key, lambda: _matrix(name, _load_mtx, found))
+        return _copy(name, key, lambda: _matrix(name, _load_mtx, found))
     return _svmlight(name, options)
 
 
@@ -214,11 +216,7 @@ def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple
     return memory.close(facts.pop("width")), {"source": title, **facts}
 
 
-def _copy(rows: Rows, source: str) -> Recipe:
-    return _copy_later(source, {}, lambda: rows)
-
-
-def _copy_later(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
+def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
     def fill(sink: Sink) -> dict[str, Any]:
         whole = rows()
         pour(whole, sink)
@@ -239,7 +237,7 @@ def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
     X = _load(name, load)
     if path is None:
         return Rows.from_scipy(X, np.zeros(X.shape[0]))
-    y = _load(path, lambda file: np.load(file, allow_pickle=False))
+    y = _load(path, _load_npy)
     try:
         return Rows.from_scipy(X, y)
     except InputError as error:
@@ -259,7 +257,13 @@ def _load(path: str, load: Callable[[str], Any]) -> Any:
 def _load_npz(path: str) -> Any:
     import scipy.sparse
 
-    return scipy.sparse.load_npz(path)
+    with open(path, "rb") as file:  # by name, a damaged one would be left open
+        return scipy.sparse.load_npz(file)
+
+
+def _load_npy(path: str) -> Any:
+    with open(path, "rb") as file:
+        return np.load(file, allow_pickle=False)
 
 
 def _load_mtx(path: str) -> Any:

@@ -141,12 +141,12 @@ def meets(rows: Rows, ids: np.ndarray) -> np.ndarray:
         part, low, high = _flat(rows.block(first, last))
         starts = part.begin[part.begin < part.end] - low  # an empty row takes no room, so these cut it all
         if len(starts) == 0:
-            return np.zeros(BITS, dtype=np.int64)
+            return np.zeros(len(ids), dtype=np.int64)
         met = np.bitwise_or.reduceat(masks[part.indices[low:high]], starts)
         bits = np.unpackbits(met.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        return bits.sum(axis=0, dtype=np.int64)
+        return bits.sum(axis=0, dtype=np.int64)[: len(ids)]
 
-    return sum(map_chunks(rows, count), np.zeros(BITS, dtype=np.int64))[: len(ids)]
+    return sum(map_chunks(rows, count), np.zeros(len(ids), dtype=np.int64))
 
 
 def _flat(part: Rows) -> tuple[Rows, int, int]:

@@ -114,10 +114,10 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         if left <= room:
             break
         room = left
-    faults: list[tuple[int, str]] = []  # (line of the chunk, what)
+    faults: list[tuple[int, int, str]] = []  # (line of the chunk, byte of the chunk, what)
 
     def fault(start: int, label: bool) -> None:
-        faults.append((buffer.count(b"\n", 0, start) + 1, _describe(_token(buffer, start), label, settings)))
+        faults.append((buffer.count(b"\n", 0, start) + 1, start, _describe(_token(buffer, start), label, settings)))
 
     for place, start in unresolved[:left].tolist():
         number = float(_token(buffer, start).rpartition(b":")[2])
@@ -127,15 +127,20 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
             values[place] = number
         else:
             targets[-1 - place] = number
-    arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
-    block = _Block(arrays, lines, width, dropped)
-    if falls:
-        overflowing = _sort_rows(block)
-        if overflowing is not None:
-            faults.append((_line_of(buffer, overflowing), "the sum of a repeated feature's values is beyond float32"))
     if code != parse.DONE:
         fault(position, code == parse.BAD_LABEL)
-    block.error = min(faults, default=None)
+        nnz = int(lengths[:rows].sum())  # whole rows, which may hold a fault that comes first
+    arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
+    block = _Block(arrays, lines, width, dropped)
+    if falls and nnz:
+        overflowing = _sort_rows(block)
+        if overflowing is not None:
+            faults.append(
+                (_line_of(buffer, overflowing), size, "the sum of a repeated feature's values is beyond float32")
+            )
+    if faults:
+        line, _, what = min(faults)
+        block.error = line, what
     return block
 
 
@@ -145,20 +150,24 @@ def _sort_rows(block: _Block) -> int | None:
     One stable sort of (row, index) keys over the whole chunk: three times the cost of parsing it, for such files only.
     """
     lengths, indices, values, targets = block.arrays
-    keys = np.repeat(np.arange(len(lengths)) << 31, lengths) | indices
+    keys = np.repeat(np.arange(len(lengths)) << 31, lengths)
+    keys |= indices
     block.unsorted_rows = len(np.unique(keys[1:][keys[1:] < keys[:-1]] >> 31))
     order = np.argsort(keys, kind="stable")
-    keys = keys[order]
+    keys, values = keys[order], values[order]
+    del order  # a row of a million entries is seen in the peak memory
     fresh = np.append(True, keys[1:] != keys[:-1])
-    block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
-    starts = np.flatnonzero(fresh)
-    with np.errstate(over="ignore"):
-        sums = np.add.reduceat(values[order].astype(np.float64), starts).astype(np.float32)
-    keys = keys[starts]
-    lengths = np.bincount(keys >> 31, minlength=len(lengths))
-    block.arrays = lengths, (keys & INDEX_LIMIT).astype(np.int32), sums, targets
-    finite = np.isfinite(sums)
-    return None if finite.all() else int(keys[np.argmin(finite)] >> 31)
+    if not fresh.all():
+        block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
+        keys, starts = keys[fresh], np.flatnonzero(fresh)
+        with np.errstate(over="ignore"):
+            values = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
+        lengths = np.bincount(keys >> 31, minlength=len(lengths))
+    finite = np.isfinite(values)
+    overflowing = None if finite.all() else int(keys[np.argmin(finite)] >> 31)
+    keys &= INDEX_LIMIT
+    block.arrays = lengths, keys.astype(np.int32), values, targets
+    return overflowing
 
 
 def _line_of(buffer: bytearray, row: int) -> int:
@@ -252,10 +261,10 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
             failure = str(error)
         while jobs:
             yield _finished(jobs.popleft(), source, summary, settings, free)
-        if failure is None and summary.rows == 0:
-            failure = "no rows in it, expected svmlight text"
         if failure is not None:
             raise InputError(f"{source.label}:{summary.lines + 1}: {failure}")
+        if summary.rows == 0:
+            raise InputError(f"{source.label}:{max(summary.lines, 1)}: no rows in it, expected svmlight text")
         summary.bytes_read = source.done
         if settings.progress:
             settings.progress(source.done, source.total)
@@ -344,7 +353,7 @@ def parse_svmlight(
     workers : int, optional
         Threads that parse; by default one for each core this process may use, up to 8.
     chunk_bytes : int, optional
-        Text that one thread takes at a time (1 MiB); a longer line gets a larger chunk, up to 64 MiB.
+        Text that one thread takes at a time (1 MiB); a longer line gets a larger chunk, up to 20 MiB.
     progress : callable, optional
         Called from this thread with (bytes of the source done, their total or None for a stream).
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from hogwild.errors import InputError
 
-LINE_BYTES = 64 << 20  # a longer line is taken for something that is not text
+LINE_BYTES = 20 << 20  # a longer line is taken for something that is not text; parsing one takes ten times its size
 PACKED_BYTES = 1 << 17  # of an archive, decompressed at a time
 
 
@@ -159,11 +159,11 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
     room, rest, failure, stream = chunk, b"", None, None
     while True:
         buffer = free.popleft() if free and room == chunk else bytearray(room + 1)
-        filled, ended = len(rest), False
+        filled, ended, first = len(rest), False, stream is None
         buffer[:filled] = rest
         with memoryview(buffer) as view:
             try:
-                first, stream = stream is None, stream or _text(source)
+                stream = stream or _text(source)
                 while filled < room and not ended:
                     size = stream.readinto(view[filled:room])
                     filled, ended = filled + size, size == 0

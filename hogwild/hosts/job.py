@@ -16,12 +16,12 @@ from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.data.store import read_meta
 from hogwild.hosts.shared import Block
-from hogwild.kernels.control import LINE, NONZEROS, ROWS, STOP, WORKERS, cells
+from hogwild.kernels.control import LAST, LINE, NEXT, NONZEROS, ROWS, STOP, TURN, WORKERS, cells
 from hogwild.kernels.linear import Data
 from hogwild.kernels.order import shuffle_blocks
 from hogwild.problems.linear import LinearProblem, OrderSlice, Scratch, Shared
 
-MAX_WORKERS = 1024
+IN_USE = "the pool of workers is at work for another run: runs at the same time need a pool each"
 
 
 @dataclass
@@ -120,6 +120,13 @@ class Job:
         counts = self.control[WORKERS:].reshape(-1, LINE)
         return int(counts[:, ROWS].sum()), int(counts[:, NONZEROS].sum())
 
+    def finished(self) -> bool:
+        """Whether all of the epoch was handed out, or the workers were asked to stop (they stand still)."""
+        control = self.control
+        if self.problem.discipline == "round-robin":  # the last turns, one a worker, only apply what is pending
+            return bool(control[TURN] >= control[LAST] + self.workers)
+        return bool(control[NEXT] >= self.order.n_chunks or control[STOP])
+
     def stop(self) -> None:
         """Ask the workers to finish the chunk in hand and return."""
         self.control[STOP] = 1
@@ -135,11 +142,19 @@ class Task:
 
 
 class Pool(Protocol):
-    """Started workers that serve one job after another: ``threads.Threads`` or ``processes.Processes``."""
+    """Started workers that serve one job after another: ``threads.Threads`` or ``processes.Processes``.
 
+    A pool that is dropped, or still there when the interpreter ends, closes itself.
+    """
+
+    host: str
     shared: bool  # whether jobs must be in shared memory
     workers: int
-    lost: int  # workers that died since the job was opened
+    lost: int  # workers that have died
+
+    @property
+    def job(self) -> Job | None:
+        """What the workers have before them."""
 
     def open(self, job: Job) -> None:
         """Give the workers a job and wait until they are ready for it."""
@@ -149,6 +164,9 @@ class Pool(Protocol):
 
     def wait(self, timeout: float) -> bool:
         """Wait for at most ``timeout`` seconds; True when the task is done and all workers stand still."""
+
+    def release(self, job: Job) -> None:
+        """Have the workers drop the job, at once, if they have it; its memory goes with it."""
 
     def close(self) -> None:
         """End the workers; no process is left behind."""

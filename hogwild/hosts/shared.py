@@ -7,6 +7,7 @@ unlinked as soon as they are mapped, so nothing is left behind however a process
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from hogwild.errors import OutputError
 if TYPE_CHECKING:
     import torch
 
+REMEDY = "use host='threads' (--host threads), which needs none"
 LINE = 64  # bytes in a cache line: every array starts on one
 Shape = tuple[int, ...]
 
@@ -45,7 +47,10 @@ class Block:
             import torch
 
             _check_room(size)
-            self.tensor = torch.zeros(size, dtype=torch.uint8).share_memory_()
+            try:
+                self.tensor = torch.zeros(size, dtype=torch.uint8).share_memory_()
+            except RuntimeError as error:  # /dev/shm missing or read-only, no descriptors left
+                raise OutputError(f"cannot share {size / 2**20:.0f} MiB: {_first_line(error)}; {REMEDY}") from error
         else:
             self.tensor = np.zeros(size, dtype=np.uint8)
         self.arrays = self._carve()
@@ -89,6 +94,10 @@ def _check_room(size: int) -> None:
     free = stat.f_bavail * stat.f_frsize
     if free < size:
         raise OutputError(
-            f"/dev/shm has {free / 2**20:.0f} MiB free and {size / 2**20:.0f} MiB are needed: enlarge it "
-            "(docker run --shm-size=2g, mount -o remount,size=2G /dev/shm) or use host='threads' (--host threads)"
+            f"/dev/shm has {free / 2**20:.0f} MiB free and {math.ceil(size / 2**20)} MiB are needed: enlarge it "
+            f"(docker run --shm-size=2g, mount -o remount,size=2G /dev/shm) or {REMEDY}"
         )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

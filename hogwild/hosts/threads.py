@@ -7,78 +7,119 @@ killed program.
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
+import weakref
 from typing import Any
 
-from hogwild.errors import TrainingError
-from hogwild.hosts.job import Job, Task
+from hogwild.errors import TrainingError, UsageError
+from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import ABORT
 
 
 class Threads:
     """A pool of worker threads (see :class:`hogwild.hosts.job.Pool`)."""
 
-    shared = False
+    host, shared = "threads", False
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.lost = 0
-        self._job: Job | None = None
+        self._numbers = itertools.count()
+        self._number = self._awaited = 0  # of the latest message, and how many have not answered it
+        self._held: list[Job] = []  # at most one; apart from self, for the finalizer
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(workers)]
-        self._outbox: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._busy = 0
-        self._threads = [
-            threading.Thread(target=_serve, args=(k, inbox, self._outbox), name=f"hogwild-{k}", daemon=True)
-            for k, inbox in enumerate(self._inboxes)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._outbox: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._end = weakref.finalize(self, _end, self._threads, self._inboxes, self._held)
+        try:
+            for k, inbox in enumerate(self._inboxes):
+                thread = threading.Thread(target=_serve, args=(k, inbox, self._outbox), name=f"hogwild-{k}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except RuntimeError as error:  # too many
+            self.close()
+            raise TrainingError(f"cannot start {workers} worker threads: {error}") from error
+
+    @property
+    def job(self) -> Job | None:
+        return self._held[0] if self._held else None
 
     def open(self, job: Job) -> None:
+        if not self._end.alive:
+            raise UsageError("the pool of workers is closed")
+        if self._awaited:
+            raise UsageError(IN_USE)
         job.problem.compile()
-        self._job = job
-        for inbox in self._inboxes:
-            inbox.put(job)
+        self._held[:] = [job]
+        self._send(job)
+        while not self.wait(1.0):
+            pass
 
     def begin(self, task: Task) -> None:
-        self._busy = self.workers
-        for inbox in self._inboxes:
-            inbox.put(task)
+        self._send(task)
 
     def wait(self, timeout: float) -> bool:
-        while self._busy:
+        while self._awaited:
             try:
-                error = self._outbox.get(timeout=timeout)
+                number, error = self._outbox.get(timeout=timeout)
             except queue.Empty:
-                return False
-            self._busy -= 1
+                return not self._end.alive
+            if number != self._number:
+                continue  # an answer to what a run asked that was given up
+            self._awaited -= 1
             if error is not None:
-                assert self._job is not None
-                self._job.control[ABORT] = 1
                 raise TrainingError(f"a worker thread failed: {type(error).__name__}: {error}") from error
         return True
 
+    def release(self, job: Job) -> None:
+        if self.job is job:
+            _halt(self._held)
+            self._held.clear()
+            self._send(None)
+            self._awaited = 0
+
     def close(self) -> None:
-        if self._job is not None:
-            self._job.stop()
-            self._job.control[ABORT] = 1
+        self._end()
+
+    def _send(self, message: Job | Task | None) -> None:
+        self._number, self._awaited = next(self._numbers), self.workers
         for inbox in self._inboxes:
-            inbox.put(None)
-        for thread in self._threads:
+            inbox.put((self._number, message))
+
+
+def _halt(held: list[Job]) -> None:
+    for job in held:
+        job.stop()
+        job.control[ABORT] = 1
+
+
+def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]], held: list[Job]) -> None:
+    """Also called when the pool is garbage, and before the interpreter takes the arrays from under the kernels."""
+    _halt(held)
+    for inbox in inboxes:
+        inbox.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
             thread.join(timeout=10)
+    held.clear()
 
 
-def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[BaseException | None]) -> None:
+def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
     job: Job | None = None
-    while (message := inbox.get()) is not None:
-        if isinstance(message, Job):
-            job = message
-            shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
-            continue
+    while (received := inbox.get()) is not None:
+        number, message = received
+        problem = None
         try:
-            assert job is not None
-            job.work(shared, scratch, data, message, worker)
-            outbox.put(None)
+            if isinstance(message, Task):
+                assert job is not None
+                job.work(shared, scratch, data, message, worker)
+            else:  # the next job, or None: forget the last one
+                job, shared, data, scratch = message, None, None, None
+                if job is not None:
+                    shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
         except BaseException as error:
-            outbox.put(error)
+            problem = error.with_traceback(None)  # its frames would keep the arrays alive
+        received = message = None  # keep nothing of a job alive while waiting
+        outbox.put((number, problem))

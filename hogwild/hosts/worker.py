@@ -1,7 +1,8 @@
 """The program of one worker process. The fork server imports this module once, so a worker starts in milliseconds.
 
 A worker ignores SIGINT and SIGTERM, which are for the parent to act upon, and ends by itself as soon as the parent is
-gone, even in the middle of an epoch.
+gone, even in the middle of an epoch. Every message carries a number, and so does its answer: ``None``, or one line that
+says what went wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from multiprocessing.connection import Connection
 
 import torch.multiprocessing  # noqa: F401  (registers how tensors travel, and spares every worker the import)
 
-from hogwild.hosts.job import Job
+from hogwild.hosts.job import Job, Task
 
 
 def main(connection: Connection, worker: int, cpu: int | None) -> None:
@@ -30,24 +31,36 @@ def main(connection: Connection, worker: int, cpu: int | None) -> None:
             pass  # the set of usable CPUs changed: run unpinned
     try:
         _serve(connection, worker)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the parent closed its end
+    except (EOFError, OSError):
+        pass  # the parent closed its end, or died while it sent something
     os._exit(0)  # nothing here needs cleaning up, and torch's and numba's teardown costs a tenth of a second
 
 
 def _serve(connection: Connection, worker: int) -> None:
-    while (message := connection.recv()) is not None:
+    job: Job | None = None
+    while (received := connection.recv()) is not None:
+        number, message = received
+        problem = None
         try:
-            if isinstance(message, Job):
-                job = message
-                shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
-                job.problem.compile()
-                connection.send("ready")
-            else:
+            if isinstance(message, Task):
+                assert job is not None
                 job.work(shared, scratch, data, message, worker)
-                connection.send("done")
-        except Exception:
-            connection.send(traceback.format_exc(limit=3))
+            else:  # the next job, or None: forget the last one
+                job, shared, data, scratch = message, None, None, None
+                if job is not None:
+                    shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
+                    job.problem.compile()
+        except Exception as error:
+            problem = describe(error)
+        received = message = None  # keep nothing of a job alive while waiting
+        connection.send((number, problem))
+
+
+def describe(error: BaseException) -> str:
+    """One line: what went wrong and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
 
 
 def _end_with_parent() -> None:

@@ -170,7 +170,7 @@ def test_an_error_in_the_source_leaves_nothing(cache):
         sink.append([1], [0], [1.0], [1.0])
         raise InputError("x.svm:2: bad label")
 
-    with pytest.raises(InputError, match="x.svm:2"):
+    with pytest.raises(InputError, match=r"x\.svm:2"):
         build(cache, replace(recipe(), fill=fill))
     assert os.listdir(cache.directory) == []
 

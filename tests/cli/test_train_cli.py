@@ -1,0 +1,277 @@
+"""`hogwild train` from end to end: what it prints and writes, resuming, stopping, and mistakes that show early."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hogwild.data.source import open_data
+from hogwild.model_file import load_model
+
+SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
+LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
+QUICK = ("--host", "threads", "--workers", 1)
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
+    model, rows = tmp_path / "a model", tmp_path / "rows"
+    result = hogwild("train", SMALL, "--holdout", 0.25, "--epochs", 3, "--workers", 2, "--out", model, "--json", rows)
+    assert (result.status, result.err) == (0, "")
+    found = rows_of(rows.read_text())
+    assert [row["epoch"] for row in found] == [0, 1, 2, 3]
+    first, last = found[0], found[-1]
+    assert last["objective"] < first["objective"]
+    assert {"cpu", "cores", "load", "version_numba", "command"} <= set(first)
+    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("processes", 2, "hogwild", SMALL)
+    assert last["status"] == "ok"
+
+    lines = result.out.splitlines()
+    assert lines[0].endswith("600 rows x 500 features, " + lines[0].split(", ")[-1])
+    assert lines[1] == "held out 150 rows to test on, training on 450"
+    assert "hogwild on 2 workers (processes)" in result.out
+    header = next(k for k, line in enumerate(lines) if line.startswith(" epoch"))
+    table = [line.split() for line in lines[header + 1 : header + 5]]
+    assert [int(line[0]) for line in table] == [0, 1, 2, 3]
+    assert float(table[-1][1]) == pytest.approx(last["objective"], rel=1e-5)
+    assert lines[-1] == f"model saved to {model}"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a model", "rows"]
+
+    loaded = load_model(model)
+    assert loaded.loss == "log"
+    assert loaded.width == 500
+    predicted = hogwild("predict", model, SMALL).out.split()
+    np.testing.assert_array_equal(np.array(predicted, dtype=float), loaded.predict(open_data(SMALL)))
+
+
+def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hogwild.cli.train as command
+
+    monkeypatch.setattr(command, "DEFAULT_DATA", SMALL)
+    result = hogwild("train", "--epochs", 1, *QUICK)
+    assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
+    assert "held out 120 rows" in result.out
+    assert "test accuracy" in result.out
+    assert "serial on 1 worker: reproducible" in result.out
+
+
+def test_rows_on_standard_output(hogwild: Callable) -> None:
+    result = hogwild("train", SMALL, "--epochs", 2, *QUICK, "--json", "-")
+    assert [row["epoch"] for row in rows_of(result.out)] == [0, 1, 2]
+    assert "done after epoch 2" in result.err
+
+
+def test_quiet(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("train", SMALL, "--epochs", 1, *QUICK, "--quiet", "--out", tmp_path / "m")
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert load_model(tmp_path / "m").width == 500
+
+
+def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> None:
+    options = {
+        "loss": "huber", "loss_param": 0.5, "l1": 0.001, "l2": 0.01, "step": 0.125, "schedule": "round", "decay": 0.5,
+        "discipline": "atomic", "workers": 1, "host": "threads", "order": "file", "epochs": 2, "normalize": "l2",
+        "patience": 3, "tol": 0.5, "target": 1e-9, "seed": 5,
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    data = SMALL + "&task=regress"
+    result = hogwild("train", data, *words, "--average", "--adagrad", "--no-intercept", "-o", tmp_path / "m", "-q")
+    assert (result.status, result.err) == (0, "")
+    config = load_model(tmp_path / "m").config
+    assert config == config | options | {"average": True, "adagrad": True, "intercept": False}
+    more = ("--schedule", "inverse", "--power", 0.75, "--class-weight", "balanced", "--step", 1)
+    assert hogwild("train", SMALL, *more, *QUICK, "--epochs", 1, "-o", tmp_path / "m", "-q").status == 0
+    config = load_model(tmp_path / "m").config
+    assert (config["power"], config["class_weight"], config["step"]) == (0.75, "balanced", 1.0)
+
+
+def test_test_file_of_another_width(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    wide, narrow = tmp_path / "wide", tmp_path / "narrow"
+    wide.write_text("1 1:1 99:1\n2 11:1 20:0.5\n")
+    narrow.write_text("1 1:1\n2 11:1\n")
+    result = hogwild("train", svm, "--test", wide, "--epochs", 1, *QUICK)
+    assert result.status == 0
+    assert result.err.startswith("hogwild: warning: 1 ")
+    assert hogwild("train", svm, "--test", narrow, "--epochs", 1, *QUICK).err == ""
+    assert hogwild("train", svm, "--features", 99, "--test", wide, "--epochs", 1, *QUICK).err == ""
+    result = hogwild("train", svm, "--features", 15, "--epochs", 1, *QUICK)
+    assert result.status == 1
+    assert str(svm) in result.err
+
+
+def test_resume_is_bitwise_and_rows_go_on(hogwild: Callable, tmp_path: Path) -> None:
+    common = (SMALL, *QUICK, "--step", 1, "--quiet")
+    assert hogwild("train", *common, "--epochs", 4, "--out", tmp_path / "whole").status == 0
+    parts = (*common, "--checkpoint", tmp_path / "state", "--json", tmp_path / "rows", "--out", tmp_path / "parts")
+    first = hogwild("train", *parts, "--epochs", 2, "--resume")  # nothing there yet: from the beginning
+    assert (first.status, first.err) == (0, "")
+    assert hogwild("train", *parts, "--epochs", 4, "--resume").status == 0
+    assert [row["epoch"] for row in rows_of((tmp_path / "rows").read_text())] == [0, 1, 2, 3, 4]
+    whole, resumed = load_model(tmp_path / "whole"), load_model(tmp_path / "parts")
+    np.testing.assert_array_equal(whole.coef_, resumed.coef_)
+    np.testing.assert_array_equal(whole.intercept_, resumed.intercept_)
+
+    again = hogwild("train", *parts[:-1], tmp_path / "again", "--epochs", 4, "--resume")  # nothing is left to do
+    assert again.status == 0
+    np.testing.assert_array_equal(load_model(tmp_path / "again").coef_, whole.coef_)
+    changed = hogwild("train", *parts, "--epochs", 5, "--resume", "--l2", 0.5)
+    assert changed.status == 1
+    assert re.fullmatch(r"hogwild: error: .*l2 .*\n", changed.err)
+    other = hogwild("train", SMALL + "&seed=1", *parts[1:], "--epochs", 5, "--resume")
+    assert other.status == 1
+    assert "data" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["missing.svm"], "missing.svm: No such file"),
+        ([SMALL, "--test", "missing.svm"], "missing.svm: No such file"),
+        ([SMALL, "--out", "nowhere/model"], "--out nowhere/model: cannot write there"),
+        ([SMALL, "--out", "."], "--out .: is a directory"),
+        ([SMALL, "--out", "/dev/null"], "--out /dev/null: not a regular file"),
+        ([SMALL, "--json", "nowhere/rows"], "--json nowhere/rows: cannot write there"),
+        ([SMALL, "--checkpoint", "bad.svm/state"], "--checkpoint bad.svm/state: cannot write there"),
+        (["bad.svm"], "bad.svm:2: "),
+        (["one.svm"], "one.svm: all 2 rows have the label 1"),
+        (["synthetic:nothing"], "synthetic:nothing"),
+        (["synthetic:rcv1?rows=x"], "rows"),
+    ],
+)
+def test_mistakes_show_before_torch_is_imported(tmp_path: Path, arguments: list[str], text: str) -> None:
+    (tmp_path / "bad.svm").write_text("1 1:1\n2 1:x\n")
+    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
+    before = sorted(tmp_path.iterdir())
+    code = (
+        "import sys; from hogwild.__main__ import main; status = main(sys.argv[1:]); "
+        "print('torch' in sys.modules); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "train", *arguments]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "False"
+    assert re.fullmatch(r"hogwild: error: [^\n]+\n", result.stderr)
+    assert text in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path) -> None:
+    data = SMALL + "&task=regress"
+    options = ("--loss", "squared-error", "--step", 1e6, "--l2", 0, "--schedule", "constant")
+    out, rows = tmp_path / "m", tmp_path / "rows"
+    result = hogwild("train", data, *options, *QUICK, "--out", out, "--json", rows)
+    assert result.status == 1
+    assert re.search(r"hogwild: error: diverged .*step.*the model is in .*\n", result.err)
+    found = rows_of(rows.read_text())
+    assert found[-1]["status"] == "diverged"
+    assert np.isfinite(load_model(out).coef_).all()
+
+
+def test_full_disk_for_rows(hogwild: Callable) -> None:
+    result = hogwild("train", SMALL, *QUICK, "--epochs", 1, "--json", "/dev/full")
+    assert result.status == 1
+    assert result.err == "hogwild: error: --json /dev/full: No space left on device\n"
+
+
+def started(process: subprocess.Popen[str], rows: Path) -> None:
+    """Wait until some epochs are done."""
+    deadline = time.monotonic() + 60
+    while not rows.exists() or rows.read_text().count("\n") < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("host", "number"),
+    [
+        ("processes", signal.SIGINT),
+        ("processes", signal.SIGTERM),
+        ("threads", signal.SIGINT),
+        ("threads", signal.SIGTERM),
+        ("threads", signal.SIGHUP),
+    ],
+)
+def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, number: int) -> None:
+    rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
+    options = ("--host", host, "--workers", 2, "--epochs", 1_000_000, "--step", 0.1)
+    process = spawn("train", LONG, *options, "--json", rows, "--out", model, "--checkpoint", state)
+    started(process, rows)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert err == "\nstopping and saving; once more to quit at once\n"
+    found = rows_of(rows.read_text())
+    assert found[-1]["status"] in ("interrupted", "ok")
+    assert "interrupted after epoch" in out
+    assert load_model(model).history[-1]["objective"] == found[-1]["objective"]
+    assert [path.name for path in state.iterdir()] == ["checkpoint.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows", "state"]
+
+    epochs = int(found[-1]["epoch"]) + 2
+    options = ("--host", host, "--workers", 2, "--epochs", epochs, "--step", 0.1)
+    process = spawn("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume")
+    assert process.wait(timeout=60) == 0
+    assert rows_of(rows.read_text())[-1]["epoch"] == epochs
+
+
+@pytest.mark.parametrize("host", ["processes", "threads"])
+def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: str) -> None:
+    rows, model = tmp_path / "rows", tmp_path / "model"
+    # One epoch that takes long: the run is then between two chunks, or saving, when the second signal comes.
+    data = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
+    process = spawn("train", data, "--host", host, "--epochs", 1_000_000, "--json", rows, "--out", model, "--step", 0.1)
+    started(process, rows)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    process.communicate(timeout=20)
+    assert time.monotonic() - start < 5
+    assert process.returncode == 130
+    assert {path.name for path in tmp_path.iterdir()} <= {"model", "rows"}
+
+
+def test_a_signal_while_reading(spawn: Callable, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = spawn("train", pipe, "--out", tmp_path / "model")
+    with open(pipe, "wb"):  # opened for reading now, and never written to
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.strip() == ""
+    assert not (tmp_path / "model").exists()
+
+
+def test_live_line_on_a_terminal(tmp_path: Path) -> None:
+    parent, child = os.openpty()
+    command = [sys.executable, "-m", "hogwild", "train", LONG, "--epochs", "40", "--step", "0.1", "--workers", "1"]
+    process = subprocess.Popen(command, stdout=child, stderr=child, stdin=child, env={**os.environ, "TERM": "xterm"})
+    os.close(child)
+    shown = b""
+    try:
+        while part := os.read(parent, 1 << 16):
+            shown += part
+    except OSError:  # the terminal's other end is closed
+        pass
+    os.close(parent)
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    assert re.search(r"epoch \d+/40 [━╌]+ [\d,]+/20,000 rows", text)
+    assert "done after epoch 40" in text
+    assert text.rstrip().endswith("model not saved (--out MODEL keeps it)")

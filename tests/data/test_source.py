@@ -1,0 +1,356 @@
+"""Opening data by name: every kind, every way to get it wrong, and what is remembered in the cache."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+from hogwild.data import source
+from hogwild.data.cache import Cache
+from hogwild.data.examples import Rows
+from hogwild.data.source import convert, open_data
+from hogwild.data.store import open_store, read_meta, save_store
+from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
+
+TEXT = "1 1:0.5 3:2\n-1 2:1\n1 1:1 2:-1 4:0.25\n"
+DENSE = np.array([[0.5, 0, 2, 0], [0, 1, 0, 0], [1, -1, 0, 0.25]], dtype=np.float32)
+TARGETS = np.array([1, -1, 1], dtype=np.float32)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "x.svm"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def dense(rows: Rows) -> np.ndarray:
+    assert np.array_equal(rows.targets, TARGETS)
+    return rows.to_scipy()[0].toarray()
+
+
+def save_matrix(path: Path, targets: str | None) -> Path:
+    if path.suffix == ".npz":
+        scipy.sparse.save_npz(path, scipy.sparse.coo_array(DENSE))
+    else:
+        scipy.io.mmwrite(str(path).removesuffix(".gz"), scipy.sparse.coo_array(DENSE))
+        if path.suffix == ".gz":
+            plain = path.with_suffix("")
+            path.write_bytes(gzip.compress(plain.read_bytes()))
+            plain.unlink()
+    if targets:
+        np.save(path.parent / targets, TARGETS)
+    return path
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_text(text, cache, cached):
+    for given in (text, str(text)):
+        rows = open_data(given, cache=cache if cached else None)
+        assert np.array_equal(dense(rows), DENSE)
+        assert (rows.store is not None) == cached
+    assert len(cache.list()) == cached
+
+
+def test_compressed_text(text, cache):
+    packed = text.with_name("x.svm.gz")
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    assert np.array_equal(dense(open_data(packed, cache=cache)), DENSE)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("name", ["x.npz", "x.mtx", "x.mtx.gz"])
+@pytest.mark.parametrize("targets", ["x.targets.npy", "x.npy"])
+def test_matrices(tmp_path, cache, name, targets, cached):
+    path = save_matrix(tmp_path / name, targets)
+    for _ in range(2):
+        assert np.array_equal(dense(open_data(path, cache=cache if cached else None)), DENSE)
+    assert len(cache.list()) == (cached and "mtx" in name)
+
+
+def test_targets_by_name(tmp_path, cache):
+    np.save(tmp_path / "y.npy", TARGETS)
+    for name in ("x.npz", "x.mtx"):
+        path = save_matrix(tmp_path / name, None)
+        assert np.array_equal(dense(open_data(path, targets=tmp_path / "y.npy")), DENSE)
+        with pytest.raises(InputError, match=rf"{name}: no targets: expected {tmp_path}/x.targets.npy"):
+            open_data(path)
+        with pytest.raises(InputError, match=r"z.npy: no such file \(targets of"):
+            open_data(path, targets=tmp_path / "z.npy")
+        assert open_data(path, labels="optional").targets.tolist() == [0, 0, 0]
+    first = open_data(tmp_path / "x.mtx", targets=tmp_path / "y.npy", cache=cache)
+    np.save(tmp_path / "z.npy", TARGETS * 2)
+    second = open_data(tmp_path / "x.mtx", targets=tmp_path / "z.npy", cache=cache)
+    assert second.targets[0] == 2 * first.targets[0]  # not the cached ones
+    with pytest.raises(UsageError, match=r"targets= goes with .npz and .mtx; in synthetic data"):
+        open_data("synthetic:rcv1", targets=tmp_path / "y.npy")
+
+
+def test_store(tmp_path, text):
+    path = save_store(open_data(text), tmp_path / "s")
+    rows = open_data(path)
+    assert rows.store == path
+    assert np.array_equal(dense(rows), DENSE)
+
+
+def test_synthetic(cache):
+    rows = open_data("synthetic:rcv1?rows=20&features=99&nnz=5", cache=cache)
+    assert rows.shape == (20, 99)
+    assert rows.store is not None
+
+
+def test_streams_and_pipes(text, tmp_path, cache):
+    assert np.array_equal(dense(open_data(io.BytesIO(TEXT.encode()))), DENSE)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(TEXT,))
+    keep = os.open(pipe, os.O_RDWR)  # so that neither side waits for the other to open it
+    writer.start()
+    writer.join()
+
+    def finish() -> None:
+        os.close(keep)
+
+    timer = threading.Timer(0.3, finish)
+    timer.start()
+    rows = open_data(pipe, cache=cache, format="svmlight")
+    timer.join()
+    assert np.array_equal(dense(rows), DENSE)
+    assert cache.list() == []  # what can be read only once has no second run
+
+
+OPTIONS = [{}, {"zero_based": True}, {"width": 9}, {"width": 10}, {"labels": "optional"}]
+
+
+def test_every_option_has_its_own_entry(text, cache):
+    text.write_text(TEXT)
+    widths = [open_data(text, cache=cache, **options).width for options in OPTIONS]
+    assert widths == [4, 5, 9, 10, 4]
+    assert len(cache.list()) == len(OPTIONS)
+    assert [open_data(text, cache=cache, **options).width for options in OPTIONS] == widths
+    assert len(cache.list()) == len(OPTIONS)
+
+
+def test_a_changed_file_is_read_again(text, cache):
+    open_data(text, cache=cache)
+    text.write_text(TEXT.replace("0.5", "0.7"))
+    assert open_data(text, cache=cache).values[0] == np.float32(0.7)
+
+
+def test_the_parsers_version_is_in_the_key(text, cache, monkeypatch):
+    open_data(text, cache=cache)
+    monkeypatch.setattr(source, "PARSER", 99)
+    open_data(text, cache=cache)
+    assert len(cache.list()) == 2
+    assert {read_meta(entry.path)["parser"] for entry in cache.list()} >= {"svmlight 99"}
+    assert cache.list()[0].source == str(text)
+
+
+def test_a_file_that_changes_while_it_is_read(text, cache):
+    with pytest.raises(InputError, match="changed while it was being read"):
+        open_data(text, cache=cache, progress=lambda done, total: text.write_text(TEXT * 2))
+    assert cache.list() == []
+
+
+def test_progress(text, cache):
+    seen = []
+    open_data(text, cache=cache, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(TEXT), len(TEXT))
+    seen.clear()
+    open_data(text, cache=cache, progress=lambda done, total: seen.append((done, total)))
+    assert seen == []
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_repairs_are_said_every_time(text, cache, cached):
+    text.write_text("1 3:1 1:2\n1 2:1 2:2\n1 1:1\n")
+    for _ in range(2):
+        with pytest.warns(HogwildWarning, match=r"x.svm: 1 rows with unsorted .* 1 rows with repeated") as caught:
+            rows = open_data(text, cache=cache if cached else None)
+        assert len(caught) == 1
+        assert rows.values.tolist() == [2, 1, 3, 1]
+
+
+@pytest.mark.parametrize("kind", ["text", "cached text", "npz", "store"])
+def test_a_test_set_wider_than_the_model(tmp_path, text, cache, kind):
+    name = {"npz": "x.npz", "store": "s"}.get(kind, "x.svm")
+    if kind == "npz":
+        save_matrix(tmp_path / name, "x.npy")
+    elif kind == "store":
+        save_store(open_data(text), tmp_path / name)
+    options = {"cache": cache} if kind == "cached text" else {}
+    for _ in range(2):
+        with pytest.warns(
+            HogwildWarning, match=rf"2 entries of features beyond the model's 2 were ignored in .*{name}"
+        ):
+            rows = open_data(tmp_path / name, width=2, beyond="ignore", **options)
+        assert np.array_equal(dense(rows), DENSE[:, :2])
+        assert rows.width == 2
+        rows.compact()._check()
+    with pytest.raises(InputError, match=r"x.svm:1: |row 1: feature beyond the 2 allowed \(2 such entries\)"):
+        open_data(tmp_path / name, width=2, **options)
+
+
+def test_a_narrower_set_takes_the_models_width(tmp_path, text):
+    save_store(open_data(text), tmp_path / "s")
+    for name in ("s", "x.svm"):
+        for beyond in ("error", "ignore"):
+            rows = open_data(tmp_path / name, width=7, beyond=beyond)
+            assert rows.shape == (3, 7)
+            assert rows.contiguous
+    wide = Rows([0, 1], [1], [1.0], [1.0], 50)
+    save_store(wide, tmp_path / "w")
+    rows = open_data(tmp_path / "w", width=2)  # nothing lies beyond: nothing to say
+    assert rows.width == 2
+    assert rows.contiguous
+
+
+@pytest.mark.parametrize("kind", ["text", "synthetic", "npz", "mtx", "store"])
+def test_convert(tmp_path, text, kind):
+    name = {
+        "text": str(text),
+        "synthetic": "synthetic:rcv1?rows=30&features=50&nnz=4",
+        "store": str(tmp_path / "s"),
+    }.get(kind, str(tmp_path / f"x.{kind}"))
+    if kind == "store":
+        save_store(open_data(text), name)
+    elif kind != "text" and kind != "synthetic":
+        save_matrix(Path(name), "x.npy")
+    meta = convert(name, tmp_path / "out", width=50)
+    rows = open_store(tmp_path / "out")
+    assert rows.shape == (meta["rows"], meta["width"]) == (30 if kind == "synthetic" else 3, 50)
+    if kind != "synthetic":
+        assert np.array_equal(dense(rows)[:, :4], DENSE)
+        assert meta["source"] == name
+    with pytest.raises(InputError, match="out exists"):
+        convert(name, tmp_path / "out")
+    assert convert(name, tmp_path / "out", overwrite=True)["rows"] == len(rows)
+
+
+def test_convert_that_fails_leaves_nothing(tmp_path, text):
+    text.write_text(TEXT + "1 x\n")
+    with pytest.raises(InputError, match=r"x\.svm:4: "):
+        convert(text, tmp_path / "out")
+    with pytest.raises(OutputError, match="cannot write the store"):
+        convert("synthetic:rcv1?rows=5", tmp_path / "no" / "out")
+    assert sorted(os.listdir(tmp_path)) == ["x.svm"]
+
+
+def bad_files(folder: Path) -> None:
+    (folder / "folder").mkdir()
+    (folder / "not.npz").write_text("hello")
+    (folder / "not.mtx").write_text("hello")
+    (folder / "empty.npz").write_bytes(b"")
+    (folder / "empty.svm").write_bytes(b"")
+    for name in ("not", "empty", "pickled", "text", "short", "none", "wide"):
+        np.save(folder / f"{name}.targets.npy", TARGETS)
+    np.savez(folder / "other.npz", a=np.ones(3))
+    np.save(folder / "other.npy", TARGETS)
+    for name in ("pickled", "text", "short", "nan", "two"):
+        scipy.sparse.save_npz(folder / f"{name}.npz", scipy.sparse.csr_array(DENSE))
+    np.save(folder / "pickled.targets.npy", np.array([{}, 1, 2], dtype=object))
+    np.save(folder / "text.targets.npy", np.array(["a", "b", "c"]))
+    np.save(folder / "short.targets.npy", TARGETS[:2])
+    np.save(folder / "nan.npy", TARGETS * np.nan)
+    np.save(folder / "two.npy", np.ones((3, 2)))
+    scipy.sparse.save_npz(folder / "none.npz", scipy.sparse.csr_array((0, 4), dtype=np.float32))
+    np.save(folder / "none.targets.npy", TARGETS[:0])
+    scipy.sparse.save_npz(folder / "whole.npz", scipy.sparse.csr_array(DENSE))
+    data = (folder / "whole.npz").read_bytes()
+    (folder / "cut.npz").write_bytes(data[: len(data) // 2])
+    np.save(folder / "cut.npy", TARGETS)
+    scipy.io.mmwrite(folder / "complex.mtx", scipy.sparse.coo_array(DENSE * 1j))
+    np.save(folder / "complex.npy", TARGETS)
+    gzipped = gzip.compress(b"%%MatrixMarket matrix coordinate real general\n3 4 1\n1 1 1\n")
+    (folder / "cut.mtx.gz").write_bytes(gzipped[:40])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
+        ("nothing.npz", "nothing.npz: no such file"),
+        ("nothing/deeper", "no such file"),
+        ("folder", "folder: not a hogwild store"),
+        ("empty.svm/x", "cannot be read: Not a directory"),
+        ("nul\0", "cannot be read"),
+        ("empty.svm", "empty.svm"),
+        ("not.npz", "not.npz: cannot be read"),
+        ("empty.npz", "empty.npz: cannot be read"),
+        ("other.npz", "other.npz: cannot be read"),
+        ("cut.npz", "cut.npz: cannot be read"),
+        ("whole.npz", "whole.npz: no targets"),
+        ("pickled.npz", "pickled.targets.npy: cannot be read"),
+        ("text.npz", r"text.npz \(targets: .*text.targets.npy\): targets: expected numbers"),
+        ("short.npz", r"short.npz .*: expected one per row \(3\)"),
+        ("nan.npz", r"nan.npz .*: row 0 is not finite"),
+        ("two.npz", r"two.npz .*: expected one per row"),
+        ("none.npz", "none.npz: no rows in it"),
+        ("not.mtx", "not.mtx: cannot be read"),
+        ("cut.mtx.gz", "cut.mtx.gz: cannot be read"),
+        ("complex.mtx", r"complex.mtx .*: X is complex"),
+    ],
+)
+def test_what_cannot_be_opened(tmp_path, name, said):
+    bad_files(tmp_path)
+    with pytest.raises(InputError, match=said) as raised:
+        open_data(tmp_path / name)
+    assert "\n" not in str(raised.value)
+
+
+def test_other_mistakes(tmp_path, text):
+    with pytest.raises(InputError, match="no such synthetic set; there are synthetic:rcv1"):
+        open_data("synthetic:rcv2")
+    with pytest.raises(InputError, match="a directory, expected a file of format svmlight"):
+        open_data(tmp_path, format="svmlight")
+    with pytest.raises(InputError, match="a file, but a store is a directory"):
+        open_data(text, format="store")
+    with pytest.raises(UsageError, match="expected one of svmlight, npz"):
+        open_data(text, format="csv")
+    with pytest.raises(UsageError, match="expected one of error, ignore"):
+        open_data(text, beyond="drop")
+    with pytest.raises(UsageError, match="expected one of required, optional"):
+        open_data(text, labels="none")
+    with pytest.raises(UsageError, match="width=0"):
+        open_data(text, width=0, beyond="ignore")
+    text.write_text("1 0:1\n")
+    with pytest.raises(InputError, match=r"x\.svm:1: "):
+        open_data(text)
+
+
+def test_a_format_overrides_the_name(tmp_path):
+    path = tmp_path / "odd.npz"
+    path.write_text(TEXT)
+    assert np.array_equal(dense(open_data(path, format="svmlight")), DENSE)
+
+
+def test_an_unreadable_file(text, monkeypatch):
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(InputError, match=r"x\.svm: cannot be read: Permission denied"):
+        open_data(text)
+
+
+def test_real_data_through_the_cache(real_data, cache):
+    path = real_data / "libsvm" / "a9a.gz"
+    first = open_data(path, cache=cache)
+    again = open_data(path, cache=cache)
+    assert again.shape == (32_561, 123)
+    assert again.store == first.store
+    with pytest.warns(HogwildWarning, match="entries of features beyond the model's 100"):
+        assert open_data(real_data / "libsvm" / "a9a.t.gz", cache=cache, width=100, beyond="ignore").width == 100

@@ -1,0 +1,112 @@
+"""Data with every awkward kind of row, and epochs of a kernel run by hand, next to their slow twin."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.order import Order
+from hogwild.hosts.job import Job, Task
+from hogwild.kernels.control import ABORT
+from hogwild.kernels.losses import LABEL_LOSSES
+from hogwild.problems.linear import LinearProblem
+from tests import reference
+
+CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
+LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 17)  # 4k + r entries, and none
+
+
+def awkward_rows(loss="log", classes=2, n=83, width=37, weights=False, seed=0):
+    """Rows of all small lengths, with zeros stored, features in (nearly) every row, in one row, and in none."""
+    rng = np.random.default_rng(seed)
+    indices, values = [], []
+    for i in range(n):
+        u = np.sort(rng.choice(np.arange(1, width - 6), size=LENGTHS[i % len(LENGTHS)], replace=False))
+        if len(u):
+            u[0] = 0  # in every row that has any
+        if i == n - 1:
+            u = np.append(u, width - 3)  # a feature of one row; the last two have none
+        x = rng.normal(size=len(u)) / 2
+        x[rng.random(len(u)) < 0.1] = 0.0
+        indices.append(u)
+        values.append(x)
+    indptr = np.concatenate(([0], np.cumsum([len(u) for u in indices])))
+    if loss in LABEL_LOSSES:
+        targets = np.array([3.0, -1.5, 7.0, 0.25, 5.0])[rng.integers(classes, size=n)]
+    else:
+        targets = rng.poisson(2, size=n) if loss == "poisson" else rng.normal(size=n)
+    row_weights = np.where(rng.random(n) < 0.2, 0.0, rng.random(n) + 0.1) if weights else None
+    return Rows(indptr, np.concatenate(indices), np.concatenate(values), targets, width, row_weights)
+
+
+def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_bytes=2 << 20, start=True, **options):
+    """A job on these rows, its parameters drawn at random (``start``) or zero; ``options`` are TrainConfig's."""
+    config = TrainConfig(discipline=discipline, **{"l2": 0.0} | options)
+    problem = LinearProblem.of(config, rows, discipline, cache_bytes)
+    order = order or Order(len(rows), 1, True)
+    arrays = problem.row_arrays(rows, None)
+    job = Job.of(problem, order, seed, workers, rows, arrays, shared=False)
+    if start:
+        rng = np.random.default_rng(1)
+        for part, spread in zip(problem.parameters(job.flat), (rng.normal, rng.normal, rng.random, rng.random)):
+            matrix = part.reshape(-1, problem.stride)
+            matrix[:, : problem.classes] = spread(size=(len(matrix), problem.classes)) / 2
+    return job
+
+
+def run_epoch(job, epoch=0, step=CONSTANT, start=0):
+    """One epoch, or what is left of it, by all the job's workers: threads if there are several."""
+    job.begin_epoch(epoch, start)
+
+    def work(worker):
+        try:
+            job.work(job.shared(), job.problem.scratch(job.order), job.data(), Task(epoch, start, step), worker)
+        except BaseException:
+            job.control[ABORT] = 1  # or the others would wait for ever
+            raise
+
+    if job.workers == 1:
+        work(0)
+        return
+    job.problem.compile()  # or the threads would all do so
+    with ThreadPoolExecutor(job.workers) as pool:
+        gate = threading.Barrier(job.workers)
+        for future in [pool.submit(lambda k=k: (gate.wait(), work(k))) for k in range(job.workers)]:
+            future.result()
+
+
+def twin_of(job, rows, dtype=np.float32):
+    """The slow twin at the job's present parameters."""
+    problem, arrays = job.problem, job.local
+    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(job.flat)]
+    if problem.classes == 1:
+        parts = [part[:, 0] for part in parts]
+    w, b, w_squares, b_squares = parts
+    squares = (w_squares, b_squares[0]) if problem.adagrad else None
+    X = [(rows.indices[i:j].astype(int), rows.values[i:j].astype(dtype)) for i, j in zip(rows.begin, rows.end)]
+    return reference.Sgd(
+        X, job.problem.encode(rows.targets), w, b[0], problem.loss, problem.loss_param, problem.l1, problem.l2,
+        problem.classes, problem.adagrad, problem.intercept, arrays["scales"] if problem.normalize != "none" else None,
+        None if rows.weights is None else rows.weights / rows.weights.mean(dtype=np.float64), squares, dtype,
+    )  # fmt: skip
+
+
+def sequence(job, epoch):
+    """All rows of an epoch as one worker takes them."""
+    order = job.order
+    return sum(reference.chunks(order.n_rows, order.block, order.shuffled, job.seed, epoch), [])
+
+
+def assert_equal_to_twin(job, twin, rtol=0.0):
+    """Weights and intercept; to the last bit unless ``rtol`` says otherwise."""
+    coef, intercept = job.problem.solution(job.flat)
+    close = {"rtol": rtol, "atol": rtol, "strict": rtol == 0.0}
+    np.testing.assert_allclose(coef, twin.w.T, **close)
+    np.testing.assert_allclose(intercept, np.atleast_1d(twin.b), **close)
+    if job.problem.adagrad and rtol == 0.0:
+        squares = job.problem.parameters(job.flat).coef_squares.reshape(-1, job.problem.stride)
+        np.testing.assert_array_equal(squares[:, : job.problem.classes], twin.w_squares.reshape(len(squares), -1))
