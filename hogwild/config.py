@@ -126,7 +126,9 @@ class TrainConfig:
         if self.schedule == "optimal" and self.l2 == 0:
             raise UsageError("schedule='optimal' divides by l2: give l2 > 0, or another schedule")
         if self.discipline == "serial" and (self.workers or 1) > 1:
-            raise UsageError(f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}")
+            raise UsageError(
+                f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}"
+            )
         if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
             raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
 

@@ -3,7 +3,7 @@
 The search starts from one over a bound of the curvature along a typical row, quadruples or quarters the step until the
 objective turns, and then tries the two powers of two beside the best. Each trial is ten epochs with the run's own loss,
 penalty and schedule over at most ``BUDGET`` nonzeros, judged by the float64 objective on the sample. It depends on data
-and options but not on ``epochs``, so a resumed run is not disturbed. It takes about ten trials, some tenths of a second,
+and options but not on ``epochs``, so a resumed run is not disturbed. It takes about ten trials, tenths of a second,
 which ``train`` puts on the clock.
 
 The step is right for one worker. With more, lock-free workers add the delay of a few rows, which at these steps is

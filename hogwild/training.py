@@ -3,14 +3,14 @@
 ``train`` returns a ``Run``, which yields one row of measurements an epoch and holds the model; nothing is printed. The
 clock of ``train_seconds`` runs while workers work and while a step is probed for, never during evaluation, and it is
 started and stopped in one place. A run can be stopped at any chunk and resumed there: with one worker the result is bit
-for bit that of a run that was never stopped.
+for bit that of a run that was never stopped. A run that is dropped ends its workers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
+import tempfile
 import time
 import uuid
 import warnings
@@ -25,7 +25,7 @@ from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
-from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError, UsageError
 from hogwild.hosts.job import Job, Pool, Task
 from hogwild.kernels.losses import LOSSES, dloss
 from hogwild.model import LinearModel
@@ -34,10 +34,11 @@ from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
 from hogwild.schedule import make_schedule
+from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
-DIVERGED = 100.0  # times the objective at the start
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
+SAMPLED = 1 << 20  # nonzeros of the training data that are hashed to know them again
 KEPT_ROWS = 50  # rows of history in a model file
 
 
@@ -81,13 +82,23 @@ def start_pool(host: str, workers: int) -> Pool:
     return Processes(workers)
 
 
-def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with workers and discipline filled in."""
-    workers = config.workers or (1 if config.discipline == "serial" else machine.physical_cores())
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+    """The config with workers, discipline and host filled in.
+
+    Raises
+    ------
+    UsageError
+        If the workers asked for are not those of the pool.
+    """
+    usual = pool.workers if pool is not None else min(machine.physical_cores(), max(n_rows, 1))
+    workers = config.workers or (1 if config.discipline == "serial" else usual)
     discipline = config.discipline
     if discipline == "auto":
         discipline = "serial" if workers == 1 else "hogwild"
-    return dataclasses.replace(config, workers=workers, discipline=discipline)
+    if pool is not None and workers != pool.workers:
+        raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
+    host = config.host if pool is None else pool.host
+    return dataclasses.replace(config, workers=workers, discipline=discipline, host=host)
 
 
 def train(
@@ -117,7 +128,7 @@ def train(
     resume : bool
         Go on from that checkpoint, if there is one. Only ``epochs``, ``workers`` and ``host`` may differ.
     pool : Pool, optional
-        Workers from :func:`start_pool`; they are left running.
+        Workers from :func:`start_pool`; they are left running. One run after another, or in turns, can use them.
     data : str
         Name of the data in the rows of measurements.
 
@@ -155,20 +166,17 @@ class Run:
         pool: Pool | None, data: str,
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
-        self.asked, self.config = config, resolve(config)
+        self.asked, self.config = config, resolve(config, len(rows), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._stopping, self._closed = True, False, False, False
-        self._epoch = self._chunk = 0
-        self._updates, self._epoch_seconds, self._epoch_nonzeros = 0, 0.0, 0
+        self._ending: BaseException | None = None  # raised after the last row
+        self._epoch = self._chunk = self._lost = 0
+        self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
+        self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
         self._setup: float | None = None
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or (str(rows.store) if rows.store else "memory")}
-        workers = self.config.workers or 1
-        if workers > len(rows):
-            raise InputError(f"{workers} workers for {len(rows)} rows: give at most one worker a row (--workers)")
-        if workers > machine.physical_cores():
-            cores = machine.physical_cores()
-            warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
+        self._check_workers(len(rows))
         self._rows = rows
         self.problem = LinearProblem.of(self.config, rows, self.config.discipline, _cache_bytes())
         row_bytes = 8 * rows.nnz / len(rows)
@@ -176,9 +184,11 @@ class Run:
         self._order = Order.of(len(rows), shuffled, row_bytes, from_disk=_outgrows_memory(rows))
         self._fingerprint = fingerprint(rows)
         saved = self._load() if resume else None
+        if self.checkpoint is not None:
+            check_checkpoint(self.checkpoint)
         self._make_objectives(rows, test)
         self._own_pool = pool is None
-        self._pool = pool or start_pool(self.config.host, workers)
+        self._pool = pool or start_pool(self.config.host, self.config.workers or 1)
         try:
             self._open(rows)
             self._settle_step(saved)
@@ -187,7 +197,6 @@ class Run:
         except BaseException:
             self.close()
             raise
-        self._iterator = self._generate()
 
     # ---- what a user does with it
 
@@ -195,7 +204,21 @@ class Run:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        return next(self._iterator)
+        if (ending := self._take_ending()) is not None:
+            raise ending
+        with held_back(self.stop) as interrupted:
+            try:
+                row = self._next_row()
+            except BaseException:
+                self.close()
+                raise
+            if interrupted():
+                self._ending = self._ending or KeyboardInterrupt()
+        if row is None or self._done or self._ending is not None or self._epoch >= self.config.epochs:
+            self.close()
+        if row is None:
+            raise self._take_ending() or StopIteration
+        return row
 
     def __enter__(self) -> Run:
         return self
@@ -234,18 +257,27 @@ class Run:
     def progress(self) -> Progress:
         """How far the run is."""
         rows, nonzeros = self._job.done()
-        rows += self._chunk * self._order.chunk
+        rows += self._task.start * self._order.chunk
         seconds = self._clock.seconds - self._epoch_began
-        return Progress(self._epoch, min(rows, len(self._rows)), len(self._rows), nonzeros, seconds)
+        return Progress(self._task.epoch, min(rows, len(self._rows)), len(self._rows), nonzeros, seconds)
 
     def close(self) -> None:
         """End the workers. What was trained stays."""
         if not self._closed:
             self._closed = self._done = True
-            if self._own_pool and hasattr(self, "_pool"):
+            if self._own_pool:
                 self._pool.close()
+            elif hasattr(self, "_job"):
+                self._pool.release(self._job)
 
     # ---- setting up
+
+    def _check_workers(self, n_rows: int) -> None:
+        workers, cores = self.config.workers or 1, machine.physical_cores()
+        if workers > n_rows > 0:
+            raise InputError(f"{workers} workers for {n_rows} rows: give at most one worker a row (--workers)")
+        if workers > cores:
+            warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
 
     def _make_objectives(self, rows: Rows, test: Rows | None) -> None:
         c, p = self.config, self.problem
@@ -262,7 +294,9 @@ class Run:
         self._solution = self.problem.solution(self._job.flat)
         self._mean = None if not self.config.average else np.zeros(self.problem.size)
         self._clock, self._epoch_began = Clock(), 0.0
+        before = self._pool.lost
         self._pool.open(self._job)
+        self._lost += self._pool.lost - before
 
     def _settle_step(self, saved: tuple[dict[str, np.ndarray], dict[str, Any]] | None) -> None:
         """Take the step that was asked for, or saved, or probe for one (on the clock), and make the schedule."""
@@ -291,7 +325,10 @@ class Run:
         where = f"{self.checkpoint}: cannot resume"
         if header.get("problem") != "linear" or "flat" not in arrays:
             raise InputError(f"{where}: not a checkpoint of this problem")
-        changed = self.asked.differences(TrainConfig.from_json(header["config"]))
+        try:
+            changed = self.asked.differences(TrainConfig.from_json(header["config"]))
+        except UsageError as error:
+            raise InputError(f"{where}: its options are of another version: {error}") from error
         if changed:
             was = ", ".join(f"{name} was {header['config'][name]!r}" for name in changed)
             raise InputError(f"{where} with other options: {was} (only epochs, workers and host may change)")
@@ -305,10 +342,11 @@ class Run:
         self._job.flat[:] = arrays["flat"]
         if self._mean is not None:
             self._mean[:] = arrays["mean"]
-        self._epoch, self._chunk = header["epoch"], header["chunk"]
-        self._updates = header["updates"]
-        self._epoch_seconds, self._epoch_nonzeros = header["epoch_seconds"], header["epoch_nonzeros"]
-        self._clock = Clock(header["train_seconds"])
+        self._epoch, self._chunk, self._lost = header["epoch"], header["chunk"], header["workers_lost"]
+        self._epoch_updates, self._epoch_nonzeros = header["epoch_updates"], header["epoch_nonzeros"]
+        self._epoch_seconds = header["epoch_seconds"]
+        self._clock, self._epoch_began = Clock(header["train_seconds"]), header["train_seconds"]
+        self._task = Task(self._epoch, self._chunk, self._task.step)
         self._began -= header["wall_seconds"]
         self._setup = header["setup_seconds"]
         self._identity["run"] = header["run"]
@@ -316,6 +354,9 @@ class Run:
         self.history = header["history"]
         self._solution = arrays["coef"], arrays["intercept"]
         self._fresh = False
+        self._done = self._epoch >= self.config.epochs or (not self._chunk and enough(self.config, self.history))
+        if self._done:
+            self.close()
 
     def _save(self) -> None:
         if self.checkpoint is None:
@@ -325,8 +366,9 @@ class Run:
             arrays["mean"] = self._mean
         header = {
             "problem": "linear", "config": self.asked.to_json(), "step": self.config.step, "run": self._identity["run"],
-            "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "updates": self._updates,
-            "epoch_seconds": self._epoch_seconds, "epoch_nonzeros": self._epoch_nonzeros,
+            "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "workers_lost": self._lost,
+            "epoch_updates": self._epoch_updates, "epoch_nonzeros": self._epoch_nonzeros,
+            "epoch_seconds": self._epoch_seconds,
             "train_seconds": self._clock.seconds, "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup, "schedule": self._schedule.state(), "history": self.history,
         }  # fmt: skip
@@ -334,50 +376,52 @@ class Run:
 
     # ---- the loop
 
-    def _generate(self) -> Iterator[dict[str, Any]]:
+    def _next_row(self) -> dict[str, Any] | None:
+        """The next row of measurements; None when there is none."""
+        if self._done:
+            return None
+        if self._fresh:
+            self._fresh = False
+            return self._record(self._evaluate())
         try:
-            if self._fresh:
-                yield self._record(self._evaluate())
-            while self._epoch < self.config.epochs and not self._done:
-                interrupted = False
-                try:
-                    self._advance()
-                except KeyboardInterrupt:
-                    interrupted = True
-                row = self._finish_epoch()
-                yield row
-                if row["status"] == "diverged":
-                    raise self._divergence(row)
-                if interrupted:
-                    raise KeyboardInterrupt
-        finally:
-            self.close()
+            self._advance()
+        except KeyboardInterrupt as interrupt:  # from a handler of the program's own, or raised by another thread
+            self._ending = interrupt.with_traceback(None)
+        return None if self._closed else self._finish_epoch()
+
+    def _take_ending(self) -> BaseException | None:
+        ending, self._ending = self._ending, None
+        return ending
 
     def _advance(self) -> None:
         """Let the workers do the current epoch, or what is left of it, or less if the run is stopped."""
-        task = Task(self._epoch, self._chunk, self._schedule.plan(self._epoch))
+        pool, job, lost = self._pool, self._job, self._pool.lost
+        if pool.job is not job:  # another run has used it in between
+            pool.open(job)
+        self._task = task = Task(self._epoch, self._chunk, self._schedule.plan(self._epoch))
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
         before = self._epoch_began = self._clock.seconds
+        job.begin_epoch(task.epoch, task.start)
+        if self._stopping:
+            job.stop()
         try:
             with self._clock:
-                self._job.begin_epoch(task.epoch, task.start)
-                if self._stopping:
-                    self._job.stop()
-                self._pool.begin(task)
-                while not self._pool.wait(POLL):
+                pool.begin(task)
+                while not pool.wait(POLL):
                     pass
-        except KeyboardInterrupt:  # of a library's user; the command line calls stop() instead
+        except KeyboardInterrupt:
             self.stop()
-            while not self._pool.wait(POLL):
+            while not pool.wait(POLL):
                 pass
             raise
         finally:
-            rows, nonzeros = self._job.done()
-            self._updates += rows
+            rows, nonzeros = job.done()
+            self._epoch_updates += rows
             self._epoch_nonzeros += nonzeros
             self._epoch_seconds += self._clock.seconds - before
-            self._chunk = self.problem.position(self._job.control, self._order)
+            self._chunk = self.problem.position(job.control, self._order)
+            self._lost += pool.lost - lost
 
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
@@ -387,46 +431,21 @@ class Run:
             self._average()
         found = self._evaluate()
         objective = found["objective"]
-        start = self.history[0]["objective"] if self.history else math.inf
-        status = "ok" if complete else "interrupted"
-        if not math.isfinite(objective) or objective > DIVERGED * max(abs(start or 0.0), 1e-3):
-            status = "diverged"
-        row = self._record(found, status)
-        if status == "diverged":
+        diverged = has_diverged(objective, self.history[0]["objective"] if self.history else objective)
+        row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
+        if diverged:
             self._done, self._solution = True, self._previous
+            self._ending = divergence(self.config, row)
             return row
         if complete:
             self._schedule.observe(objective)
-            self._epoch_seconds, self._epoch_nonzeros = 0.0, 0
-        self._done = self._stopping or self._met(objective)
-        self._save()
+            self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
+        self._done = self._stopping or enough(self.config, self.history)
+        try:
+            self._save()
+        except HogwildError as error:  # a full disk: the row and the model are still good
+            self._done, self._ending = True, error
         return row
-
-    def _divergence(self, row: dict[str, Any]) -> TrainingError:
-        """What to say after a diverged row. The model stays that of the row before."""
-        remedies = [] if self.config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
-        remedies += [] if self.config.adagrad else ["adagrad"]
-        step = f"a step below {self.config.step:g}" if self.config.step else "another schedule"
-        return TrainingError(
-            f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}; "
-            f"try {', or '.join([step, *remedies])}. The model is that of the epoch before"
-        )
-
-    def _met(self, objective: float) -> bool:
-        """Whether the target is reached, or patience is at an end."""
-        c = self.config
-        if c.target is not None and objective <= c.target:
-            return True
-        if c.patience is None:
-            return False
-        best, stalled = math.inf, 0
-        for row in self.history:
-            value = row["objective"]
-            if row["status"] == "ok" and value < best - c.tol * abs(best if math.isfinite(best) else 0.0):
-                best, stalled = value, 0
-            else:
-                stalled += 1
-        return stalled >= c.patience
 
     def _average(self) -> None:
         """Move the tail mean: weight (q + 1) / (t + q) on the newest of t epochs, q = 3.
@@ -460,9 +479,9 @@ class Run:
             "workers": c.workers, "seed": c.seed, "step": scale * max(offset, 1.0) ** -power, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
-            "setup_seconds": self._setup, **found, "updates": self._updates,
+            "setup_seconds": self._setup, **found, "updates": self._epoch_updates,
             "nonzeros_per_second": self._epoch_nonzeros / before if before else None,
-            "workers_lost": self._pool.lost, "status": status,
+            "workers_lost": self._lost, "status": status,
         }  # fmt: skip
         if not self.history:
             row |= machine.machine_fields()
@@ -474,11 +493,29 @@ def fingerprint(rows: Rows) -> str:
     """A hash of shape, targets and a sample of the entries: tells data apart without reading all of them."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(np.array([len(rows), rows.width, rows.nnz], dtype=np.int64).tobytes())
-    picked = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), 4096)).astype(np.int64))
+    count = min(len(rows), 4096, max(64, SAMPLED * len(rows) // max(rows.nnz, 1)))
+    picked = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))
     sample = rows.select(picked).compact()
-    for array in (sample.begin, sample.indices, sample.values, sample.targets):
+    for array in (sample.begin, sample.indices, sample.values, sample.targets, sample.weights):
+        if array is None:
+            continue
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def check_checkpoint(directory: Path) -> None:
+    """Make the directory, and find out before the first epoch rather than after it that it cannot be written.
+
+    Raises
+    ------
+    OutputError
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 
 
 def _as_rows(data: Rows | tuple[Any, Any]) -> Rows:

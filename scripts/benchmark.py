@@ -29,7 +29,7 @@ from hogwild import machine  # noqa: E402  (after the kernel cache is set)
 from hogwild.data.cache import Cache  # noqa: E402
 from hogwild.data.examples import Rows  # noqa: E402
 from hogwild.data.source import open_data  # noqa: E402
-from hogwild.training import start_pool, train  # noqa: E402
+from hogwild.training import train  # noqa: E402
 
 STEP, L2 = 0.5, 1e-5
 

@@ -123,15 +123,16 @@ class Sgd:
     """
 
     def __init__(
-        self, X, y, w, b, loss, param=0.0, l1=0.0, l2=0.0, classes=1, adagrad=False, intercept=True, scales=None,
+        self, X, y, w, b, loss, param=0.0, l1=0.0, l2=0.0, classes=1, adagrad=False, intercept=1.0, scales=None,
         weights=None, squares=None, dtype=np.float32,
     ):  # fmt: skip
-        """``X``: list of (indices, values); ``squares``: AdaGrad's sums to begin with, as (of w, of b)."""
+        """``X``: list of (indices, values); ``intercept``: the share of the step it takes, 0 where there is none;
+        ``squares``: AdaGrad's sums to begin with, as (of w, of b)."""
         degrees = np.bincount(np.concatenate([u for u, _ in X]).astype(int), minlength=len(w))
         self.T = dtype
         self.X, self.y, self.loss, self.param, self.classes = X, y, loss, param, classes
         self.w, self.b = np.array(w, dtype), np.array(b, dtype)[()]
-        self.l1, self.l2, self.adagrad, self.intercept = dtype(l1), dtype(l2), adagrad, intercept
+        self.l1, self.l2, self.adagrad, self.share = dtype(l1), dtype(l2), adagrad, dtype(intercept)
         self.rates = (len(X) / np.maximum(degrees, 1)).astype(np.float32).astype(dtype)
         self.scales = np.ones(len(X), dtype) if scales is None else np.asarray(scales).astype(dtype)
         self.weights = np.ones(len(X), dtype) if weights is None else np.asarray(weights).astype(dtype)
@@ -192,7 +193,8 @@ class Sgd:
             pull = length * self.rates[u]
             moved = np.sign(moved) * np.maximum(np.abs(moved) - pull * self.l1, self.T(0))
             self.w[u] = moved / self.fma(pull, self.l2, self.T(1))
-        if self.intercept:
+        if self.share:
+            step = self.share * step
             if self.adagrad:
                 step = step / np.sqrt(self.b_squares + g * g + self.T(1e-10))
                 self.b_squares = self.b_squares + g * g

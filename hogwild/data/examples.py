@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def contiguous(self) -> bool:
-        """Whether the rows lie one behind the other in the flat arrays, so that ``begin`` and ``end`` are one indptr."""
+        """Whether the rows lie one behind the other in the flat arrays: ``begin`` and ``end`` are then one indptr."""
         if len(self) == 0:
             return True
         ends, begins = self.end.__array_interface__["data"][0], self.begin.__array_interface__["data"][0]
@@ -180,7 +180,9 @@ class Rows:
         low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
         offset_type = np.int32 if high - low < 2**31 else np.int64  # as scikit-learn and scipy want it
         indptr = (np.append(rows.begin, high) - low).astype(offset_type)
-        X = scipy.sparse.csr_array((rows.values[low:high], rows.indices[low:high], indptr), shape=rows.shape, copy=False)
+        X = scipy.sparse.csr_array(
+            (rows.values[low:high], rows.indices[low:high], indptr), shape=rows.shape, copy=False
+        )
         return X, rows.targets
 
     def select(self, ids: Any) -> Rows:
@@ -220,7 +222,7 @@ class Rows:
         return self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
 
     def degrees(self) -> np.ndarray:
-        """Number of rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
+        """Rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
         total = np.zeros(self.width, dtype=np.int64)
         batch = 1 << 18  # rows at a time, so that a store larger than memory is only streamed
         for first in range(0, len(self), batch):

@@ -141,6 +141,26 @@ class Task:
     step: tuple[float, float, float]
 
 
+class Desk:
+    """What one worker has before it; both hosts' workers hand every message here."""
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self._job: Job | None = None
+        self._parts: Any = None
+
+    def take(self, message: Job | Task | None) -> None:
+        """Lay out a job, do a task of it, or (None) forget it, so that its memory can go."""
+        if isinstance(message, Task):
+            assert self._job is not None
+            self._job.work(*self._parts, message, self.worker)
+            return
+        self._job = self._parts = None
+        if message is not None:
+            self._parts = message.shared(), message.problem.scratch(message.order), message.data()
+            self._job = message
+
+
 class Pool(Protocol):
     """Started workers that serve one job after another: ``threads.Threads`` or ``processes.Processes``.
 

@@ -54,7 +54,9 @@ class _Worker:
                 self.process.start()
         except (OSError, EOFError, AssertionError) as error:  # no memory, no processes left, a daemonic parent
             self.connection.close()
-            raise TrainingError(f"cannot start a worker process ({error}): try host='threads' (--host threads)") from error
+            raise TrainingError(
+                f"cannot start a worker process ({error}): try host='threads' (--host threads)"
+            ) from error
         finally:
             theirs.close()
         self.pid = int(self.process.pid or 0)
@@ -74,6 +76,7 @@ class _Worker:
         return f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
 
     def send(self, message: Any) -> bool:
+        """Whether it could still be reached."""
         try:
             self.connection.send(message)
         except OSError:  # it is dead: its sentinel says so in a moment

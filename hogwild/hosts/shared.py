@@ -92,7 +92,7 @@ def _check_room(size: int) -> None:
     except OSError:
         return  # no such directory: torch takes another place
     free = stat.f_bavail * stat.f_frsize
-    if free < size:
+    if stat.f_blocks and free < size:  # a size of 0 is "no limit"
         raise OutputError(
             f"/dev/shm has {free / 2**20:.0f} MiB free and {math.ceil(size / 2**20)} MiB are needed: enlarge it "
             f"(docker run --shm-size=2g, mount -o remount,size=2G /dev/shm) or {REMEDY}"

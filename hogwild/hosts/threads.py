@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from hogwild.errors import TrainingError, UsageError
-from hogwild.hosts.job import IN_USE, Job, Task
+from hogwild.hosts.job import IN_USE, Desk, Job, Task
 from hogwild.kernels.control import ABORT
 
 
@@ -35,7 +35,9 @@ class Threads:
         self._end = weakref.finalize(self, _end, self._threads, self._inboxes, self._held)
         try:
             for k, inbox in enumerate(self._inboxes):
-                thread = threading.Thread(target=_serve, args=(k, inbox, self._outbox), name=f"hogwild-{k}", daemon=True)
+                thread = threading.Thread(
+                    target=_serve, args=(k, inbox, self._outbox), name=f"hogwild-{k}", daemon=True
+                )
                 thread.start()
                 self._threads.append(thread)
         except RuntimeError as error:  # too many
@@ -107,19 +109,13 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
 
 
 def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
-    job: Job | None = None
+    desk = Desk(worker)
     while (received := inbox.get()) is not None:
         number, message = received
         problem = None
         try:
-            if isinstance(message, Task):
-                assert job is not None
-                job.work(shared, scratch, data, message, worker)
-            else:  # the next job, or None: forget the last one
-                job, shared, data, scratch = message, None, None, None
-                if job is not None:
-                    shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
+            desk.take(message)
         except BaseException as error:
             problem = error.with_traceback(None)  # its frames would keep the arrays alive
-        received = message = None  # keep nothing of a job alive while waiting
+        received = message = None  # or a job that is to be forgotten would live on here
         outbox.put((number, problem))

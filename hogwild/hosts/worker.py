@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 import torch.multiprocessing  # noqa: F401  (registers how tensors travel, and spares every worker the import)
 
-from hogwild.hosts.job import Job, Task
+from hogwild.hosts.job import Desk, Job
 
 
 def main(connection: Connection, worker: int, cpu: int | None) -> None:
@@ -37,22 +37,17 @@ def main(connection: Connection, worker: int, cpu: int | None) -> None:
 
 
 def _serve(connection: Connection, worker: int) -> None:
-    job: Job | None = None
+    desk = Desk(worker)
     while (received := connection.recv()) is not None:
         number, message = received
         problem = None
         try:
-            if isinstance(message, Task):
-                assert job is not None
-                job.work(shared, scratch, data, message, worker)
-            else:  # the next job, or None: forget the last one
-                job, shared, data, scratch = message, None, None, None
-                if job is not None:
-                    shared, data, scratch = job.shared(), job.data(), job.problem.scratch(job.order)
-                    job.problem.compile()
+            desk.take(message)
+            if isinstance(message, Job):
+                message.problem.compile()
         except Exception as error:
             problem = describe(error)
-        received = message = None  # keep nothing of a job alive while waiting
+        received = message = None  # or a job that is to be forgotten would live on here
         connection.send((number, problem))
 
 

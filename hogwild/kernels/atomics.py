@@ -1,7 +1,7 @@
 """Atomic operations on elements of NumPy arrays, for kernels that share memory between workers.
 
 Numba has none on the CPU (numba#2988), so each is an LLVM instruction behind an ``@intrinsic``. Every operation is
-first written as the plain Python function that says what it means; with the JIT off that is what runs (one worker only).
+first written as the plain Python function that says what it means; with the JIT off that is what runs (by one worker).
 
 Whatever workers share beyond the parameters themselves (counters, flags, turns, locks) goes through ``load``,
 ``store`` and ``fetch_add``: a plain read of a shared cell is hoisted out of the loop and never looks again. An index
@@ -38,7 +38,7 @@ def store(array, index, value):
 
 def compare_exchange(array, index, expected, value):
     """Set ``array[index] = value`` if its bits equal ``expected``'s; returns whether they did (acquire order)."""
-    if array[index] != expected and not (array[index] != array[index] and expected != expected):  # NaN bits match
+    if array[index].tobytes() != array.dtype.type(expected).tobytes():  # so that NaN equals NaN, and -0.0 not 0.0
         return False
     array[index] = value
     return True

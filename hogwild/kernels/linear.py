@@ -8,14 +8,15 @@ branches and the disk cache keeps each combination. For row ``i`` with features 
                                                               then divide by 1 + step * l2 * N / d_u
 
 which is the separable form of Recht, Re, Wright, Niu (2011), section 2.3, applied proximally: ``N / d_u`` spreads the
-penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot where ``step * l2 * N / d_u > 1``.
+penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot where that is above 1.
 
-Disciplines differ only in how the new ``w_u`` lands: plain store (serial, hogwild), compare-and-exchange (atomic), store
+Disciplines differ only in how the new ``w_u`` lands: plain store (serial, hogwild), compare-and-exchange (atomic) or
 under sorted per-coordinate locks (aig) or under one lock around read, compute and write (locked); taking turns
 (round-robin) has a loop of its own below. With one worker all of them are bitwise equal.
 
-The intercept is in every row, so as a plain shared cell it would lose 10-50 % of its updates. Lock-free workers add
-what they owe it every ``plan.flush`` rows, atomically.
+The intercept is in every row, so as a plain shared cell it would lose 10-50 % of its updates: lock-free workers add
+what they owe it every ``plan.flush`` rows, atomically. For the same reason it takes a share of the step only (see
+``problems/linear.py``).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Plan(NamedTuple):
     l1: float
     l2: float
     loss_param: float
-    intercept: int  # 0: there is none
+    intercept: float  # share of the step that the intercept takes; 0: there is none
     flush: int  # rows between two updates of the shared intercept
     worker: int
     workers: int
@@ -233,7 +234,7 @@ def epoch(loss, discipline, penalty, adagrad, far):
     def run(parameters, data, control, locks, plan, rows, buffer):
         l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
-        squares, step = ZERO, ZERO
+        squares, step, part = ZERO, ZERO, np.float32(plan.intercept)
         while load(control, STOP) == 0:
             chunk = fetch_add(control, NEXT, 1)
             if chunk >= plan.n_chunks:
@@ -265,8 +266,8 @@ def epoch(loss, discipline, penalty, adagrad, far):
                     write_row(discipline, penalty, adagrad, parameters, data, begin, end, g * factor, step, l1, l2)
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
-                if plan.intercept:
-                    move, square = intercept_move(adagrad, squares, gained, g, step)
+                if part != ZERO:
+                    move, square = intercept_move(adagrad, squares, gained, g, part * step)
                     owed, gained, unpaid = owed + move, gained + square, unpaid + 1
                     if unpaid >= plan.flush or i == n - 1:
                         if discipline == SERIAL or discipline == LOCKED:

@@ -81,7 +81,7 @@ def dots_gathered(margins, buffer, data, stride, begin, end):
 
 @njit(forceinline=True, **JIT)
 def slopes(loss, margins, target, weight, classes, param):
-    """Replace the margins by the gradient of the row's loss in them; the padding's is zero. Returns whether any is not."""
+    """Replace the margins by the loss's gradient in them, the padding's by zero; returns whether any is not zero."""
     some = False
     label = np.int64(target)
     if loss == SOFTMAX:
@@ -146,7 +146,7 @@ def epoch(loss, discipline, penalty, adagrad, far):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer):
-        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef, step = plan.stride, parameters.coef, ZERO
         g, bias, owed, gained, squares, _ = vectors(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
@@ -182,9 +182,9 @@ def epoch(loss, discipline, penalty, adagrad, far):
                     )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
-                if plan.intercept:
+                if part != ZERO:
                     for k in range(stride):
-                        move, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
+                        move, square = intercept_move(adagrad, squares[k], gained[k], g[k], part * step)
                         owed[k] += move
                         gained[k] += square
                     unpaid += 1
@@ -205,7 +205,7 @@ def turns(loss, penalty, adagrad):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer):
-        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef = plan.stride, parameters.coef
         g, bias, owed, gained, squares, gathered = vectors(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
@@ -222,10 +222,10 @@ def turns(loss, penalty, adagrad):
             if pending and (some or penalty != NO_PENALTY):
                 begin, end = data.begin[row], data.end[row]
                 write_rows(SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
-            if pending and plan.intercept:
+            if pending and part != ZERO:
                 refresh(bias, squares, parameters, adagrad)
                 for k in range(stride):
-                    owed[k], gained[k] = intercept_move(adagrad, squares[k], ZERO, g[k], step)
+                    owed[k], gained[k] = intercept_move(adagrad, squares[k], ZERO, g[k], part * step)
                 settle(SERIAL, adagrad, parameters, bias, owed, gained, squares)
             if position >= last:
                 store(control, TURN, position + 1)

@@ -83,7 +83,7 @@ def turns(loss, penalty, adagrad):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer):
-        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
         size, in_hand = plan.block * BLOCKS_PER_CHUNK, -1
         position = plan.start + plan.worker
@@ -98,10 +98,10 @@ def turns(loss, penalty, adagrad):
             if pending and (g != ZERO or penalty != NO_PENALTY):
                 begin, end = data.begin[row], data.end[row]
                 write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g * factor, step, l1, l2)
-            if pending and plan.intercept:
+            if pending and part != ZERO:
                 if adagrad:
                     squares = intercept_squares[0]
-                move, square = intercept_move(adagrad, squares, ZERO, g, step)
+                move, square = intercept_move(adagrad, squares, ZERO, g, part * step)
                 intercept[0] = intercept[0] - move
                 if adagrad:
                     intercept_squares[0] = squares + square

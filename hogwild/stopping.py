@@ -1,0 +1,78 @@
+"""When a run ends before its last epoch: on Ctrl-C, at a target, out of patience, or diverged.
+
+The one decision: Ctrl-C does not raise in the middle of an epoch. While the caller waits for the next row, the first
+one asks the workers to end at the next chunk, the row is finished and saved, and ``KeyboardInterrupt`` follows it; only
+the second raises at once. It is done only where Ctrl-C has Python's own meaning, so a program with a handler of its own
+keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hogwild.config import TrainConfig
+from hogwild.errors import TrainingError
+
+DIVERGED = 100.0  # times the objective at the start
+SMALLEST = 1e-3  # objective at the start that is taken for that
+
+
+@contextlib.contextmanager
+def held_back(ask: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Within this block the first Ctrl-C calls ``ask`` instead of raising; yields "was there one?"."""
+    seen: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        if seen:
+            signal.default_int_handler(number, frame)
+        seen.append(number)
+        ask()
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(seen)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def has_diverged(objective: float, start: float) -> bool:
+    """Whether the objective is not a finite number any more, or a hundred times that of the start."""
+    return not math.isfinite(objective) or objective > DIVERGED * max(abs(start), SMALLEST)
+
+
+def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:
+    """What to say after a diverged row."""
+    remedies = [f"a step below {config.step:g}" if config.step else "another schedule"]
+    remedies += [] if config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
+    remedies += [] if config.adagrad else ["adagrad"]
+    return TrainingError(
+        f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}; "
+        f"try {', or '.join(remedies)}. The model is that of the epoch before"
+    )
+
+
+def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:
+    """Whether the target is reached, or patience is at an end; rows of interrupted epochs count for the target only."""
+    if config.target is not None and history[-1]["objective"] <= config.target:
+        return True
+    if config.patience is None:
+        return False
+    best, stalled = math.inf, 0
+    for row in history:
+        value = row["objective"]
+        if row["status"] != "ok":
+            continue
+        if value < best - config.tol * abs(best if math.isfinite(best) else 0.0):
+            best, stalled = value, 0
+        else:
+            stalled += 1
+    return stalled >= config.patience
