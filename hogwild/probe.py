@@ -22,6 +22,7 @@ from hogwild.data.examples import Rows
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
+from hogwild.kernels.losses import LABEL_LOSSES
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
 from hogwild.schedule import make_schedule
@@ -53,6 +54,8 @@ class Probe:
     def search(self) -> float:
         """The step to train with, a power of two."""
         best = self._first
+        while self._value(best) == math.inf and best > LOWEST:  # all of these diverge
+            best -= 2
         for direction in (2, -2):
             while LOWEST <= best + direction <= HIGHEST and self._value(best + direction) < self._value(best):
                 best += direction
@@ -69,24 +72,26 @@ def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows
     if weights is not None:
         rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, weights, check=False)
     per_row = max(rows.nnz / len(rows), 1.0)
-    labels = len(np.unique(rows.targets[:10_000])) if len(rows) else 1
-    if labels > 2 and config.loss in ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax"):
+    if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
         per_row *= min(labels, 64) / 4  # vector instructions do several classes at once
     count = min(len(rows), max(FEWEST, int(BUDGET / EPOCHS / per_row)))
-    picked = np.random.default_rng(config.seed).choice(len(rows), count, replace=False) if count < len(rows) else None
-    sample = rows if picked is None else rows.select(np.sort(picked)).compact()
-    if config.loss not in ("squared-error", "poisson") and len(np.unique(sample.targets)) < 2:
-        return rows  # a class so rare that the sample missed it
-    return sample
+    if count == len(rows):
+        return rows
+    picked = np.random.default_rng(config.seed).choice(len(rows), count, replace=False)
+    other = rows.targets != rows.targets[picked[0]]
+    if config.loss in LABEL_LOSSES and not other[picked].any():  # a class so rare that the sample missed it
+        picked = np.append(picked, np.argmax(other))
+    return rows.select(np.sort(picked)).compact()
 
 
 def _start(config: TrainConfig, sample: Rows) -> int:
     """Power of two of the first trial: one over the mean squared length of a row."""
     if config.adagrad:
         return -1
-    scales = row_scales(sample, config.normalize)
-    squares = np.add.reduceat(np.append(np.square(sample.values, dtype=np.float64), 0.0), sample.begin)
-    lengths = np.where(sample.end > sample.begin, squares, 0.0)
+    rows = sample if sample.contiguous else sample.compact()
+    squares = np.append(np.square(rows.values[rows.begin[0] : rows.end[-1]], dtype=np.float64), 0.0)
+    lengths = np.where(rows.end > rows.begin, np.add.reduceat(squares, rows.begin - rows.begin[0]), 0.0)
+    scales = row_scales(rows, config.normalize)
     if scales is not None:
         lengths = lengths * np.square(scales, dtype=np.float64)
     mean = float(np.mean(lengths))

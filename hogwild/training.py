@@ -9,8 +9,6 @@ for bit that of a run that was never stopped. A run that is dropped ends its wor
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import tempfile
 import time
 import uuid
 import warnings
@@ -25,20 +23,20 @@ from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
-from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Job, Pool, Task
 from hogwild.kernels.losses import LOSSES, dloss
 from hogwild.model import LinearModel
-from hogwild.model_file import has_checkpoint, load_checkpoint, save_checkpoint
+from hogwild.model_file import save_checkpoint
 from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
+from hogwild.resume import Saved, fingerprint, load_saved, make_directory
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
-SAMPLED = 1 << 20  # nonzeros of the training data that are hashed to know them again
 KEPT_ROWS = 50  # rows of history in a model file
 
 
@@ -183,9 +181,10 @@ class Run:
         shuffled = config.order == "shuffled"
         self._order = Order.of(len(rows), shuffled, row_bytes, from_disk=_outgrows_memory(rows))
         self._fingerprint = fingerprint(rows)
-        saved = self._load() if resume else None
+        size = self.problem.size
+        saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size) if resume else None
         if self.checkpoint is not None:
-            check_checkpoint(self.checkpoint)
+            make_directory(self.checkpoint)
         self._make_objectives(rows, test)
         self._own_pool = pool is None
         self._pool = pool or start_pool(self.config.host, self.config.workers or 1)
@@ -282,7 +281,7 @@ class Run:
     def _make_objectives(self, rows: Rows, test: Rows | None) -> None:
         c, p = self.config, self.problem
         self._weights = row_weights(rows, c.class_weight)
-        same = {"normalize": c.normalize, "labels": p.labels, "width": p.width}
+        same: dict[str, Any] = {"normalize": c.normalize, "labels": p.labels, "width": p.width}
         self._objective = Objective(rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, **same)
         self._test = None if test is None else Objective(test, c.loss, p.loss_param, auc=True, **same)
 
@@ -298,7 +297,7 @@ class Run:
         self._pool.open(self._job)
         self._lost += self._pool.lost - before
 
-    def _settle_step(self, saved: tuple[dict[str, np.ndarray], dict[str, Any]] | None) -> None:
+    def _settle_step(self, saved: Saved | None) -> None:
         """Take the step that was asked for, or saved, or probe for one (on the clock), and make the schedule."""
         c, step = self.config, self.config.step
         if c.schedule != "optimal" and step is None:
@@ -314,29 +313,6 @@ class Run:
         self._schedule = make_schedule(
             c.schedule, step, decay=c.decay, power=c.power, l2=c.l2, dloss=slope, tol=c.tol
         )  # fmt: skip
-
-    def _load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """The checkpoint to resume from, checked against what is asked; None if there is none yet."""
-        if self.checkpoint is None:
-            raise UsageError("resume needs the checkpoint directory (--checkpoint DIR)")
-        if not has_checkpoint(self.checkpoint):
-            return None
-        arrays, header = load_checkpoint(self.checkpoint)
-        where = f"{self.checkpoint}: cannot resume"
-        if header.get("problem") != "linear" or "flat" not in arrays:
-            raise InputError(f"{where}: not a checkpoint of this problem")
-        try:
-            changed = self.asked.differences(TrainConfig.from_json(header["config"]))
-        except UsageError as error:
-            raise InputError(f"{where}: its options are of another version: {error}") from error
-        if changed:
-            was = ", ".join(f"{name} was {header['config'][name]!r}" for name in changed)
-            raise InputError(f"{where} with other options: {was} (only epochs, workers and host may change)")
-        if header["fingerprint"] != self._fingerprint:
-            raise InputError(f"{where}: the training data are not those of the checkpoint")
-        if arrays["flat"].shape != (self.problem.size,):
-            raise InputError(f"{where}: it holds {len(arrays['flat'])} parameters, expected {self.problem.size}")
-        return arrays, header
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self._job.flat[:] = arrays["flat"]
@@ -487,35 +463,6 @@ class Run:
             row |= machine.machine_fields()
         self.history.append(row)
         return row
-
-
-def fingerprint(rows: Rows) -> str:
-    """A hash of shape, targets and a sample of the entries: tells data apart without reading all of them."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(np.array([len(rows), rows.width, rows.nnz], dtype=np.int64).tobytes())
-    count = min(len(rows), 4096, max(64, SAMPLED * len(rows) // max(rows.nnz, 1)))
-    picked = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))
-    sample = rows.select(picked).compact()
-    for array in (sample.begin, sample.indices, sample.values, sample.targets, sample.weights):
-        if array is None:
-            continue
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def check_checkpoint(directory: Path) -> None:
-    """Make the directory, and find out before the first epoch rather than after it that it cannot be written.
-
-    Raises
-    ------
-    OutputError
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 
 
 def _as_rows(data: Rows | tuple[Any, Any]) -> Rows:

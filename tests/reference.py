@@ -118,8 +118,8 @@ class Sgd:
     """The linear problem's loop over an explicit sequence of rows, with the proximal, separable penalty and AdaGrad.
 
     With ``dtype=np.float32`` additions and fused multiplications come in the kernels' order, so that results are equal
-    to the last bit; with float64 it is the plain formula. ``w`` is (width,) and ``b`` a number, or with ``classes`` above
-    one (width, classes) and (classes,); targets are then class numbers.
+    to the last bit; with float64 it is the plain formula. ``w`` is (width,) and ``b`` a number, or with more than one
+    class (width, classes) and (classes,); targets are then class numbers.
     """
 
     def __init__(

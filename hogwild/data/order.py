@@ -13,7 +13,7 @@ class Order:
     """The cut of ``n_rows`` rows: 64 blocks of ``block`` neighbouring rows make a chunk, the unit workers claim.
 
     Data of 65,536 rows or more take blocks of 16 rows, so that a chunk has 1,024; smaller data take smaller blocks,
-    down to single rows, so that there are at least 64 chunks to share out. Data that do not fit in memory take blocks of
+    down to single rows, so that there are at least 64 chunks to share out. Data larger than memory take blocks of
     128 KiB or more, so that the disk is read in long pieces.
     """
 

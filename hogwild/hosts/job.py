@@ -153,7 +153,8 @@ class Desk:
         """Lay out a job, do a task of it, or (None) forget it, so that its memory can go."""
         if isinstance(message, Task):
             assert self._job is not None
-            self._job.work(*self._parts, message, self.worker)
+            shared, scratch, data = self._parts
+            self._job.work(shared, scratch, data, message, self.worker)
             return
         self._job = self._parts = None
         if message is not None:

@@ -271,11 +271,11 @@ def _no_main_module() -> Iterator[None]:
 
     A worker needs nothing of it, and a script without ``if __name__ == "__main__"`` would start itself again.
     """
-    main = sys.modules["__main__"]
-    kept = {name: main.__dict__[name] for name in ("__spec__", "__file__") if name in main.__dict__}
+    main: dict[str, Any] = sys.modules["__main__"].__dict__
+    kept: dict[str, Any] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
     try:
-        main.__dict__.update(__spec__=None)
-        main.__dict__.pop("__file__", None)
+        main["__spec__"] = None
+        main.pop("__file__", None)
         yield
     finally:
-        main.__dict__.update(kept)
+        main.update(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
-from hogwild.kernels.control import ABORT
+from hogwild.kernels.control import ABORT, LAST
 from hogwild.kernels.losses import LABEL_LOSSES
 from hogwild.problems.linear import LinearProblem
 from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
+PENALTIES = {"none": {}, "l2": {"l2": 0.02}, "elastic": {"l1": 0.01, "l2": 0.02}}
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 17)  # 4k + r entries, and none
 
 
@@ -58,9 +60,27 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     return job
 
 
-def run_epoch(job, epoch=0, step=CONSTANT, start=0):
-    """One epoch, or what is left of it, by all the job's workers: threads if there are several."""
+@dataclass(frozen=True)
+class Until(Order):
+    """The same order, cut short at chunk ``end``, as if workers were told to stop there."""
+
+    end: int
+
+    @property
+    def n_chunks(self):
+        return self.end
+
+
+def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
+    """One epoch, or its chunks from ``start`` to ``end``, by all the job's workers: threads if there are several.
+
+    ``meanwhile`` is called, without arguments, once the threads run.
+    """
+    whole = job.order
     job.begin_epoch(epoch, start)
+    if end is not None:
+        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end)
+        job.control[LAST] = end * whole.chunk  # round robin looks here
 
     def work(worker):
         try:
@@ -69,14 +89,34 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0):
             job.control[ABORT] = 1  # or the others would wait for ever
             raise
 
-    if job.workers == 1:
-        work(0)
-        return
+    try:
+        if job.workers == 1 and meanwhile is None:
+            work(0)
+        else:
+            _in_threads(job, work, meanwhile)
+    finally:
+        job.order = whole
+
+
+def _in_threads(job, work, meanwhile):
     job.problem.compile()  # or the threads would all do so
+    gate = threading.Barrier(job.workers)
+
+    def begin(worker):
+        gate.wait()
+        work(worker)
+
     with ThreadPoolExecutor(job.workers) as pool:
-        gate = threading.Barrier(job.workers)
-        for future in [pool.submit(lambda k=k: (gate.wait(), work(k))) for k in range(job.workers)]:
+        running = [pool.submit(begin, worker) for worker in range(job.workers)]
+        if meanwhile is not None:
+            meanwhile()
+        for future in running:
             future.result()
+
+
+def bits(job):
+    """The parameters, to be compared bit by bit."""
+    return job.flat.view(np.int32).tolist()
 
 
 def twin_of(job, rows, dtype=np.float32):
@@ -98,7 +138,8 @@ def twin_of(job, rows, dtype=np.float32):
 def sequence(job, epoch):
     """All rows of an epoch as one worker takes them."""
     order = job.order
-    return sum(reference.chunks(order.n_rows, order.block, order.shuffled, job.seed, epoch), [])
+    chunks = reference.chunks(order.n_rows, order.block, order.shuffled, job.seed, epoch)
+    return [row for rows in chunks for row in rows]
 
 
 def assert_equal_to_twin(job, twin, rtol=0.0):
@@ -110,3 +151,17 @@ def assert_equal_to_twin(job, twin, rtol=0.0):
     if job.problem.adagrad and rtol == 0.0:
         squares = job.problem.parameters(job.flat).coef_squares.reshape(-1, job.problem.stride)
         np.testing.assert_array_equal(squares[:, : job.problem.classes], twin.w_squares.reshape(len(squares), -1))
+
+
+def against_twin(rows, step=CONSTANT, epochs=2, dtype=np.float32, rtol=0.0, **options):
+    """Train on ``rows`` and let the twin follow; returns the job. ``options`` are ``make_job``'s."""
+    job = make_job(rows, **options)
+    twin = twin_of(job, rows, dtype)
+    before = job.flat.copy()
+    for epoch in range(epochs):
+        run_epoch(job, epoch, step)
+        twin.epoch(sequence(job, epoch), step, epoch * len(rows), job.workers)
+    assert_equal_to_twin(job, twin, rtol)
+    assert np.all(np.isfinite(job.flat))
+    assert np.any(job.flat != before)
+    return job

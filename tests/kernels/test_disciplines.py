@@ -1,0 +1,124 @@
+"""With one worker every discipline is serial to the last bit; with more, round robin is serial with a delay."""
+
+from __future__ import annotations
+
+import numba
+import pytest
+
+from hogwild.hosts.job import Task
+from hogwild.kernels.linear import DISCIPLINES
+from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
+
+# name: classes and options; between them every penalty, AdaGrad or not, one margin or several
+COMBINATIONS = {
+    "plain": (2, {"loss": "epsilon-insensitive"}),
+    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
+    "adagrad": (2, {"loss": "log", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
+    "multi-class": (3, {"loss": "hinge"}),
+    "softmax": (3, {"loss": "softmax", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
+}
+PARALLEL = [name for name in DISCIPLINES if name != "serial"]
+needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
+
+
+def job_for(combination, discipline, workers=1, n=200, **more):
+    classes, options = COMBINATIONS[combination]
+    rows = awkward_rows(options["loss"], classes, n=n, weights=combination in ("elastic", "softmax"))
+    return make_job(rows, discipline, workers, **options | more)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("discipline", PARALLEL)
+def test_one_worker_is_serial(discipline, combination, intercept):
+    results = []
+    for name in ("serial", discipline):
+        job = job_for(combination, name, intercept=intercept)
+        for epoch in range(2):
+            run_epoch(job, epoch, FALLING)
+        results.append(bits(job))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_resumed_in_the_middle_of_an_epoch(discipline, combination):
+    whole, parts = (job_for(combination, discipline) for _ in range(2))
+    run_epoch(whole, 1, FALLING)
+    assert parts.order.n_chunks == 4
+    for start, end in ((0, 1), (1, 1), (1, 3), (3, None)):
+        run_epoch(parts, 1, FALLING, start, end)
+    assert bits(parts) == bits(whole)
+
+
+# --- round robin ---
+
+
+@needs_jit
+@pytest.mark.parametrize("workers", [2, 3, 5])
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_round_robin_is_serial_with_a_delay(combination, workers):
+    """Row t sees the updates of rows up to t - W and no others (Langford, Smola, Zinkevich 2009)."""
+    classes, options = COMBINATIONS[combination]
+    rows = awkward_rows(options["loss"], classes, n=300, weights=combination in ("elastic", "softmax"))
+    job = against_twin(rows, FALLING, discipline="round-robin", workers=workers, **options)
+    assert job.done() == (len(rows), rows.nnz)
+
+
+@needs_jit
+def test_the_delay_is_real():
+    results = set()
+    for workers in (1, 2, 3, 5):
+        job = job_for("elastic", "round-robin", workers)
+        run_epoch(job, 0, FALLING)
+        results.add(tuple(bits(job)))
+    assert len(results) == 4
+
+
+@needs_jit
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65])
+def test_round_robin_with_few_rows(n):
+    rows = awkward_rows("epsilon-insensitive", n=n)
+    against_twin(rows, FALLING, discipline="round-robin", workers=4, loss="epsilon-insensitive")
+
+
+@needs_jit
+def test_round_robin_repeats_itself():
+    results = set()
+    for _ in range(3):
+        job = job_for("elastic", "round-robin", workers=3, n=5000, start=False)
+        run_epoch(job, 0, FALLING)
+        results.add(tuple(bits(job)))
+    assert len(results) == 1
+
+
+@needs_jit
+def test_round_robin_stopped_by_the_flag():
+    """All workers end before the same chunk, every row up to there is applied, and the epoch can be resumed."""
+    job = job_for("plain", "round-robin", workers=3, n=20_000)
+    order, start, calls = job.order, 0, 0
+
+    def stop_soon():
+        while job.done()[0] < min(1000, order.n_rows - start * order.chunk):
+            pass
+        job.stop()
+
+    while start < order.n_chunks:
+        run_epoch(job, 0, FALLING, start, meanwhile=stop_soon)
+        end = job.problem.position(job.control, order)
+        assert job.done()[0] == min(end * order.chunk, order.n_rows) - start * order.chunk
+        assert end > start
+        start, calls = end, calls + 1
+    assert calls <= 20
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_told_to_stop_before_the_first_row(discipline):
+    job = job_for("plain", discipline)
+    before = bits(job)
+    job.begin_epoch(0, 2)
+    job.stop()
+    job.work(job.shared(), job.problem.scratch(job.order), job.data(), Task(0, 2, FALLING), 0)
+    assert job.done() == (0, 0)
+    assert job.problem.position(job.control, job.order) == 2
+    assert bits(job) == before
