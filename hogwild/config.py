@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,15 @@ LOSSES = (
     "squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive", "poisson",
 )  # fmt: skip
 DISCIPLINES = ("serial", "hogwild", "atomic", "aig", "locked", "round-robin")
+LABEL_LOSSES = LOSSES[:6]
+PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
 HOSTS = ("processes", "threads")
 ORDERS = ("shuffled", "file")
 SCHEDULES = ("constant", "epoch", "round", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
+LARGEST = sys.float_info.max
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
 RESUMABLE = ("epochs", "workers", "host")
 
@@ -98,6 +102,10 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # NumPy's numbers become Python's, which JSON can hold
+            value = getattr(self, field.name)
+            if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+                object.__setattr__(self, field.name, value.item())
         _choice("loss", self.loss, LOSSES)
         _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
         _choice("host", self.host, HOSTS)
@@ -125,6 +133,16 @@ class TrainConfig:
     def _check_together(self) -> None:
         if self.schedule == "optimal" and self.l2 == 0:
             raise UsageError("schedule='optimal' divides by l2: give l2 > 0, or another schedule")
+        if self.schedule == "optimal" and self.step is not None:
+            raise UsageError("schedule='optimal' sets its own step: leave step out")
+        if self.decay is not None and self.schedule not in ("epoch", "round"):
+            raise UsageError(f"decay belongs to schedule epoch or round, not to {self.schedule!r}")
+        if self.power is not None and self.schedule != "inverse":
+            raise UsageError(f"power belongs to schedule inverse, not to {self.schedule!r}")
+        if self.loss_param is not None and self.loss not in PARAM_LOSSES:
+            raise UsageError(f"loss_param belongs to loss {', '.join(PARAM_LOSSES)}, not to {self.loss!r}")
+        if self.class_weight is not None and self.loss not in LABEL_LOSSES:
+            raise UsageError(f"class_weight is for classes, and loss {self.loss!r} has real targets")
         if self.discipline == "serial" and (self.workers or 1) > 1:
             raise UsageError(
                 f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}"
@@ -161,7 +179,7 @@ def _number(
 ) -> None:
     if value is None and optional:
         return
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
     if not ok or not low <= value <= high or (strict and value == low):
         raise UsageError(f"{name}={value!r}: expected a finite number {'above' if strict else 'of at least'} {low:g}"
                          + (f" and at most {high:g}" if high < math.inf else ""))  # fmt: skip

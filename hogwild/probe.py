@@ -26,11 +26,13 @@ from hogwild.kernels.losses import LABEL_LOSSES
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
 from hogwild.schedule import make_schedule
+from hogwild.stopping import has_diverged
 
 EPOCHS = 10
+LOOKS = (1, 3, EPOCHS)  # epochs after which a trial is looked at
 BUDGET = 15_000_000  # nonzeros (times classes) of one trial
 FEWEST = 2_000  # rows, whatever the budget
-LOWEST, HIGHEST = -30, 20  # powers of two
+LOWEST, HIGHEST = -124, 20  # powers of two; float32 ends at 2^-126
 
 
 class Probe:
@@ -54,13 +56,17 @@ class Probe:
     def search(self) -> float:
         """The step to train with, a power of two."""
         best = self._first
-        while self._value(best) == math.inf and best > LOWEST:  # all of these diverge
+        while self._too_large(best) and best > LOWEST:
             best -= 2
         for direction in (2, -2):
             while LOWEST <= best + direction <= HIGHEST and self._value(best + direction) < self._value(best):
                 best += direction
-        candidates = (best, best - 1, best + 1)
+        candidates = range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1)
         return 2.0 ** min(candidates, key=lambda power: (self._value(power), power))
+
+    def _too_large(self, power: int) -> bool:
+        """Whether a trial ended worse than it began; not believed for ever, since on some data nothing helps."""
+        return self._value(power) > self._run.start and (power > self._first - 20 or self._value(power) == math.inf)
 
     def _value(self, power: int) -> float:
         if power not in self._found:
@@ -113,15 +119,21 @@ class _Trial:
         weights = row_weights(sample, None)
         self.objective = Objective(sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize,
                                    labels=p.labels, weights=weights)  # fmt: skip
+        self.start = self._judge()  # of parameters that are all zero
 
     def __call__(self, power: int) -> float:
         c = self.config
         schedule = make_schedule(c.schedule, 2.0**power, decay=c.decay, power=c.power, tol=c.tol)
         self.job.flat[:] = 0
+        value = self.start
         for epoch in range(EPOCHS):
             self.job.begin_epoch(epoch, 0)
             self.job.work(*self.parts, Task(epoch, 0, schedule.plan(epoch)), 0)
-            if not math.isfinite(float(self.job.flat[0])):
-                break
-        value = self.objective.evaluate(*self.problem.solution(self.job.flat))["objective"]
-        return value if value is not None and math.isfinite(value) else math.inf
+            if epoch + 1 in LOOKS:  # a step that recovers by the end would still have ended a run
+                value = self._judge()
+                if has_diverged(value, self.start):
+                    return math.inf
+        return value
+
+    def _judge(self) -> float:
+        return float(self.objective.evaluate(*self.problem.solution(self.job.flat))["objective"] or 0.0)

@@ -354,7 +354,7 @@ class Run:
 
     def _next_row(self) -> dict[str, Any] | None:
         """The next row of measurements; None when there is none."""
-        if self._done:
+        if self._done or (self._own_pool and self._pool.closed):
             return None
         if self._fresh:
             self._fresh = False
@@ -363,7 +363,7 @@ class Run:
             self._advance()
         except KeyboardInterrupt as interrupt:  # from a handler of the program's own, or raised by another thread
             self._ending = interrupt.with_traceback(None)
-        return None if self._closed else self._finish_epoch()
+        return None if self._closed or self._pool.closed else self._finish_epoch()
 
     def _take_ending(self) -> BaseException | None:
         ending, self._ending = self._ending, None

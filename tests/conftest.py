@@ -10,9 +10,11 @@ from hogwild.kernel_cache import use_kernel_cache
 use_kernel_cache(os.environ)  # before anything imports numba; see hogwild/kernel_cache.py
 
 import ctypes  # noqa: E402
+import gc  # noqa: E402
 import multiprocessing.forkserver as forkserver  # noqa: E402
 import multiprocessing.resource_tracker as resource_tracker  # noqa: E402
 import signal  # noqa: E402
+import sys  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
@@ -47,6 +49,24 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.setenv("NO_COLOR", "1")
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_signature_per_kernel() -> Iterator[None]:
+    """Fail the session's last test if an epoch loop was compiled twice: some array or number changed its type."""
+    yield
+    if "numba" not in sys.modules:
+        return
+    from numba.core.dispatcher import Dispatcher
+
+    kernels = [found for found in gc.get_objects() if issubclass(type(found), Dispatcher)]  # isinstance wakes proxies
+    kernels = [kernel for kernel in kernels if ".<locals>." in kernel.py_func.__qualname__]  # what factories make
+    for kernel in kernels:
+        if kernel.py_func.__module__.startswith("hogwild.") and len(kernel.signatures) > 1:
+            differing = {str(types) for types in zip(*kernel.signatures) if len(set(types)) > 1}
+            cells = [cell.cell_contents for cell in kernel.py_func.__closure__ or ()]
+            name = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}{cells}"
+            pytest.fail(f"{name} was compiled for several types: {'; '.join(differing)}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -177,6 +177,10 @@ class Pool(Protocol):
     def job(self) -> Job | None:
         """What the workers have before them."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether the workers have been told to end, maybe by another thread or the interpreter's exit."""
+
     def open(self, job: Job) -> None:
         """Give the workers a job and wait until they are ready for it."""
 

@@ -124,14 +124,18 @@ class Processes:
     def job(self) -> Job | None:
         return self._held[0] if self._held else None
 
+    @property
+    def closed(self) -> bool:
+        return not self._end.still_active()
+
     def open(self, job: Job) -> None:
-        if not self._end.still_active():
+        if self.closed:
             raise UsageError("the pool of workers is closed")
         if self._task is not None:
             raise UsageError(IN_USE)
         job.problem.compile()  # once, here: workers find the machine code in the disk cache
         self._held[:] = [job]
-        self._job_number = next(self._numbers)
+        self._job_number, self._task_number = next(self._numbers), -1
         self._deaths = [0] * self.workers
         try:
             for worker in self._crew:
@@ -154,7 +158,7 @@ class Processes:
             if not self._finished():
                 self._listen(timeout)
         except (OSError, ValueError):  # closed by another thread
-            if self._end.still_active():
+            if not self.closed:
                 raise
             return True
         if self._finished():
@@ -166,7 +170,7 @@ class Processes:
         if self.job is job:
             job.control[STOP] = job.control[ABORT] = 1
             self._held.clear()
-            self._task, self._job_number = None, next(self._numbers)
+            self._task, self._task_number, self._job_number = None, -1, next(self._numbers)
             for worker in self._crew:
                 worker.send((self._job_number, None))
 
@@ -194,7 +198,7 @@ class Processes:
             if isinstance(source, Connection):
                 with contextlib.suppress(EOFError, OSError):
                     self._hear(worker, *worker.connection.recv())
-            elif worker in self._crew:
+            elif worker in self._crew and not self.closed:  # else another thread closes the pool
                 self._replace(worker)
 
     def _hear(self, worker: _Worker, number: int, problem: str | None) -> None:
@@ -228,6 +232,9 @@ class Processes:
         if self._deaths[number] >= DEATHS_IN_A_ROW:
             raise TrainingError(f"worker {number} died {DEATHS_IN_A_ROW} times in a row ({cause}): out of memory?")
         fresh = _Worker(number, dead.cpu)
+        if dead not in self._crew:  # the pool was closed meanwhile
+            fresh.end(0.0)
+            return
         self._crew[self._crew.index(dead)] = fresh
         dead.end(0.0)
         if job is not None:

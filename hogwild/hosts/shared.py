@@ -75,6 +75,8 @@ class Block:
         return arrays
 
     def __getstate__(self) -> dict[str, Any]:
+        if isinstance(self.tensor, np.ndarray):
+            raise TypeError("a private block belongs to its process")  # and would not be aligned alike elsewhere
         return {"spec": self.spec, "tensor": self.tensor}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -48,8 +48,12 @@ class Threads:
     def job(self) -> Job | None:
         return self._held[0] if self._held else None
 
+    @property
+    def closed(self) -> bool:
+        return not self._end.alive
+
     def open(self, job: Job) -> None:
-        if not self._end.alive:
+        if self.closed:
             raise UsageError("the pool of workers is closed")
         if self._awaited:
             raise UsageError(IN_USE)
@@ -67,7 +71,7 @@ class Threads:
             try:
                 number, error = self._outbox.get(timeout=timeout)
             except queue.Empty:
-                return not self._end.alive
+                return self.closed
             if number != self._number:
                 continue  # an answer to what a run asked that was given up
             self._awaited -= 1

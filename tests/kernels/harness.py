@@ -71,6 +71,7 @@ class Until(Order):
         return self.end
 
 
+@np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
 def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
     """One epoch, or its chunks from ``start`` to ``end``, by all the job's workers: threads if there are several.
 

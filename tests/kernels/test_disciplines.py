@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numba
+import numpy as np
 import pytest
 
 from hogwild.hosts.job import Task
+from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.linear import DISCIPLINES
 from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
 
@@ -25,6 +27,11 @@ def job_for(combination, discipline, workers=1, n=200, **more):
     classes, options = COMBINATIONS[combination]
     rows = awkward_rows(options["loss"], classes, n=n, weights=combination in ("elastic", "softmax"))
     return make_job(rows, discipline, workers, **options | more)
+
+
+def run_first_worker(job, start=0):
+    """Worker 0 alone, in an epoch that has begun; the others are never heard of."""
+    job.work(job.shared(), job.problem.scratch(job.order), job.data(), Task(0, start, FALLING), 0)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -112,13 +119,42 @@ def test_round_robin_stopped_by_the_flag():
     assert calls <= 20
 
 
+@np.errstate(over="ignore")
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_told_to_stop_before_the_first_row(discipline):
     job = job_for("plain", discipline)
     before = bits(job)
     job.begin_epoch(0, 2)
     job.stop()
-    job.work(job.shared(), job.problem.scratch(job.order), job.data(), Task(0, 2, FALLING), 0)
+    run_first_worker(job, start=2)
     assert job.done() == (0, 0)
     assert job.problem.position(job.control, job.order) == 2
     assert bits(job) == before
+
+
+@np.errstate(over="ignore")
+@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("discipline", ["hogwild", "atomic", "aig"])
+def test_intercept_paid_in_instalments(discipline, combination):
+    """One of several lock-free workers keeps what it owes for a few rows, and sees its own debt."""
+    serial, job = job_for(combination, "serial"), job_for(combination, discipline, workers=2)
+    run_epoch(serial, 0, FALLING)
+    job.begin_epoch(0, 0)
+    run_first_worker(job)
+    np.testing.assert_allclose(job.flat, serial.flat, rtol=1e-4, atol=1e-5)
+    assert job.done() == serial.done()
+
+
+@np.errstate(over="ignore")
+@pytest.mark.parametrize("combination", ["plain", "multi-class"])
+@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+def test_nothing_is_written_while_a_dead_worker_holds_everything(discipline, combination):
+    """With the abort flag up, the wait for a lock or a turn ends without the update that it was for."""
+    job = job_for(combination, discipline, workers=2)
+    before = job.problem.parameters(job.flat).coef.tolist()
+    job.begin_epoch(0, 0)
+    job.state["locks"][:] = 1
+    job.control[TURN], job.control[ABORT] = -1, 1
+    run_first_worker(job)
+    assert job.problem.parameters(job.flat).coef.tolist() == before
+    assert job.done()[0] == 0

@@ -91,7 +91,6 @@ def test_turns_come_in_order_with_more_workers_than_cores():
     assert log.tolist() == list(range(THREADS)) * times
 
 
-@needs_jit
 def test_abort_ends_a_wait_in_progress():
     locks, control = np.ones(1, np.int32), np.zeros(cells(1), np.int64)
     answers = []

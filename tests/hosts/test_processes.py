@@ -1,0 +1,285 @@
+"""Pools of processes: starting from any kind of script, ending in every way, workers that die or fail."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import multiprocessing.forkserver as forkserver
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hogwild.hosts.processes as module
+from hogwild import machine
+from hogwild.errors import TrainingError, UsageError
+from hogwild.hosts.job import Task
+from hogwild.hosts.processes import Processes
+from hogwild.kernels.control import ABORT, STOP
+from tests.runs import until
+
+TASK = Task(0, 0, (0.1, 1.0, 0.0))
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether they have ended; an orphan of a killed fork server may wait to be reaped by whoever adopts it."""
+    return not any(state(pid) not in ("", "Z") for pid in pids)
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def pids(pool: Processes) -> list[int]:
+    return [worker.pid for worker in pool._crew]
+
+
+@pytest.fixture
+def pool() -> Iterator[Processes]:
+    with contextlib.closing(Processes(2)) as pool:
+        yield pool
+
+
+def test_one_job_after_another(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
+    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("processes", True, 2, 0, None)
+    before = pids(pool)
+    for discipline in ("round-robin", "locked", "round-robin"):
+        job = make_job(pool, discipline)
+        pool.open(job)
+        first = run_epoch(pool, job)
+        assert first.any()
+        if discipline == "round-robin":
+            np.testing.assert_array_equal(run_epoch(pool, job), first)
+    assert pids(pool) == before
+    pool.close()
+    pool.close()
+    assert gone(before)
+    with pytest.raises(UsageError, match="closed"):
+        pool.open(job)
+
+
+def test_two_runs_at_the_same_time_are_refused(pool: Processes, make_job: Callable) -> None:
+    job = make_job(pool)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    pool.begin(TASK)
+    with pytest.raises(UsageError, match="a pool each"):
+        pool.open(make_job(pool))
+
+
+def test_a_failing_worker_is_one_line(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
+    job = make_job(pool)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    pool.begin(Task(0, 0, "not a step"))  # type: ignore[arg-type]
+    with pytest.raises(TrainingError, match=r"worker process \d failed: \w+Error: .* \(\w+\.py, line \d+\)") as caught:
+        until(lambda: pool.wait(0.1))
+    assert "\n" not in str(caught.value)
+    pool.release(job)
+    fresh = make_job(pool)  # the same workers serve the next run
+    pool.open(fresh)
+    assert run_epoch(pool, fresh).any()
+    assert pool.lost == 0
+
+
+def test_release_stops_the_workers_and_frees_the_memory(pool: Processes, make_job: Callable) -> None:
+    job = make_job(pool)
+    pool.open(job)
+    control, dropped = job.control, weakref.ref(job)
+    pool.release(make_job(pool))  # another's: nothing happens
+    assert pool.job is job
+
+    def mapped() -> bool:
+        return any("/torch_" in Path(f"/proc/{pid}/maps").read_text() for pid in pids(pool))
+
+    assert mapped()
+    pool.release(job)
+    assert control[STOP] == control[ABORT] == 1
+    assert pool.job is None
+    del job
+    gc.collect()
+    assert dropped() is None
+    assert until(lambda: not mapped(), 5)
+
+
+def test_a_dropped_pool_ends_its_processes(make_job: Callable) -> None:
+    pool = Processes(2)
+    pool.open(make_job(pool))
+    started = pids(pool)
+    del pool
+    assert gone(started)  # by reference counting, without the garbage collector
+
+
+def test_workers_leave_signals_to_the_parent(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
+    job = make_job(pool)
+    pool.open(job)
+    for pid in pids(pool):
+        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)
+    assert run_epoch(pool, job).any()
+    assert pool.lost == 0
+
+
+def test_the_fork_server_may_die(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
+    """As it does when its process group is sent a SIGTERM: the workers are not taken for dead, and still end."""
+    job, started = make_job(pool, "locked"), pids(pool)
+    pool.open(job)
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    assert run_epoch(pool, job).any()
+    assert pool.lost == 0
+    os.kill(started[0], signal.SIGKILL)  # replaced, from a new fork server
+    assert until(lambda: gone(started[:1]))
+    assert run_epoch(pool, job).any()
+    assert until(lambda: pool.wait(0.1) and pool.lost == 1)
+    started = pids(pool)
+    pool.close()
+    assert gone(started)
+
+
+def test_a_worker_that_does_not_answer_is_killed(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE", 0.2)
+    with contextlib.closing(Processes(2)) as pool:
+        pool.open(make_job(pool))
+        started = pids(pool)
+        os.kill(started[1], signal.SIGSTOP)
+    assert gone(started)
+
+
+def test_a_pool_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, started = module._Worker.__init__, []
+
+    def limited(self: module._Worker, number: int, cpu: int | None) -> None:
+        if number == 2:
+            raise TrainingError("cannot start a worker process")
+        begin(self, number, cpu)
+        started.append(self.pid)
+
+    monkeypatch.setattr(module._Worker, "__init__", limited)
+    with pytest.raises(TrainingError, match="cannot start"):
+        Processes(3)
+    assert len(started) == 2
+    assert gone(started)
+
+
+def test_errors_of_starting_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: multiprocessing.Process) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing.context.ForkServerProcess, "start", refuse)
+    with pytest.raises(TrainingError, match=r"cannot start a worker process \(.*unavailable\): try .*--host threads"):
+        Processes(1)
+
+
+def test_threads_that_start_pools_keep_the_main_module() -> None:
+    main = sys.modules["__main__"].__dict__
+    before = {name: main.get(name) for name in ("__spec__", "__file__")}
+    pools: list[Processes] = []
+    threads = [threading.Thread(target=lambda: pools.append(Processes(1))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for pool in pools:
+        pool.close()
+    assert len(pools) == 4
+    assert {name: main.get(name) for name in before} == before
+
+
+def test_workers_are_pinned_only_where_each_has_a_core() -> None:
+    usable = os.sched_getaffinity(0)
+    cores = len({tuple(sorted(_siblings(cpu))) for cpu in usable})
+    assert module._cpus(1) == [None]
+    assert module._cpus(cores + 1) == [None] * (cores + 1)
+    if cores > 1:
+        cpus = module._cpus(cores)
+        assert len(set(cpus)) == cores
+        assert set(cpus) <= usable
+
+
+def _siblings(cpu: int) -> list[str]:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.read_text().split() if path.exists() else [str(cpu)]
+
+
+def test_a_worker_computes_on_one_thread(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
+    """No pool of BLAS or OpenMP threads beside it: its own thread, and the one that waits for the parent's death."""
+    job = make_job(pool)
+    pool.open(job)
+    run_epoch(pool, job)
+    for pid in pids(pool):
+        assert len(os.listdir(f"/proc/{pid}/task")) == 2
+        affinity = os.sched_getaffinity(pid)
+        assert len(affinity) == 1 if machine.physical_cores() > 1 else affinity == os.sched_getaffinity(0)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import hogwild
+print("started")
+X = np.random.default_rng(0).standard_normal((400, 5))
+run = hogwild.train((X, np.sign(X[:, 0])), host="processes", workers=2, step=0.1, epochs=2)
+print([row["epoch"] for row in run], run.model.width)
+"""
+SAID = "started\n[0, 1, 2] 5\n"
+
+
+@pytest.mark.parametrize("how", ["file", "module", "stdin", "interactive"])
+def test_any_script_will_do(tmp_path: Path, how: str) -> None:
+    """No `if __name__ == "__main__"`, and sometimes no script: multiprocessing would start it again, or fail."""
+    script = tmp_path / "plain_script.py"
+    script.write_text(SCRIPT)
+    python = [sys.executable]
+    command, text = {
+        "file": ([*python, script], None),
+        "module": ([*python, "-m", "plain_script"], None),
+        "stdin": ([*python, "-"], SCRIPT),
+        "interactive": ([*python, "-i", "-q"], SCRIPT),
+    }[how]
+    result = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=60)
+    assert result.stdout == SAID, result.stderr
+    assert result.returncode == 0
+    assert "Error" not in result.stderr
+
+
+WORKING = "import threading, time\nthreading.Thread(target=run.finish, daemon=True).start()\ntime.sleep(0.1)"
+ENDINGS = {"at its end": "", "in an error": "raise ValueError('mine')", "while workers work": WORKING}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.parametrize("host", ["processes", "threads"])
+def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
+    code = SCRIPT.partition("print([")[0].replace("epochs=2", "epochs=1000000").replace('"processes"', repr(host))
+    code += f"next(run)\nrun.itself = run\n{ENDINGS[how]}\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.stdout == "started\n"
+    assert result.returncode == (1 if how == "in an error" else 0), result.stderr
+    assert result.stderr.count("Traceback") == (how == "in an error")
+
+
+def test_inside_a_daemonic_process() -> None:
+    code = (
+        "import multiprocessing, sys\n"
+        "def train():\n"
+        "    import numpy as np, hogwild\n"
+        "    try:\n"
+        "        hogwild.train((np.eye(4), [0, 1, 0, 1]), host='processes', workers=1, step=0.1)\n"
+        "    except hogwild.TrainingError as error:\n"
+        "        print(error)\n"
+        "process = multiprocessing.get_context('fork').Process(target=train, daemon=True)\n"
+        "process.start(); process.join()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.stdout.startswith("cannot start a worker process (daemonic processes are not allowed")
+    assert result.stdout.count("\n") == 1

@@ -1,0 +1,130 @@
+"""Blocks of arrays: aligned, shared, and refused in one line where there is no room for them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch.multiprocessing as multiprocessing
+
+from hogwild.errors import OutputError
+from hogwild.hosts.shared import LINE, Block
+
+SPEC = {
+    "a": ((3,), np.int32),
+    "empty": ((0,), np.float32),
+    "b": ((7, 2), np.float32),
+    "c": ((100,), np.int64),
+}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_arrays_are_zero_aligned_and_apart(shared: bool) -> None:
+    block = Block(SPEC, shared)
+    for name, (shape, dtype) in SPEC.items():
+        array = block[name]
+        assert (array.shape, array.dtype) == (shape, dtype)
+        assert array.size == 0 or array.__array_interface__["data"][0] % LINE == 0
+        assert not array.any()
+        assert array.flags.writeable
+    for number, name in enumerate(SPEC, 1):
+        block[name][...] = number
+    for number, name in enumerate(SPEC, 1):
+        assert (block[name] == number).all()
+
+
+def test_readonly_is_the_same_memory() -> None:
+    block = Block(SPEC, shared=False)
+    view = block.readonly("b")
+    block["b"][2, 1] = 5
+    assert view[2, 1] == 5
+    assert not view.flags.writeable
+    assert block["b"].flags.writeable
+
+
+def test_private_block_is_not_sent() -> None:
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(Block(SPEC, shared=False))
+
+
+def _write(connection: multiprocessing.connection.Connection) -> None:
+    block = connection.recv()
+    block["a"][:] = 7
+    connection.send("written")
+
+
+def test_shared_block_is_one_memory_for_two_processes() -> None:
+    context = multiprocessing.get_context("fork")
+    block = Block(SPEC, shared=True)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_write, args=(theirs,))
+    process.start()
+    ours.send(block)
+    assert ours.recv() == "written"
+    process.join()
+    assert (block["a"] == 7).all()
+    assert not block["b"].any()
+    ours.close()
+    theirs.close()
+
+
+def facts(blocks: int, free: int) -> SimpleNamespace:
+    return SimpleNamespace(f_blocks=blocks, f_bavail=free, f_frsize=4096)
+
+
+def test_too_small_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: facts(16384, 16))
+    Block({"a": ((1000,), np.float32)}, shared=True)
+    with pytest.raises(OutputError, match=r"/dev/shm has 0 MiB free and 4 MiB are needed: .*--host threads") as caught:
+        Block({"a": ((1_000_000,), np.float32)}, shared=True)
+    assert "\n" not in str(caught.value)
+    Block({"a": ((1_000_000,), np.float32)}, shared=False)
+
+
+def test_shared_memory_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: facts(0, 0))  # tmpfs with size=0
+    Block(SPEC, shared=True)
+
+
+def test_what_torch_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def refuse(self: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError(
+            "unable to open shared memory object </torch_1> in read-write mode: Too many open files\nat x"
+        )
+
+    monkeypatch.setattr(torch.Tensor, "share_memory_", refuse)
+    with pytest.raises(OutputError, match=r"cannot share 0 MiB: unable .*Too many open files; .*threads") as caught:
+        Block(SPEC, shared=True)
+    assert "\n" not in str(caught.value)
+
+
+TINY = """
+import numpy as np, os, sys
+import hogwild
+rng = np.random.default_rng(0)
+X, y = rng.standard_normal((4000, 50)), np.arange(4000) % 2
+for host in ("processes", "threads"):
+    try:
+        print(host, hogwild.train((X, y), host=host, workers=2, step=0.1, epochs=1).finish().width)
+    except hogwild.OutputError as error:
+        print(host, error)
+"""
+
+
+def test_a_really_tiny_dev_shm() -> None:
+    mount = "mount -t tmpfs -o size=256k tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
+        pytest.skip("may not mount a file system in a namespace of its own")
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, TINY]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    first, second = result.stdout.splitlines()
+    assert first.startswith("processes /dev/shm has 0 MiB free and 2 MiB are needed: enlarge it ")
+    assert second == "threads 50"

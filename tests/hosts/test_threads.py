@@ -1,0 +1,139 @@
+"""Pools of threads: they serve, fail in one sentence, never hang, and go when nobody holds them."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hogwild.errors import TrainingError, UsageError
+from hogwild.hosts.job import Desk, Job, Task
+from hogwild.hosts.threads import Threads
+from hogwild.kernels.control import ABORT, STOP
+from tests.runs import until
+
+
+def alive() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-")]
+
+
+def test_one_job_after_another(make_job: Callable, run_epoch: Callable) -> None:
+    pool = Threads(2)
+    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("threads", False, 2, 0, None)
+    for discipline in ("round-robin", "locked", "round-robin"):
+        job = make_job(pool, discipline)
+        pool.open(job)
+        assert pool.job is job
+        first = run_epoch(pool, job)
+        assert first.any()
+        if discipline == "round-robin":
+            np.testing.assert_array_equal(run_epoch(pool, job), first)
+    pool.close()
+    pool.close()
+    assert not alive()
+    with pytest.raises(UsageError, match="closed"):
+        pool.open(job)
+
+
+def test_two_runs_at_the_same_time_are_refused(make_job: Callable, run_epoch: Callable) -> None:
+    pool = Threads(1)
+    job, other = make_job(pool), make_job(pool)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
+    with pytest.raises(UsageError, match="a pool each"):
+        pool.open(other)
+    assert until(lambda: pool.wait(0.1))
+    pool.open(other)
+    run_epoch(pool, other)
+    pool.close()
+
+
+def test_a_failing_worker_is_one_sentence(
+    make_job: Callable, run_epoch: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Job, *_: object) -> None:
+        raise MemoryError("no more")
+
+    pool = Threads(2)
+    job = make_job(pool)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "work", fail)
+        pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
+        with pytest.raises(TrainingError, match="a worker thread failed: MemoryError: no more"):
+            until(lambda: pool.wait(0.1))
+    pool.release(job)  # what a run does that ends; the pool serves the next one
+    fresh = make_job(pool)
+    pool.open(fresh)
+    assert run_epoch(pool, fresh).any()
+    pool.close()
+
+
+def test_a_worker_that_cannot_lay_out_its_job(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Desk, message: object) -> None:
+        raise MemoryError("too large")
+
+    pool = Threads(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Desk, "take", fail)
+        with pytest.raises(TrainingError, match="too large"):
+            pool.open(make_job(pool))
+    pool.close()
+    assert not alive()
+
+
+def test_release_stops_the_workers_and_frees_the_job(make_job: Callable) -> None:
+    pool = Threads(2)
+    job = make_job(pool)
+    pool.open(job)
+    control, gone = job.control, weakref.ref(job)
+    pool.release(make_job(pool))  # another's: nothing happens
+    assert pool.job is job
+    pool.release(job)
+    assert control[STOP] == control[ABORT] == 1
+    assert pool.job is None
+    del job
+    assert until(lambda: gc.collect() is not None and gone() is None, 5)
+    pool.close()
+
+
+def test_a_dropped_pool_ends_its_threads(make_job: Callable) -> None:
+    pool = Threads(2)
+    pool.open(make_job(pool))
+    assert len(alive()) == 2
+    del pool
+    assert not alive()  # by reference counting, without the garbage collector
+
+
+def test_too_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, started = threading.Thread.start, []
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(TrainingError, match=r"cannot start 5 worker threads: can't start new thread"):
+        Threads(5)
+    assert not any(thread.is_alive() for thread in started)
+
+
+def test_an_interpreter_that_ends_with_a_pool_open_does_not_hang() -> None:
+    code = (
+        "import hogwild, numpy as np\n"
+        "X = np.random.default_rng(0).standard_normal((300, 5))\n"
+        "run = hogwild.train((X, np.sign(X[:, 0])), workers=2, step=0.1)\n"
+        "print(next(run)['epoch'])\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "0\n", "")

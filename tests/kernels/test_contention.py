@@ -1,0 +1,136 @@
+"""Four workers on a handful of hot coordinates: who loses updates and who does not, and that every wait can be ended.
+
+Every row asks every coordinate for exactly the same step, whatever the margin (the targets are far away), so that the
+sum of all updates is a whole number that float32 holds exactly: a lost update cannot hide.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import numba
+import numpy as np
+import pytest
+
+from hogwild.data.examples import Rows
+from hogwild.data.order import Order
+from hogwild.hosts.job import Task
+from hogwild.kernels.control import ABORT
+from tests.kernels.harness import awkward_rows, make_job, run_epoch
+
+WORKERS, N, HOT = 4, 1_000_000, 8
+ONE, TINY = (1.0, 1.0, 0.0), (2.0**-22, 1.0, 0.0)
+LOSING_NONE = ("atomic", "aig", "locked", "round-robin")
+PARALLEL = ("hogwild", *LOSING_NONE)
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
+
+
+def hot_job(discipline, n=N, targets=None, order=None, workers=WORKERS, **options):
+    """``n`` rows of ones in all of ``HOT`` features; at step 1 each adds 1 to every weight and to the intercept."""
+    targets = np.full(n, 1e9) if targets is None else targets
+    same = np.zeros(n, np.int64), np.full(n, HOT)  # begin and end of every row
+    rows = Rows(same, np.arange(HOT), np.ones(HOT), targets, HOT)
+    options = {"loss": "epsilon-insensitive"} | options
+    return make_job(rows, discipline, workers, order or Order.of(n), start=False, **options)
+
+
+@pytest.mark.parametrize("discipline", LOSING_NONE)
+def test_no_update_is_lost(discipline):
+    job = hot_job(discipline, n=N if discipline != "round-robin" else N // 100)
+    n = job.order.n_rows
+    for epoch in range(3):
+        run_epoch(job, epoch, ONE)
+        parameters = job.problem.parameters(job.flat)
+        assert parameters.coef.tolist() == [n * (epoch + 1)] * HOT
+        assert parameters.intercept[0] == n * (epoch + 1)
+        assert job.done() == (n, n * HOT)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores that race")
+def test_hogwild_loses_some():
+    """Or the tests beside this one would see nothing. Its intercept loses none."""
+    lost = 0
+    for _ in range(10):
+        job = hot_job("hogwild")
+        run_epoch(job, 0, ONE)
+        parameters = job.problem.parameters(job.flat)
+        assert parameters.intercept[0] == N
+        assert np.all(parameters.coef <= N)
+        assert job.done() == (N, N * HOT)
+        lost += int(np.sum(N - parameters.coef))
+        if lost:
+            return
+    pytest.fail("hogwild lost no update in 10 epochs of contention")
+
+
+def test_atomic_adagrad_loses_no_square():
+    n = N // 4
+    job = hot_job("atomic", n, np.arange(n) % 2, loss="log", adagrad=True, l2=1e-9, schedule="constant")
+    run_epoch(job, 0, (0.0, 1.0, 0.0))  # no step: the slope stays at a half
+    parameters = job.problem.parameters(job.flat)
+    assert parameters.coef_squares.tolist() == [n / 4] * HOT
+    assert parameters.intercept_squares[0] == n / 4
+
+
+@pytest.mark.parametrize("discipline", ["atomic", "aig", "locked"])
+def test_no_update_is_lost_with_several_classes(discipline):
+    """While no margin comes near 1 the hinge has slope 1: a third of the rows add a tiny step, the others take it."""
+    n = 300_000
+    job = hot_job(discipline, n, np.arange(n) % 3, loss="hinge")
+    run_epoch(job, 0, TINY)
+    coef, intercept = job.problem.solution(job.flat)
+    assert (coef / TINY[0]).tolist() == [[-n / 3] * HOT] * 3
+    assert (intercept / TINY[0]).tolist() == [-n / 3] * 3
+
+
+@pytest.mark.parametrize("discipline", PARALLEL)
+def test_every_row_once_though_stopped_and_resumed(discipline):
+    """The intercept loses nothing in any discipline, so it counts the rows."""
+    n = 5000
+    job = hot_job(discipline, n=n, order=Order(n, 1, True))
+    start, done = 0, 0
+
+    def stop_soon():
+        while job.done()[0] < min(500, n - done):
+            pass
+        job.stop()
+
+    while start < job.order.n_chunks:
+        run_epoch(job, 0, ONE, start, meanwhile=stop_soon)
+        done += job.done()[0]
+        start = job.problem.position(job.control, job.order)
+        assert job.problem.parameters(job.flat).intercept[0] == done == min(start * job.order.chunk, n)
+    assert done == n
+
+
+def test_more_workers_than_chunks():
+    for discipline in PARALLEL:
+        job = hot_job(discipline, n=3, workers=6)
+        run_epoch(job, 0, ONE)
+        assert job.problem.parameters(job.flat).intercept[0] == 3
+
+
+@pytest.mark.parametrize(("discipline", "lock"), [("locked", 0), ("aig", 3), ("round-robin", None)])
+@pytest.mark.parametrize("loss", ["epsilon-insensitive", "hinge"])
+def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, loss):
+    """One that died holding a lock, or whose turn it is; the next epoch starts with all locks free."""
+    rows = awkward_rows(loss, classes=3)
+    job = make_job(rows, discipline, workers=2, loss=loss)
+    job.problem.compile()
+    job.begin_epoch(0, 0)
+    if lock is not None:
+        job.state["locks"][lock] = 1
+    args = (job.shared(), job.problem.scratch(job.order), job.data(), Task(0, 0, ONE), 0)
+    worker = threading.Thread(target=job.work, args=args)
+    worker.start()
+    time.sleep(0.1)
+    assert worker.is_alive()
+    job.control[ABORT] = 1
+    worker.join(timeout=20)
+    assert not worker.is_alive()
+    assert job.done()[0] < len(rows)
+    run_epoch(job, 0, ONE)
+    assert job.done()[0] == len(rows)

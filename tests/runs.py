@@ -1,0 +1,74 @@
+"""Data and helpers for tests that train: sets small enough for any machine, and epochs long enough to be disturbed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hogwild
+from hogwild.data.examples import Rows
+from hogwild.data.store import open_store, save_store
+from hogwild.problems.objective import Objective
+
+QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
+
+
+def toy(n: int = 2000, width: int = 304, nnz: int = 8, seed: int = 0, classes: int = 2, noise: float = 0.1) -> Rows:
+    """A linear model's labels: -1 and +1, or 0 to ``classes - 1``; ``classes=0`` leaves the margins as targets."""
+    rng = np.random.default_rng(seed)
+    stratum = width // nnz  # one feature from each, so that they ascend without repeats
+    indices = np.arange(nnz) * stratum + rng.integers(0, stratum, (n, nnz))
+    values = rng.standard_normal((n, nnz)).astype(np.float32)
+    margins = (rng.standard_normal((max(classes, 1), width))[:, indices] * values).sum(axis=2)
+    margins += noise * rng.standard_normal(margins.shape)
+    targets = margins[0] if classes == 0 else np.sign(margins[0]) if classes == 2 else margins.argmax(axis=0)
+    return Rows(np.arange(n + 1) * nnz, indices.ravel(), values.ravel(), targets, width)
+
+
+def long_epochs(folder: Path, repeats: int = 1000) -> Rows:
+    """A thousand rows of 500 nonzeros in a store, each taken ``repeats`` times: half a billion nonzeros in 2 MB."""
+    path = folder / "long.store"
+    rows = open_store(path) if path.exists() else open_store(save_store(toy(1000, 5000, 500), path))
+    return rows.select(np.tile(np.arange(len(rows)), repeats))
+
+
+def start(rows: Rows, **options: Any) -> hogwild.Run:
+    """A run that judges itself by the first thousand rows only, for sets with long epochs."""
+    run = hogwild.train(rows, **({"step": 1e-3, "l2": 0.0} | options))
+    p = run.problem
+    run._objective = Objective(rows.block(0, 1000), p.loss, p.loss_param, labels=p.labels, width=p.width)
+    return run
+
+
+def when(condition: Callable[[], Any], action: Callable[[], Any], seconds: float = 30.0) -> threading.Thread:
+    """Start a thread that does ``action`` as soon as ``condition`` holds."""
+
+    def watch() -> None:
+        if until(condition, seconds):
+            action()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
+    """Wait until ``condition`` holds; whether it ever did."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def memory(pid: int | str = "self", fields: tuple[str, ...] = ("RssAnon", "RssShmem")) -> int:
+    """Bytes of a process that are not pages of files."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    facts = dict(line.split(":", 1) for line in lines if ":" in line)
+    return sum(int(facts[field].split()[0]) << 10 for field in fields)

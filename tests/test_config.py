@@ -1,0 +1,107 @@
+"""TrainConfig: every mistake is one line that names the option, and nothing heavy is imported to find it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hogwild import config as module
+from hogwild.config import RESUMABLE, TrainConfig
+from hogwild.errors import UsageError
+from hogwild.kernels import linear, losses
+from hogwild.schedule import SCHEDULES
+
+BAD: list[dict[str, Any]] = [
+    {"loss": "logistic"}, {"loss": None}, {"loss": ["log"]}, {"discipline": "hogwild!"}, {"host": "machines"},
+    {"order": "random"}, {"schedule": "cosine"}, {"normalize": "l1"}, {"class_weight": "auto"},
+    {"l1": -1.0}, {"l2": -1e-9}, {"l2": math.nan}, {"l2": math.inf}, {"l2": "1"}, {"l2": True}, {"l2": None},
+    {"l2": 10**400}, {"tol": -1.0}, {"step": 0.0}, {"step": -1.0}, {"step": math.inf}, {"step": "auto"},
+    {"decay": 0.0}, {"decay": 1.5}, {"power": 0.0, "schedule": "inverse"}, {"target": math.nan},
+    {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
+    {"epochs": 0}, {"epochs": 1.5}, {"epochs": None}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
+    {"adagrad": 1}, {"average": "yes"}, {"intercept": None},
+]  # fmt: skip
+BAD_TOGETHER: list[dict[str, Any]] = [
+    {"schedule": "optimal", "l2": 0.0},
+    {"schedule": "optimal", "step": 1.0},
+    {"schedule": "constant", "decay": 0.5},
+    {"schedule": "epoch", "power": 0.5},
+    {"discipline": "serial", "workers": 2},
+    {"adagrad": True, "schedule": "inverse"},
+    {"loss_param": 1.0},
+    {"class_weight": "balanced", "loss": "squared-error"},
+]
+
+
+@pytest.mark.parametrize("options", BAD + BAD_TOGETHER, ids=lambda options: str(options)[:60])
+def test_mistakes_are_one_line(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        TrainConfig(**options)
+    assert any(name in str(caught.value) for name in options)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize("options", BAD[:9], ids=str)
+def test_choices_are_listed(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(UsageError, match=r"expected one of .+, .+"):
+        TrainConfig(**{name: "nonsense"})
+
+
+def test_unknown_options_list_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown option epoch, lr: expected some of loss, .*epochs"):
+        TrainConfig.from_json({"epoch": 3, "lr": 0.1, "l2": 0.0})
+
+
+def test_json_and_back() -> None:
+    config = TrainConfig(loss="huber", loss_param=0.5, l1=1e-3, step=0.25, workers=3, patience=2, target=-1.5, seed=7)
+    assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_numpy_numbers_become_python_ones() -> None:
+    options = {"epochs": np.int64(3), "l2": np.float32(0.5), "step": np.float64(0.25), "adagrad": np.bool_(True)}
+    config = TrainConfig(**options, workers=np.int32(2), seed=np.array(5), loss=np.str_("hinge"))
+    assert config == TrainConfig(epochs=3, l2=0.5, step=0.25, adagrad=True, workers=2, seed=5, loss="hinge")
+    assert type(config.epochs) is int
+    json.dumps(config.to_json())
+    with pytest.raises(UsageError, match="epochs"):
+        TrainConfig(epochs=np.float64(3.0))
+
+
+def test_numbers_at_the_edges() -> None:
+    TrainConfig(l1=0, l2=0, tol=0, step=1e-300, decay=1.0, workers=1024, epochs=10**9, seed=2**63 - 1)
+    TrainConfig(loss="epsilon-insensitive", loss_param=0)
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrainConfig().epochs = 3  # type: ignore[misc]
+
+
+def test_differences() -> None:
+    config = TrainConfig(workers=1, epochs=5)
+    assert config.differences(dataclasses.replace(config, epochs=9, workers=2, host="threads")) == []
+    assert config.differences(dataclasses.replace(config, l2=0.5, seed=3, epochs=9)) == ["l2", "seed"]
+    assert set(RESUMABLE) <= {field.name for field in dataclasses.fields(TrainConfig)}
+
+
+def test_names_are_those_of_the_kernels() -> None:
+    """The literals exist twice so that a typing mistake is found before numba is imported."""
+    assert set(module.LOSSES) == set(losses.LOSSES)
+    assert set(module.LABEL_LOSSES) == set(losses.LABEL_LOSSES)
+    assert {loss for loss, param in losses.DEFAULT_PARAM.items() if param} == set(module.PARAM_LOSSES)
+    assert set(module.DISCIPLINES) == set(linear.DISCIPLINES)
+    assert set(module.SCHEDULES) == set(SCHEDULES)
+
+
+def test_light() -> None:
+    code = "import sys, hogwild; hogwild.TrainConfig(); print({'numpy', 'torch', 'numba'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -1,0 +1,185 @@
+"""`step auto`: near the best of the grid, never a step that diverges, and a number for any data there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import hogwild
+from hogwild import probe as module
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.store import open_store, save_store
+from hogwild.errors import TrainingError
+from hogwild.probe import HIGHEST, LOWEST, Probe
+from tests.runs import toy
+
+
+def probed(rows: Rows, weights: np.ndarray | None = None, **options: Any) -> float:
+    return Probe(TrainConfig(workers=1, host="threads", **options), rows, weights).search()
+
+
+def after_ten_epochs(rows: Rows, step: float, **options: Any) -> float:
+    run = hogwild.train(rows, workers=1, step=step, epochs=10, **options)
+    try:
+        run.finish()
+    except TrainingError:
+        return math.inf
+    return run.history[-1]["objective"]
+
+
+CASES: dict[str, tuple[Rows, dict[str, Any]]] = {
+    "log": (toy(), {}),
+    "hinge": (toy(noise=2.0), {"loss": "hinge"}),
+    "squared-hinge, l2 rows": (toy(), {"loss": "squared-hinge", "normalize": "l2"}),
+    "squared error": (toy(classes=0), {"loss": "squared-error"}),
+    "huber, constant": (toy(classes=0), {"loss": "huber", "schedule": "constant"}),
+    "inverse": (toy(noise=2.0), {"schedule": "inverse"}),
+    "round": (toy(), {"schedule": "round"}),
+    "adagrad": (toy(noise=2.0), {"adagrad": True}),
+    "elastic": (toy(), {"l1": 1e-3, "l2": 1e-3}),
+    "classes": (toy(classes=4), {}),
+    "softmax": (toy(classes=4), {"loss": "softmax"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_near_the_best_of_the_grid(name: str) -> None:
+    rows, options = CASES[name]
+    step = probed(rows, **options)
+    grid = {2.0**power: after_ten_epochs(rows, 2.0**power, **options) for power in range(-8, 9)}
+    best, start = min(grid.values()), hogwild.train(rows, workers=1, step=1.0, epochs=1, **options)
+    given_up = after_ten_epochs(rows, step, **options) - best
+    assert given_up <= 0.02 * (next(start)["objective"] - best)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e12])
+@pytest.mark.parametrize("loss", ["log", "squared-error", "poisson"])
+def test_values_of_any_size(scale: float, loss: str) -> None:
+    """The step that is found trains, though at these scales nearly all of them diverge."""
+    rows = toy(classes=2 if loss == "log" else 0)
+    targets = np.abs(rows.targets).round() if loss == "poisson" else rows.targets
+    X = rows.to_scipy()[0] * np.float32(scale)
+    run = hogwild.train((X, targets), loss=loss, workers=1, epochs=10)
+    run.finish()
+    assert run.config.step is not None
+    assert 2.0**LOWEST <= run.config.step <= 2.0**HIGHEST
+    assert run.history[-1]["objective"] < run.history[0]["objective"]
+
+
+def test_a_step_that_recovers_is_not_chosen() -> None:
+    """Poisson overshoots by orders of magnitude and comes back: the run would have been stopped meanwhile."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((3000, 200), density=0.05, format="csr", dtype=np.float32, rng=rng)
+    y = rng.poisson(np.exp(0.5 * (X @ rng.standard_normal(200))))
+    run = hogwild.train((X, y), loss="poisson", workers=1, epochs=10)
+    run.finish()
+    assert run.history[-1]["objective"] < run.history[0]["objective"]
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e30])
+def test_where_every_step_diverges_the_run_says_so(scale: float) -> None:
+    X = toy().to_scipy()[0] * np.float32(scale)
+    assert probed(Rows.from_scipy(X, toy().targets)) >= 2.0**LOWEST
+    with pytest.raises(TrainingError, match=r"diverged in epoch 1: .*rows scaled to one length"):
+        hogwild.train((X, toy().targets), workers=1, loss="squared-error").finish()
+    assert hogwild.train((X, toy().targets), workers=1, normalize="l2", epochs=5).finish().coef_.any()
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.eye(2), [0, 1]),
+        (sp.csr_array((10, 4)), [0, 1] * 5),
+        (sp.csr_array((10, 0)), [0, 1] * 5),
+        (np.array([[1.0], [0.0]]), [5, 7]),
+        (np.eye(30), np.arange(30)),
+        (np.full((4, 3), 1e15), [0, 1, 0, 1]),
+    ],
+    ids=["two rows", "all zero", "no features", "one row empty", "a class a row", "1e15"],
+)
+def test_tiny_data(X: Any, y: Any) -> None:
+    step = probed(Rows.from_scipy(X, y))
+    assert 2.0**LOWEST <= step <= 2.0**HIGHEST
+    assert math.log2(step).is_integer()
+    assert np.isfinite(hogwild.train((X, y), workers=1, epochs=3).finish().coef_).all()
+
+
+def test_weights_count() -> None:
+    """Rows of weight zero, whose values are far too large for the others, do not decide the step."""
+    rows = toy(4000)
+    X, y = rows.to_scipy()
+    X = X.copy()
+    X.data = X.data * np.where(np.repeat(np.arange(4000) < 2000, 8), 1e4, 1).astype(np.float32)
+    weights = np.where(np.arange(4000) < 2000, 0.0, 2.0)
+    small = probed(rows.block(2000, 4000), l2=0.0)
+    assert probed(Rows.from_scipy(X, y), l2=0.0) < small / 4
+    assert small / 4 <= probed(Rows.from_scipy(X, y), weights, l2=0.0) <= 4 * small
+
+
+def test_it_depends_on_nothing_that_resuming_may_change() -> None:
+    rows = toy()
+    steps = {probed(rows, epochs=epochs) for epochs in (1, 10, 100)}
+    assert len(steps) == 1
+    config = TrainConfig(workers=2, host="processes", discipline="atomic", average=True)
+    assert {Probe(config, rows).search()} == steps
+
+
+def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEWEST", 50)
+    monkeypatch.setattr(module, "BUDGET", 10)
+    rows = toy(5000)
+    targets = np.ones(5000, np.float32)
+    targets[4321] = -1
+    rare = Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
+    probe = Probe(TrainConfig(workers=1), rare)
+    assert len(probe._run.job.data().targets) == 51
+    assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST
+
+
+def test_part_of_a_store_is_the_same_as_its_copy(tmp_path: Any) -> None:
+    part, _ = open_store(save_store(toy(3000), tmp_path / "a.store")).split(0.4)
+    assert probed(part) == probed(part.compact())
+    assert Probe(TrainConfig(), part)._first == Probe(TrainConfig(), part.compact())._first
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int], float]) -> tuple[int, list[int]]:
+    """The power found for an objective ``value``, and the powers that were tried."""
+    tried: list[int] = []
+    probe = Probe.__new__(Probe)
+    probe._first, probe._found = first, {}
+
+    class Trial:
+        start = 1e6
+
+        def __call__(self, power: int) -> float:
+            tried.append(power)
+            return value(power)
+
+    monkeypatch.setattr(probe, "_run", Trial(), raising=False)
+    return round(math.log2(probe.search())), tried
+
+
+@pytest.mark.parametrize("first", [-13, -2, 0, 7, 16])
+@pytest.mark.parametrize("best", [-9, -4, 0, 3, 6])
+def test_the_search_finds_the_minimum(monkeypatch: pytest.MonkeyPatch, first: int, best: int) -> None:
+    found, tried = searched(monkeypatch, first, lambda power: abs(power - best - 0.1))
+    assert found == best
+    assert len(tried) == len(set(tried)) <= abs(first - best) // 2 + 5
+    found, tried = searched(monkeypatch, first, lambda power: math.inf if power > best else -power)
+    assert found == best
+
+
+def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, tried = searched(monkeypatch, 0, lambda power: math.inf)
+    assert found == LOWEST
+    assert len(tried) < 80
+    found, tried = searched(monkeypatch, 0, lambda power: 1e7 - power)  # worse than nothing, whatever is tried
+    assert len(tried) < 40
+    assert searched(monkeypatch, 0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
+    assert searched(monkeypatch, 0, lambda power: -power)[0] == HIGHEST

@@ -1,0 +1,774 @@
+"""The epoch loop as a library: its rows, its model, stopping and resuming bit for bit, many runs in one program."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import errno
+import gc
+import itertools
+import json
+import math
+import os
+import re
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild import machine, training
+from hogwild.config import DISCIPLINES, SCHEDULES, TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.store import open_store, save_store
+from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
+from hogwild.hosts.job import Pool
+from hogwild.model_file import CHECKPOINT_NAME
+from hogwild.problems.objective import Objective
+from hogwild.resume import fingerprint
+from hogwild.training import Run, start_pool
+from tests.runs import QUIET, long_epochs, start, toy, until, when
+
+FIELDS = set(
+    "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
+    "train_seconds wall_seconds setup_seconds objective train_loss train_accuracy updates nonzeros_per_second "
+    "workers_lost status".split()
+)
+MACHINE = {"cpu", "cores", "load", "version_python", "version_numpy", "version_numba", "version_torch"}
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return toy()
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, *objectives: float) -> None:
+    """Have evaluations find these objectives, one after another."""
+    values = iter(objectives)
+    monkeypatch.setattr(Objective, "evaluate", lambda self, *_: dict.fromkeys(("objective", "loss"), next(values)))
+
+
+# ---- rows
+
+
+def test_rows_say_everything(rows: Rows) -> None:
+    test = toy(300, seed=0)
+    run = hogwild.train(rows, test, epochs=3, data="toys", **QUIET)
+    found = list(run)
+    assert [row["epoch"] for row in found] == [0, 1, 2, 3]
+    assert found == run.history
+    first, *rest = found
+    tested = {"test_loss", "test_accuracy", "test_auc"}
+    assert set(first) == FIELDS | tested | {name for name in first if name in MACHINE or name.startswith("version_")}
+    assert set(first) >= MACHINE
+    for row in rest:
+        assert set(row) == FIELDS | tested
+    for row in found:
+        expected = {
+            "run": first["run"], "method": "serial", "problem": "linear", "loss": "log", "l1": 0.0, "l2": 1e-5,
+            "discipline": "serial", "order": "shuffled", "exchange": "none", "host": "threads", "device": "cpu",
+            "workers": 1, "seed": 0, "data": "toys", "schedule": "epoch", "phase": "reported", "workers_lost": 0,
+            "status": "ok",
+        }  # fmt: skip
+        assert row == row | expected
+        json.dumps(row)
+    assert len(first["run"]) >= 8
+    assert first["objective"] == pytest.approx(math.log(2))
+    assert first["train_accuracy"] == pytest.approx((rows.targets < 0).mean())
+    assert (first["updates"], first["nonzeros_per_second"], first["setup_seconds"]) == (0, None, None)
+    for k, row in enumerate(rest):
+        assert row["updates"] == len(rows)
+        assert row["nonzeros_per_second"] > 0
+        assert row["setup_seconds"] == rest[0]["setup_seconds"] > 0
+        assert row["step"] == pytest.approx(0.5 * 0.9**k)
+        assert row["train_loss"] < row["objective"] < found[k]["objective"]
+
+
+def test_objective_is_that_of_the_model(rows: Rows) -> None:
+    run = hogwild.train(rows, l1=1e-3, l2=1e-3, epochs=2, **QUIET)
+    for row in run:
+        model = run.model
+        judge = Objective(rows, "log", l1=1e-3, l2=1e-3, labels=model.labels)
+        assert judge.evaluate(model.coef_[0], model.intercept_[0])["objective"] == row["objective"]
+        assert model.history[-1] == row
+
+
+def test_clock_stands_still_during_evaluation(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate = Objective.evaluate
+
+    def slow(self: Objective, *parameters: Any) -> dict[str, float | None]:
+        time.sleep(0.2)
+        return evaluate(self, *parameters)
+
+    monkeypatch.setattr(Objective, "evaluate", slow)
+    last = list(hogwild.train(rows, epochs=3, **QUIET))[-1]
+    assert last["wall_seconds"] > 0.8
+    assert last["setup_seconds"] > 0.2  # the evaluation of epoch 0 comes before the first update
+    assert last["train_seconds"] < 0.4
+
+
+def test_runs_have_different_names(rows: Rows) -> None:
+    assert next(hogwild.train(rows, **QUIET))["run"] != next(hogwild.train(rows, **QUIET))["run"]
+
+
+def test_data_are_named_by_their_store(rows: Rows, tmp_path: Path) -> None:
+    stored = open_store(save_store(rows, tmp_path / "a.store"))
+    assert next(hogwild.train(stored, **QUIET))["data"] == str(tmp_path / "a.store")
+    assert next(hogwild.train(rows, **QUIET))["data"] == "memory"
+
+
+# ---- the library's face
+
+
+def test_model_before_the_first_row(rows: Rows) -> None:
+    with hogwild.train(rows, **QUIET) as run, pytest.raises(RuntimeError, match="nothing is trained yet"):
+        _ = run.model
+
+
+def test_finish_and_what_comes_after(rows: Rows) -> None:
+    run = hogwild.train(rows, epochs=2, **QUIET)
+    model = run.finish()
+    assert len(run.history) == 3
+    assert list(run) == []
+    assert np.array_equal(run.finish().coef_, model.coef_)
+    run.close()
+    run.close()
+    assert (model.predict(rows) == rows.targets).mean() > 0.9
+    assert model.config["step"] == 0.5
+
+
+def test_context_manager_ends_the_workers(rows: Rows) -> None:
+    before = threading.active_count()
+    with hogwild.train(rows, epochs=100, step=0.5, workers=2) as run:
+        next(run)
+        assert threading.active_count() == before + 2
+        assert next(run)["epoch"] == 1
+    assert threading.active_count() == before
+    assert list(run) == []
+    assert run.model.history[-1]["epoch"] == 1
+
+
+def test_a_closed_run_before_its_first_row(rows: Rows) -> None:
+    run = hogwild.train(rows, **QUIET)
+    run.close()
+    with pytest.raises(RuntimeError, match="nothing is trained"):
+        run.finish()
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
+    import hogwild.hosts.worker
+
+    gc.collect()
+    gc.disable()  # reference counts must do
+    try:
+        run = hogwild.train(rows, epochs=10, step=0.5, workers=2, host=host)
+        next(run)
+        next(run)
+        if host == "processes":
+            pids = [worker.pid for worker in run._pool._crew]  # type: ignore[attr-defined]
+        before = threading.active_count()
+        del run
+        if host == "processes":
+            assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        else:
+            assert threading.active_count() == before - 2
+    finally:
+        gc.enable()
+
+
+def test_last_row_comes_when_the_workers_are_gone(rows: Rows) -> None:
+    before = threading.active_count()
+    run = hogwild.train(rows, epochs=1, **QUIET)
+    assert [next(run)["epoch"], next(run)["epoch"]] == [0, 1]
+    assert threading.active_count() == before
+
+
+def test_what_may_be_given_as_rows(rows: Rows) -> None:
+    X, y = rows.to_scipy()
+    kinds = rows, (X, y), (X.toarray(), y), (X.tocoo(), y)
+    models = [hogwild.train(data, epochs=1, **QUIET).finish() for data in kinds]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.coef_, models[0].coef_)
+    with pytest.raises(UsageError, match="expected Rows or a pair"):
+        hogwild.train("file.svm")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="not both"):
+        hogwild.train(rows, config=TrainConfig(), epochs=3)
+    with pytest.raises(UsageError, match="unknown option epoch"):
+        hogwild.train(rows, epoch=3)
+
+
+def test_one_after_another_and_two_at_once(rows: Rows) -> None:
+    one = [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
+    assert [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)] == one
+    a, b = (hogwild.train(rows, epochs=3, **QUIET) for _ in range(2))
+    for x, y in itertools.zip_longest(a, b):
+        assert x["objective"] == y["objective"]
+
+    found: dict[int, list[float]] = {}
+
+    def work(k: int) -> None:
+        found[k] = [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys(range(3), one)
+
+
+def test_progress_can_be_watched(tmp_path: Path) -> None:
+    rows = long_epochs(tmp_path, 200)
+    seen = []
+    with start(rows, workers=1, epochs=2) as run:
+        assert run.progress() == training.Progress(0, 0, len(rows), 0, 0.0)
+        next(run)
+        stopping = threading.Event()
+
+        def watch() -> None:
+            while not stopping.wait(0.002):
+                seen.append(run.progress())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        list(run)
+        stopping.set()
+        watcher.join()
+    within = [p for p in seen if 0 < p.rows_done < p.rows_total]
+    assert within
+    assert {p.epoch for p in within} <= {0, 1}
+    for p in within:
+        assert p.rows_total == len(rows)
+        assert p.nonzeros == pytest.approx(p.rows_done * 500)
+        assert 0 < p.seconds < 30
+    ordered = [(p.epoch, p.rows_done) for p in seen]
+    assert ordered == sorted(ordered)
+    last = run.progress()
+    assert (last.epoch, last.rows_done) == (1, len(rows))
+
+
+# ---- workers
+
+
+def test_defaults_of_workers(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "physical_cores", lambda: 3)
+    assert hogwild.train(rows, step=0.5).config.workers == 3
+    assert hogwild.train(rows, step=0.5).config.discipline == "hogwild"
+    assert hogwild.train(rows, step=0.5, discipline="serial").config.workers == 1
+    assert hogwild.train(rows, step=0.5, workers=1).config.discipline == "serial"
+    two = hogwild.train((np.eye(2), [0, 1]), step=0.5, epochs=1)
+    assert two.config.workers == 2  # never more than rows, unless that is asked for
+    assert two.finish().width == 2
+    with pytest.raises(InputError, match="3 workers for 2 rows"):
+        hogwild.train((np.eye(2), [0, 1]), step=0.5, workers=3)
+
+
+def test_more_workers_than_cores_is_a_warning(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "physical_cores", lambda: 1)
+    with pytest.warns(HogwildWarning, match="2 workers share 1 cores") as caught:
+        run = hogwild.train(rows, step=0.5, workers=2, epochs=1)
+    assert caught[0].filename == __file__
+    assert run.finish().width == rows.width
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Callable[[str, int], Pool]]:
+    made: dict[tuple[str, int], Pool] = {}
+
+    def pool(host: str, workers: int) -> Pool:
+        if (host, workers) not in made:
+            made[host, workers] = start_pool(host, workers)
+        return made[host, workers]
+
+    for workers in (1, 2, 3):
+        pool("processes", workers)  # before the first test, which would have to end what it starts
+    yield pool
+    for each in made.values():
+        each.close()
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_every_discipline_trains(rows: Rows, pools: Callable, discipline: str, workers: int, host: str) -> None:
+    if discipline == "serial" and workers > 1:
+        with pytest.raises(UsageError, match="serial"):
+            hogwild.train(rows, discipline=discipline, workers=workers)
+        return
+    serial = hogwild.train(rows, epochs=5, **QUIET)
+    best = serial.finish()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HogwildWarning)  # three workers, two cores
+        run = hogwild.train(rows, discipline=discipline, epochs=5, step=0.5, pool=pools(host, workers))
+    last = list(run)[-1]
+    assert (last["host"], last["workers"], last["discipline"], last["workers_lost"]) == (host, workers, discipline, 0)
+    assert last["updates"] == len(rows)
+    assert last["objective"] < 1.1 * serial.history[-1]["objective"]
+    if workers == 1:
+        np.testing.assert_array_equal(run.model.coef_, best.coef_)
+        np.testing.assert_array_equal(run.model.intercept_, best.intercept_)
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str) -> None:
+    pool = pools(host, 2)
+    options = {"discipline": "round-robin", "step": 0.5, "epochs": 3}  # which is reproducible
+    alone = [row["objective"] for row in hogwild.train(rows, workers=2, **options)]
+    other = toy(1500, 160, seed=3)
+    a, b = hogwild.train(rows, pool=pool, **options), hogwild.train(other, pool=pool, **options)
+    both = [(x["objective"], y["objective"]) for x, y in zip(a, b, strict=True)]
+    assert [x for x, _ in both] == alone
+    dropped = hogwild.train(rows, pool=pool, **options)
+    next(dropped)
+    next(dropped)
+    del dropped
+    assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
+    with pytest.raises(UsageError, match="the pool has 2 workers, expected 1 for discipline 'serial'"):
+        hogwild.train(rows, pool=pool, discipline="serial", step=0.5)
+    with pytest.raises(UsageError, match="the pool has 2 workers, expected 3"):
+        hogwild.train(rows, pool=pool, workers=3, step=0.5)
+
+
+# ---- stopping
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize("discipline", ["hogwild", "locked", "round-robin"])
+def test_stop_from_another_thread(tmp_path: Path, discipline: str, host: str) -> None:
+    rows = long_epochs(tmp_path)
+    run = start(rows, workers=2, discipline=discipline, host=host, epochs=3)
+    assert next(run)["status"] == "ok"
+    when(lambda: run.progress().rows_done > 5000, run.stop)
+    last = next(run)
+    assert last["status"] == "interrupted"
+    assert 0 < last["epoch"] < 1
+    assert 5000 < last["updates"] < len(rows)
+    assert last["updates"] / len(rows) == pytest.approx(last["epoch"], abs=1e-3)
+    assert list(run) == []
+    assert run.model.history[-1] is last
+
+
+def test_stop_between_rows_and_before_the_first(rows: Rows) -> None:
+    run = hogwild.train(rows, epochs=9, **QUIET)
+    next(run), next(run)
+    run.stop()
+    last = list(run)
+    assert [(row["epoch"], row["status"], row["updates"]) for row in last] == [(1, "interrupted", 0)]
+    assert last[0]["objective"] == run.history[1]["objective"]
+    run = hogwild.train(rows, epochs=9, **QUIET)
+    run.stop()
+    assert [row["epoch"] for row in run] == [0, 0]
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_ctrl_c_in_a_notebook(tmp_path: Path, host: str) -> None:
+    """The row of the epoch so far comes out and is saved, then KeyboardInterrupt; the model is there."""
+    rows = long_epochs(tmp_path)
+    run = start(rows, workers=2, host=host, epochs=5, checkpoint=tmp_path / "state")
+    when(lambda: run.progress().rows_done > 5000, _thread.interrupt_main)
+    with pytest.raises(KeyboardInterrupt):
+        run.finish()
+    assert [row["status"] for row in run.history] == ["ok", "interrupted"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert run.model.coef_.any()
+    assert list(run) == []
+    again = start(rows, workers=2, host=host, epochs=1, checkpoint=tmp_path / "state", resume=True)
+    assert [row["epoch"] for row in again] == [1]
+
+
+def test_ctrl_c_while_evaluating(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate, asked = Objective.evaluate, []
+
+    def interrupted(self: Objective, *parameters: Any) -> dict[str, float | None]:
+        asked.append(signal.raise_signal(signal.SIGINT))
+        return evaluate(self, *parameters)
+
+    run = hogwild.train(rows, epochs=5, **QUIET)
+    next(run), next(run)
+    monkeypatch.setattr(Objective, "evaluate", interrupted)
+    row = next(run)
+    assert (row["epoch"], row["status"], len(asked)) == (2, "ok", 1)
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    assert list(run) == []
+
+
+def test_the_second_ctrl_c_raises_at_once(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(self: Objective, *_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("not reached")
+
+    before = threading.active_count()
+    run = hogwild.train(rows, epochs=5, **QUIET)
+    next(run)
+    coef = run.model.coef_
+    monkeypatch.setattr(Objective, "evaluate", twice)
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    assert threading.active_count() == before
+    assert run.history[-1]["epoch"] == 0
+    assert np.array_equal(run.model.coef_, coef)
+
+
+def test_a_program_with_its_own_handler_keeps_it(tmp_path: Path) -> None:
+    class Mine(KeyboardInterrupt):
+        pass
+
+    def handle(*_: Any) -> None:
+        raise Mine
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        run = start(long_epochs(tmp_path), workers=2, epochs=5)
+        next(run)
+        when(lambda: run.progress().rows_done > 5000, _thread.interrupt_main)
+        assert next(run)["status"] == "interrupted"
+        with pytest.raises(Mine):
+            next(run)
+        assert signal.getsignal(signal.SIGINT) is handle
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_close_from_another_thread(tmp_path: Path) -> None:
+    for host in ("threads", "processes"):
+        run = start(long_epochs(tmp_path), workers=2, epochs=5, host=host, checkpoint=tmp_path / host)
+        thread = when(lambda: run.progress().rows_done > 5000, run.close)  # noqa: B023
+        assert [row["epoch"] for row in run] == [0]
+        thread.join()
+        assert not (tmp_path / host / CHECKPOINT_NAME).exists()  # a chunk may have been left half done
+
+
+def test_target_and_patience(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"epochs": 50, **QUIET}
+    scripted(monkeypatch, 1.0, 0.5, 0.3, 0.2)
+    assert [row["objective"] for row in hogwild.train(rows, target=0.3, **options)] == [1.0, 0.5, 0.3]
+    values = [1.0, 0.5, 0.4999, 0.4, 0.4, 0.41, 0.39999, 0.1]
+    scripted(monkeypatch, *values)
+    assert [row["objective"] for row in hogwild.train(rows, patience=3, tol=1e-3, **options)] == values[:7]
+    scripted(monkeypatch, *values)
+    assert len(list(hogwild.train(rows, patience=1, tol=1e-3, **options))) == 3
+    scripted(monkeypatch, *values)
+    assert len(list(hogwild.train(rows, patience=1, tol=0.0, **options))) == 5
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 101.0])
+def test_divergence(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float) -> None:
+    scripted(monkeypatch, 1.0, 99.0, bad)
+    run = hogwild.train(rows, epochs=9, checkpoint=tmp_path, **QUIET)
+    next(run), next(run)
+    coef, state = run.model.coef_, sorted(tmp_path.iterdir())
+    content = [path.read_bytes() for path in state]
+    assert next(run)["status"] == "diverged"
+    with pytest.raises(TrainingError) as caught:
+        next(run)
+    message = str(caught.value)
+    assert re.match(r"diverged in epoch 2: the objective went to (nan|inf|101); try a step below 0.5, or ", message)
+    assert "\n" not in message
+    assert np.array_equal(run.model.coef_, coef)
+    assert coef.any()
+    assert [path.read_bytes() for path in state] == content  # the checkpoint is of the epoch before, too
+    assert list(run) == []
+
+
+def test_a_step_that_really_diverges() -> None:
+    rows = toy(classes=0)
+    run = hogwild.train(rows, loss="squared-error", schedule="constant", **QUIET | {"step": 1e3})
+    with pytest.raises(TrainingError, match="diverged in epoch 1: .*try a step below 1000, or rows scaled"):
+        run.finish()
+    assert not run.model.coef_.any()
+    run = hogwild.train(rows, loss="squared-error", normalize="l2", average=True, **QUIET | {"step": 1e30})
+    with pytest.raises(TrainingError, match=r"below 1e\+30, or adagrad"):
+        run.finish()
+    assert np.isfinite(run.model.coef_).all()
+
+
+# ---- checkpoints and resuming
+
+
+def same(a: Run, b: Run) -> None:
+    """Both ended with the same parameters, to the bit, and their rows agree but for clocks."""
+    np.testing.assert_array_equal(a._job.flat, b._job.flat)
+    np.testing.assert_array_equal(a.model.coef_, b.model.coef_)
+    np.testing.assert_array_equal(a.model.intercept_, b.model.intercept_)
+    clocks = {"run", "train_seconds", "wall_seconds", "setup_seconds", "nonzeros_per_second", "load"}
+    whole, parts = ([{k: v for k, v in row.items() if k not in clocks} for row in run.history] for run in (a, b))
+    assert whole == [row for row in parts if row["status"] == "ok"]
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{schedule: {"schedule": schedule} for schedule in SCHEDULES if schedule != "optimal"},
+    "optimal": {"schedule": "optimal", "step": None, "l2": 1e-2},
+    "auto": {"step": None},
+    "average": {"average": True},
+    "adagrad": {"adagrad": True},
+    "elastic, l2 rows": {"l1": 1e-4, "normalize": "l2"},
+    "file order": {"order": "file", "intercept": False},
+    "classes": {"classes": 5},
+    "softmax": {"classes": 3, "loss": "softmax", "average": True, "adagrad": True},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("inside", [False, True], ids=["between epochs", "inside an epoch"])
+def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool) -> None:
+    options = dict(QUIET | VARIANTS[name])
+    rows = toy(classes=options.pop("classes", 2))
+    if inside:
+        rows = rows.select(np.tile(np.arange(len(rows)), 200))  # an epoch of some tens of milliseconds
+    total = 8 if name == "adaptive" else 4
+    options |= {"tol": 0.9} if name == "adaptive" else {}  # five epochs without such progress divide the step
+    whole = hogwild.train(rows, epochs=total, **options)
+    whole.finish()
+    part = hogwild.train(rows, epochs=3 if inside else 2, checkpoint=tmp_path, **options)
+    if inside:
+        next(part), next(part)
+        stop_inside(part)
+        assert part.history[-1]["status"] == "interrupted"
+    else:
+        part.finish()
+    again = hogwild.train(rows, epochs=total, checkpoint=tmp_path, resume=True, **options)
+    assert again.config.step == whole.config.step
+    before = len(again.history)
+    found = list(again)
+    assert again.history[before:] == found
+    same(whole, again)
+    assert [row["run"] for row in again.history] == [part.history[0]["run"]] * len(again.history)
+    assert found[0]["train_seconds"] > part.history[-1]["train_seconds"]
+    assert found[0]["wall_seconds"] > part.history[-1]["wall_seconds"]
+    assert not MACHINE & set(found[0])
+    if name == "adaptive":
+        assert found[-1]["step"] < found[0]["step"]
+
+
+def stop_inside(run: Run) -> None:
+    """Stop a run some chunks into its next epoch."""
+    when(lambda: run.progress().rows_done > 5000, run.stop)
+    next(run)
+
+
+def test_resumed_after_many_stops(tmp_path: Path) -> None:
+    """Stopped again and again, wherever it was, and with another host each time."""
+    rows = toy(100_000)
+    whole = hogwild.train(rows, epochs=4, **QUIET)
+    whole.finish()
+    hosts = itertools.cycle(["threads", "threads", "processes"])
+    for _ in range(30):
+        host = next(hosts)
+        run = hogwild.train(rows, epochs=4, checkpoint=tmp_path, resume=True, **QUIET | {"host": host})
+        threading.Timer(0.004, run.stop).start()
+        for _ in run:
+            pass
+        if run.history[-1]["epoch"] == 4:
+            break
+    run = hogwild.train(rows, epochs=4, checkpoint=tmp_path, resume=True, **QUIET)
+    run.finish()
+    np.testing.assert_array_equal(run.model.coef_, whole.model.coef_)
+
+
+def test_nothing_left_to_do(rows: Rows, tmp_path: Path) -> None:
+    first = hogwild.train(rows, epochs=3, checkpoint=tmp_path, **QUIET)
+    first.finish()
+    before = threading.active_count()
+    for epochs in (3, 2):
+        run = hogwild.train(rows, epochs=epochs, checkpoint=tmp_path, resume=True, **QUIET)
+        assert threading.active_count() == before
+        assert list(run) == []
+        assert np.array_equal(run.model.coef_, first.model.coef_)
+        assert np.array_equal(run.finish().coef_, first.model.coef_)
+    path = tmp_path / "b"
+    whole = hogwild.train(rows, epochs=9, patience=1, tol=0.5, checkpoint=path, **QUIET).finish()
+    run = hogwild.train(rows, epochs=9, patience=1, tol=0.5, checkpoint=path, resume=True, **QUIET)
+    assert list(run) == []  # out of patience before, out of patience now
+    assert np.array_equal(run.model.coef_, whole.coef_)
+
+
+def test_an_interruption_uses_up_no_patience(rows: Rows, tmp_path: Path) -> None:
+    options = {"epochs": 9, "patience": 2, "tol": 0.01, "checkpoint": tmp_path, **QUIET}
+    whole = hogwild.train(rows, **options | {"checkpoint": None})
+    whole.finish()
+    for _ in range(3):
+        run = hogwild.train(rows, resume=True, **options)
+        if not run.history:
+            next(run)
+        next(run)
+        run.stop()
+        run.finish()
+    again = hogwild.train(rows, resume=True, **options)
+    again.finish()
+    same(whole, again)
+
+
+def test_resume_starts_where_there_is_nothing(rows: Rows, tmp_path: Path) -> None:
+    run = hogwild.train(rows, epochs=1, checkpoint=tmp_path / "new" / "state", resume=True, **QUIET)
+    assert [row["epoch"] for row in run] == [0, 1]
+    assert [path.name for path in (tmp_path / "new" / "state").iterdir()] == [CHECKPOINT_NAME]
+    with pytest.raises(UsageError, match="resume needs the checkpoint directory"):
+        hogwild.train(rows, resume=True, **QUIET)
+
+
+@pytest.fixture
+def state(rows: Rows, tmp_path: Path) -> Path:
+    """A checkpoint after one epoch."""
+    hogwild.train(rows, epochs=1, checkpoint=tmp_path / "state", **QUIET).finish()
+    return tmp_path / "state"
+
+
+def refused(state: Path, rows: Rows, **options: Any) -> str:
+    """The one line with which resuming is refused; no worker was started, and the checkpoint is as it was."""
+    before, threads = (state / CHECKPOINT_NAME).read_bytes(), threading.active_count()
+    with pytest.raises(InputError) as caught:
+        hogwild.train(rows, checkpoint=state, resume=True, **QUIET | {"epochs": 3} | options)
+    message = str(caught.value)
+    assert message.startswith(str(state))
+    assert "\n" not in message
+    assert threading.active_count() == threads
+    assert (state / CHECKPOINT_NAME).read_bytes() == before
+    return message
+
+
+def test_resume_with_other_options(rows: Rows, state: Path) -> None:
+    message = refused(state, rows, l2=0.5, seed=3)
+    assert message.endswith("with other options: l2 was 1e-05, seed was 0 (only epochs, workers and host may change)")
+    assert "step was 0.5" in refused(state, rows, step=None)
+    assert "average was False" in refused(state, rows, average=True)
+    run = hogwild.train(rows, checkpoint=state, resume=True, epochs=2, step=0.5, workers=2, host="processes")
+    assert [(row["epoch"], row["workers"], row["discipline"]) for row in run] == [(2, 2, "hogwild")]
+
+
+def test_resume_with_other_data(rows: Rows, state: Path) -> None:
+    other = "the training data are not those of the checkpoint"
+    assert refused(state, toy(seed=1)).endswith(other)
+    assert refused(state, rows.block(0, 1999)).endswith(other)
+    X, y = rows.to_scipy()
+    assert refused(state, Rows.from_scipy(X, y, width=400)).endswith(other)
+    assert refused(state, Rows.from_scipy(X, y, np.linspace(1, 2, len(rows)))).endswith(other)
+
+
+def test_resume_from_a_damaged_checkpoint(rows: Rows, state: Path, tmp_path: Path) -> None:
+    path = state / CHECKPOINT_NAME
+    good = path.read_bytes()
+    middle = len(good) // 2
+    for bad in (b"", b"nonsense", good[:100], good[:middle], good[:-1], good + b"x",
+                good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):  # fmt: skip
+        path.write_bytes(bad)
+        refused(state, rows)
+    path.write_bytes(good)
+    model = hogwild.train(rows, epochs=1, **QUIET).finish()
+    model.save(tmp_path / "model")
+    path.write_bytes((tmp_path / "model").read_bytes())
+    assert "a hogwild model, not a checkpoint" in refused(state, rows)
+
+
+def test_unwritable_checkpoint_directory(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found out before any worker is started."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(training, "start_pool", lambda *_: pytest.fail("workers were started"))
+    for path in (tmp_path / "file", tmp_path / "file" / "state", Path("/proc/state")):
+        with pytest.raises(OutputError, match="cannot write a checkpoint") as caught:
+            hogwild.train(rows, checkpoint=path, **QUIET)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_fills_up(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row comes out, then one line; the checkpoint before is intact and the model is the newest."""
+    run = hogwild.train(rows, epochs=5, checkpoint=tmp_path, **QUIET)
+    next(run), next(run)
+    content = (tmp_path / CHECKPOINT_NAME).read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    row = next(run)
+    assert (row["epoch"], row["status"]) == (2, "ok")
+    with pytest.raises(OutputError, match="cannot be written: No space left on device"):
+        next(run)
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
+    assert (tmp_path / CHECKPOINT_NAME).read_bytes() == content
+    assert run.model.history[-1] == row
+    assert list(run) == []
+    monkeypatch.undo()
+    again = hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, **QUIET)
+    assert np.array_equal(again.finish().coef_, run.model.coef_)
+
+
+def test_fingerprint_sees_every_kind_of_change(rows: Rows) -> None:
+    X, y = rows.to_scipy()
+    changed = X.copy()
+    changed.data = changed.data.copy()
+    changed.data[0] += 1
+    flipped = y.copy()
+    flipped[-1] = -flipped[-1]
+    weights = np.ones(len(rows))
+    kinds = [
+        rows, Rows.from_scipy(changed, y), Rows.from_scipy(X, flipped), Rows.from_scipy(X, y, weights),
+        Rows.from_scipy(X, y, width=999), rows.block(0, 1000), rows.select(np.arange(len(rows))[::-1]),
+    ]  # fmt: skip
+    assert len({fingerprint(kind) for kind in kinds}) == len(kinds)
+    assert fingerprint(rows.select(np.arange(len(rows)))) == fingerprint(rows)
+
+
+# ---- odd data
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_odd_shapes(pools: Callable, host: str) -> None:
+    import scipy.sparse as sp
+
+    pool = pools(host, 1)
+    options = {"pool": pool, "step": 0.5, "epochs": 2, "l1": 1e-4}
+    empty = hogwild.train((sp.csr_array((6, 4)), [0, 1] * 3), **options).finish()
+    assert not empty.coef_.any()
+    no_features = hogwild.train((sp.csr_array((6, 0)), [0, 0, 1] * 2), **options).finish()
+    assert no_features.coef_.shape == (1, 0)
+    assert no_features.predict(sp.csr_array((1, 0)))[0] == 0
+    one = hogwild.train((np.ones((1, 3)), [2.5]), loss="squared-error", **options).finish()
+    assert 0.1 < one.predict(np.ones((1, 3)))[0] < 2.5
+    many = hogwild.train((np.eye(40), np.arange(40)), **options).finish()
+    assert many.coef_.shape == (40, 40)
+    with pytest.raises(InputError, match="no rows"):
+        hogwild.train((np.empty((0, 3)), []), **options)
+    with pytest.raises(InputError, match="all 3 rows have the label 7"):
+        hogwild.train((np.eye(3), [7, 7, 7]), **options)
+    with pytest.raises(InputError, match="label"):
+        hogwild.train((np.eye(4), [0, 1, 0, 1]), (np.eye(4), [0, 2, 0, 1]), **options)
+
+
+def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path, pools: Callable) -> None:
+    """A split of a store reaches processes as offsets, a whole store by its name, rows in memory as a copy."""
+    stored = open_store(save_store(toy(3000), tmp_path / "a.store"))
+    part, _ = stored.split(0.3)
+    options = {"step": 0.5, "epochs": 2, "normalize": "l2", "class_weight": "balanced"}
+    for rows in (stored, part, part.compact(), part.block(5, 905)):
+        threads = hogwild.train(rows, pool=pools("threads", 1), **options).finish()
+        processes = hogwild.train(rows, pool=pools("processes", 1), **options).finish()
+        np.testing.assert_array_equal(threads.coef_, processes.coef_)
+        np.testing.assert_array_equal(threads.intercept_, processes.intercept_)
+
+
+def test_workers_that_wait_until_asked(rows: Rows, pools: Callable) -> None:
+    """Between two rows the workers take no time."""
+    pool = pools("processes", 2)
+    run = hogwild.train(rows, pool=pool, step=0.5, epochs=3)
+    next(run), next(run)
+    pids = [worker.pid for worker in pool._crew]
+
+    def ticks() -> int:
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+        return sum(int(field[11]) + int(field[12]) for field in fields)
+
+    before = ticks()
+    time.sleep(0.5)
+    assert ticks() - before <= 5  # hundredths of a second
+    with contextlib.closing(run):
+        assert until(lambda: next(run)["epoch"] == 2)
