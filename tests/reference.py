@@ -145,6 +145,8 @@ class Sgd:
         ``step``: (scale, offset, power) of ``scale / (offset + rows visited before)**power``, evaluated every 16 rows.
         """
         scale, offset, power = step
+        # the kernels then multiply by one over the divisor, which rounds a second time
+        self.tabulates = power == 0.0 and self.l1 == 0 and self.classes == 1 and not self.adagrad
         pending = []
         for t, row in enumerate(rows):
             if len(pending) == workers:
@@ -192,7 +194,8 @@ class Sgd:
                 moved = self.fma(-(step * a), b, self.w[u])
             pull = length * self.rates[u]
             moved = np.sign(moved) * np.maximum(np.abs(moved) - pull * self.l1, self.T(0))
-            self.w[u] = moved / self.fma(pull, self.l2, self.T(1))
+            divisor = self.fma(pull, self.l2, self.T(1))
+            self.w[u] = moved * (self.T(1) / divisor) if self.tabulates else moved / divisor
         if self.share:
             step = self.share * step
             if self.adagrad:

@@ -27,6 +27,8 @@ from hogwild.kernels.order import PADDING
 
 LINE = 16  # float32 in a cache line
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
+FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
+TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
 MAX_CLASSES = 10_000
 SHARE_ROWS = 4_096  # that intercept_share looks at
 
@@ -43,6 +45,7 @@ class Scratch(NamedTuple):
     """What one worker owns."""
 
     rows: np.ndarray  # (chunk + PADDING,) int64
+    table: np.ndarray  # (width,) float32 for kernels.linear.shrink_table, or empty
     buffer: np.ndarray  # float32: class vectors and gathered coordinates
 
 
@@ -73,6 +76,7 @@ class LinearProblem:
     labels: tuple[float, ...]  # the user's, ascending; empty for real targets
     width: int
     longest: int  # most nonzeros in a row
+    falling: bool  # the step falls within an epoch
     far: bool  # the weights outgrow the cache
 
     @classmethod
@@ -92,6 +96,7 @@ class LinearProblem:
         return cls(
             config.loss, float(param), float(config.l1), float(config.l2), config.adagrad, discipline,
             intercept_share(config, rows), config.normalize, labels, rows.width, int((rows.end - rows.begin).max()),
+            config.schedule in FALLING,
             4 * rows.width * stride > cache_bytes,
         )  # fmt: skip
 
@@ -174,6 +179,7 @@ class LinearProblem:
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
+            np.empty(self.width if self._tabulates else 0, dtype=np.float32),
             np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
         )
 
@@ -194,7 +200,11 @@ class LinearProblem:
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
     ) -> None:
         """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-        order = part.order
+        order, penalty = part.order, self._penalty
+        if self._tabulates and step[2] == 0.0:
+            penalty = linear.L2_TABLE
+            linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
+            data = data._replace(rates=_readonly(scratch.table))
         locked = self.discipline in ("serial", "locked", "round-robin")
         plan = Plan(
             blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
@@ -203,11 +213,19 @@ class LinearProblem:
             flush=1 if locked or part.workers == 1 else FLUSH,
             worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
         )  # fmt: skip
-        self.kernel()(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
+        self._kernel(penalty)(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
 
-    def kernel(self) -> Any:
-        """The compiled loop for this loss, penalty and discipline."""
-        penalty = linear.PENALTIES["elastic" if self.l1 > 0 else "l2" if self.l2 > 0 else "none"]
+    @property
+    def _penalty(self) -> int:
+        return linear.ELASTIC if self.l1 > 0 else linear.L2 if self.l2 > 0 else linear.NO_PENALTY
+
+    @property
+    def _tabulates(self) -> bool:
+        """Whether workers keep a table of the l2 factors where the step allows; not for models as large as the data."""
+        return self._penalty == linear.L2 and not self.adagrad and self.classes == 1 and self.width <= TABLE_WIDTH
+
+    def _kernel(self, penalty: int) -> Any:
+        """The compiled loop for this loss and discipline."""
         loss, adagrad = LOSSES[self.loss], int(self.adagrad)
         if self.discipline == "round-robin":
             return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad)
@@ -221,7 +239,8 @@ class LinearProblem:
                         np.zeros(1 << 10, np.int64), np.zeros(1, np.int32))  # fmt: skip
         self.begin_epoch(shared.control, order, 0)
         part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
-        self.work(shared, self.scratch(order), _empty_data(), part, (0.0, 0.0, 0.0))
+        scratch = self.scratch(order)._replace(table=np.empty(0, dtype=np.float32))
+        self.work(shared, scratch, _empty_data(), part, (0.0, 1.0, 1.0 if self.falling else 0.0))
 
     def _tiny(self) -> Parameters:
         """Parameters of the right types for a row without features."""
@@ -302,6 +321,10 @@ def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
 def _empty_data() -> Data:
     """One row without features, typed as real data are."""
     arrays = [np.zeros(1, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
-    for array in arrays:
-        array.flags.writeable = False
-    return Data(*arrays)
+    return Data(*(_readonly(array) for array in arrays))
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,486 @@
+"""What goes wrong around a run: killed workers, killed parents, signals, full disks, data beyond memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.data.columns import BLOCK, HEADER, header
+from hogwild.data.examples import Rows
+from hogwild.data.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
+from hogwild.errors import TrainingError
+from hogwild.kernels.control import LINE, ROWS, WORKERS
+from hogwild.model_file import load_checkpoint, load_model
+from hogwild.training import Run, start_pool
+from tests.conftest import ROOT, descendants
+from tests.runs import QUIET, long_epochs, start, toy, until, when
+
+LOCK_FREE, HOLDING = ["hogwild", "atomic"], ["aig", "locked", "round-robin"]
+NOTICED = 2.0  # seconds
+
+
+def pids(run: Run) -> list[int]:
+    return [worker.pid for worker in run._pool._crew]  # type: ignore[attr-defined]
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Clock:
+    """When something happened."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> None:
+        self.at = time.monotonic()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """An epoch of them lasts some tenths of a second."""
+    return long_epochs(tmp_path_factory.mktemp("long"), 300)
+
+
+# ---- killed workers
+
+
+@pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2)])
+def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: str, workers: int) -> None:
+    run = start(rows, discipline=discipline, workers=workers, host="processes", epochs=2)
+    next(run)
+    killed, noticed, victim = Clock(), Clock(), pids(run)[0]
+    when(lambda: run.progress().rows_done > 20_000, lambda: (kill(victim), killed()))
+    when(lambda: run._pool.lost, noticed)
+    row = next(run)
+    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
+    assert len(rows) - run._order.chunk <= row["updates"] < len(rows)
+    assert 0 < noticed.at - killed.at < NOTICED
+    assert row["objective"] < run.history[0]["objective"]
+    row = next(run)
+    assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", 1, len(rows))
+
+
+@pytest.mark.parametrize("discipline", LOCK_FREE)
+def test_all_workers_killed_at_once(rows: Rows, discipline: str) -> None:
+    run = start(rows, discipline=discipline, workers=2, host="processes", epochs=1)
+    next(run)
+    when(lambda: run.progress().rows_done > 20_000, lambda: kill(*pids(run)))
+    row = next(run)
+    assert (row["status"], row["workers_lost"]) == ("ok", 2)
+    assert len(rows) - 2 * run._order.chunk <= row["updates"] < len(rows)
+
+
+def test_workers_killed_again_and_again(rows: Rows) -> None:
+    """Each death after some work done: no accident too many ends the run."""
+    run = start(rows.select(np.tile(np.arange(len(rows)), 4)), workers=2, host="processes", epochs=1)
+    next(run)
+    ended, kills = threading.Event(), []
+
+    def work() -> None:
+        seen = [0, 0]
+        while not ended.is_set() and len(kills) < 6:
+            for k, worker in enumerate(list(run._pool._crew)):  # type: ignore[attr-defined]
+                done = int(run._job.control[WORKERS + LINE * k + ROWS])
+                if worker.busy and done > seen[k]:
+                    kill(worker.pid)
+                    kills.append(k)
+                    seen[k] = done + 2 * run._order.chunk
+                    until(lambda: run._pool.lost >= len(kills), 5)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    row = next(run)
+    ended.set()
+    thread.join()
+    assert len(kills) > 3
+    assert (row["status"], row["workers_lost"]) == ("ok", len(kills))
+    assert len(run._rows) - len(kills) * run._order.chunk <= row["updates"] < len(run._rows)
+
+
+@pytest.mark.parametrize("discipline", HOLDING)
+def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path, discipline: str) -> None:
+    """In one line that says who died, of what and what to do; with the model and the checkpoint of the epoch before."""
+    rows = rows.block(0, 60_000)
+    run = start(rows, discipline=discipline, workers=2, host="processes", epochs=9, checkpoint=tmp_path)
+    next(run), next(run)
+    coef, workers, killed = run.model.coef_, pids(run), Clock()
+    when(lambda: run.progress().epoch == 1 and run.progress().rows_done > 3000, lambda: (kill(workers[1]), killed()))
+    with pytest.raises(TrainingError) as caught:
+        next(run)
+    assert 0 < time.monotonic() - killed.at < NOTICED
+    assert re.fullmatch(
+        rf"worker 1 died \(killed by signal 9, Killed\) and may have held .*: discipline {discipline} cannot go on; "
+        "resume from the last checkpoint, or choose a lock-free one",
+        str(caught.value),
+    )
+    assert not any(running(pid) for pid in workers)
+    assert np.array_equal(run.model.coef_, coef)
+    assert load_checkpoint(tmp_path)[1]["epoch"] == 1
+    assert list(run) == []
+    again = start(rows, discipline=discipline, workers=2, host="processes", epochs=2, checkpoint=tmp_path, resume=True)
+    assert [row["epoch"] for row in again] == [2]
+
+
+@pytest.mark.parametrize("discipline", LOCK_FREE + HOLDING)
+def test_workers_killed_between_epochs(discipline: str) -> None:
+    """They held nothing: replaced, and no row is lost. Also where all are gone and nobody is left to notice."""
+    rows = toy(4000)
+    pool = start_pool("processes", 2)
+    kill(*(worker.pid for worker in pool._crew))  # type: ignore[attr-defined]
+    run = hogwild.train(rows, discipline=discipline, pool=pool, step=0.5, epochs=4)
+    assert next(run)["workers_lost"] == 2
+    kill(*pids(run))
+    found = [next(run)]
+    kill(pids(run)[0])
+    found.append(next(run))
+    kill(pids(run)[1])
+    found += list(run)
+    assert [row["updates"] for row in found] == [len(rows)] * 4
+    assert [row["status"] for row in found] == ["ok"] * 4
+    assert found[-1]["workers_lost"] >= 4  # one that died while others did all the work is found out later
+    assert found[-1]["objective"] < 0.5
+    pool.close()
+
+
+def test_a_pool_outlives_a_failed_run(rows: Rows) -> None:
+    pool = start_pool("processes", 2)
+    run = start(rows, discipline="locked", pool=pool)
+    when(lambda: run.progress().rows_done > 20_000, lambda: kill(pids(run)[0]))
+    with pytest.raises(TrainingError, match="worker 0 died"):
+        run.finish()
+    last = list(hogwild.train(toy(), discipline="locked", pool=pool, epochs=2, step=0.5))[-1]
+    assert last["updates"] == 2000
+    assert last["objective"] < 0.5
+    pool.close()
+
+
+def test_workers_that_die_before_they_do_anything() -> None:
+    pool, stopping = start_pool("processes", 2), threading.Event()
+
+    def work() -> None:
+        while not stopping.wait(0.001):
+            for worker in list(pool._crew):  # type: ignore[attr-defined]
+                kill(worker.pid)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        with pytest.raises(TrainingError, match=r"worker \d died 3 times in a row \(killed by signal 9, .*memory\?"):
+            hogwild.train(toy(), pool=pool, step=0.5)
+    finally:
+        stopping.set()
+        thread.join()
+        pool.close()
+
+
+# ---- killed parents
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from tests.runs import long_epochs, start
+run = start(long_epochs(Path(sys.argv[1]), 300), discipline=sys.argv[2], host="processes", workers=2, epochs=100)
+next(run)
+print(*(worker.pid for worker in run._pool._crew), flush=True)
+run.finish()
+"""
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a Python process; what is left of it at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+        settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, **options}
+        started.append(subprocess.Popen([sys.executable, *map(str, arguments)], **settings))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "round-robin"])
+def test_killed_parent_leaves_nothing(spawn: Callable, tmp_path: Path, discipline: str) -> None:
+    segments = set(os.listdir("/dev/shm"))
+    process = spawn("-c", PARENT, tmp_path, discipline)
+    workers = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(workers) == 2
+    time.sleep(0.1)  # inside an epoch
+    family = [pid for pid in descendants() if pid != process.pid]
+    process.kill()
+    process.wait()
+    assert until(lambda: not any(running(pid) for pid in workers), 5)
+    assert until(lambda: not any(running(pid) for pid in family if pid in descendants()), 5)
+    assert set(os.listdir("/dev/shm")) <= segments
+
+
+SAVING = """
+import sys
+import hogwild
+from tests.runs import QUIET, toy
+run = hogwild.train(toy(width=80_000), checkpoint=sys.argv[1], resume=True, epochs=10**6, **QUIET)
+for row in run:
+    print(row["epoch"], flush=True)
+"""
+
+
+def test_killed_while_saving(spawn: Callable, tmp_path: Path) -> None:
+    """A run on threads is one process: whenever it is killed, the checkpoint is complete, and nothing else is left."""
+    segments, epoch = set(os.listdir("/dev/shm")), -1
+    for delay in (0.0, 0.011, 0.023, 0.037):
+        process = spawn("-c", SAVING, tmp_path)
+        while int(process.stdout.readline()) < epoch + 5:
+            pass
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+        arrays, state = load_checkpoint(tmp_path)
+        assert state["epoch"] >= epoch + 4
+        assert np.isfinite(arrays["flat"]).all()
+        epoch = state["epoch"]
+    run = hogwild.train(toy(width=80_000), checkpoint=tmp_path, resume=True, epochs=epoch + 1, **QUIET)
+    assert [row["epoch"] for row in run] == [epoch + 1]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]  # the half-written one went, too
+    assert set(os.listdir("/dev/shm")) <= segments
+
+
+# ---- the command line
+
+
+@pytest.fixture
+def train(spawn: Callable, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """``hogwild train`` on data with epochs of a few milliseconds; returns when it has done some."""
+    store = save_store(toy(200_000), tmp_path / "data.store")
+
+    def begin(*arguments: Any) -> subprocess.Popen[str]:
+        files = ("--json", tmp_path / "rows", "--out", tmp_path / "model", "--checkpoint", tmp_path / "state")
+        common = ("--workers", 2, "--step", 0.1, "--epochs", 10**6, "--quiet")
+        process = spawn("-m", "hogwild", "train", store, *files, *common, *arguments, start_new_session=True)
+        lines = tmp_path / "rows"
+        assert until(lambda: (lines.exists() and lines.read_text().count("\n") > 3) or process.poll() is not None, 60)
+        assert process.poll() is None, process.communicate()
+        return process
+
+    return begin
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """Children of its fork server, found by looking."""
+    parents = {}
+    for pid in descendants():
+        try:
+            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return [pid for pid, parent in parents.items() if parents.get(parent) == process.pid]
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "locked", "round-robin"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: int, discipline: str) -> None:
+    """As a terminal, `timeout` or a batch system sends it: workers and fork server get it as well."""
+    segments = set(os.listdir("/dev/shm"))
+    process = train("--discipline", discipline)
+    workers = workers_of(process)
+    assert len(workers) == 2
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert err == ""
+    assert not any(running(pid) for pid in workers)
+    assert until(lambda: not [pid for pid, name in descendants().items() if "forkserver" in name and running(pid)], 5)
+    assert set(os.listdir("/dev/shm")) <= segments
+    model, (_, state) = load_model(tmp_path / "model"), load_checkpoint(tmp_path / "state")
+    assert model.history[-1]["epoch"] == state["history"][-1]["epoch"] > 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.store", "model", "rows", "state"]
+
+
+def test_a_killed_worker_of_the_command(train: Callable, tmp_path: Path) -> None:
+    process = train("--discipline", "locked")
+    time.sleep(0.05)
+    while process.poll() is None and (workers := workers_of(process)):
+        kill(workers[0])  # between two epochs it is only replaced
+        time.sleep(0.2)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert re.fullmatch(r"hogwild: error: worker \d died \(killed by signal 9.*the model is in .*\n", err)
+    assert load_model(tmp_path / "model").history
+    assert load_checkpoint(tmp_path / "state")[1]["epoch"] > 2
+
+
+def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
+    process = train("--discipline", "hogwild")
+    kill(workers_of(process)[0])
+    assert until(lambda: '"workers_lost": 1' in (tmp_path / "rows").read_text())
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "")
+
+
+# ---- disks
+
+FILL = """
+import sys
+import hogwild
+from hogwild.model_file import load_checkpoint
+from tests.runs import QUIET, toy
+rows = toy(width=80_000)
+run = hogwild.train(rows, checkpoint=sys.argv[1], epochs=5, **QUIET)
+print([next(run)["epoch"], next(run)["epoch"], next(run)["epoch"]])
+try:
+    next(run)
+except hogwild.OutputError as error:
+    print(error)
+print(load_checkpoint(sys.argv[1])[1]["epoch"], run.model.history[-1]["epoch"])
+"""
+
+
+def test_a_really_full_disk(tmp_path: Path) -> None:
+    """Room for one checkpoint and a half: the first is kept when the second does not fit beside it."""
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$0"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount, tmp_path], capture_output=True).returncode:
+        pytest.skip("may not mount a file system in a namespace of its own")
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$1" -c "$2" "$0"', tmp_path, sys.executable, FILL]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    rows, error, epochs = result.stdout.splitlines()
+    assert rows == "[0, 1, 2]"
+    assert error.endswith("checkpoint.safetensors: cannot be written: No space left on device")
+    assert epochs == "1 2"
+
+
+# ---- memory
+
+WATCH = """
+import sys, threading, time
+from pathlib import Path
+import hogwild
+from hogwild.data.source import open_data
+from tests.conftest import descendants
+from tests.runs import memory
+
+peaks = {}
+def watch():
+    while True:
+        for pid in ["self", *descendants()]:
+            try:
+                peaks[pid] = max(peaks.get(pid, 0), memory(pid))
+            except (OSError, KeyError):
+                pass
+        time.sleep(0.01)
+threading.Thread(target=watch, daemon=True).start()
+rows = open_data(sys.argv[1])
+if len(sys.argv) > 4:
+    rows, _ = rows.split(float(sys.argv[4]))
+run = hogwild.train(rows, host=sys.argv[2], workers=2, epochs=2, l2=float(sys.argv[3]), step=1e-3)
+next(run)
+threading.Timer(5, run.stop).start()
+row = next(run)
+print(max(peaks.values()) >> 20, row["updates"], row["status"])
+"""
+
+
+def watched(*arguments: Any) -> tuple[int, int, str]:
+    """Peak MiB of any process of a run, data pages aside, rows done, and how it ended."""
+    command = [sys.executable, "-c", WATCH, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    peak, updates, status = result.stdout.split()
+    return int(peak), int(updates), status
+
+
+def hollow_store(path: Path, n: int, nnz: int, width: int = 1000) -> Path:
+    """A store whose indices and values are holes in sparse files: all zero, as large as you like."""
+    path.mkdir()
+    lengths = {"indptr": n + 1, "indices": n * nnz, "values": n * nnz, "targets": n}
+    content = {"indptr": np.arange(n + 1) * nnz, "targets": np.where(np.arange(n) % 2, 1, -1).astype("<f4")}
+    zero, crcs = np.array([_crc(bytes(BLOCK))], "<u4"), []
+    for name, length in lengths.items():
+        dtype = np.dtype("<i8" if name == "indptr" else "<i4" if name == "indices" else "<f4")
+        with open(path / f"{name}.npy", "wb") as file:
+            file.write(header(dtype.str, length))
+            if name in content:
+                data = content[name].tobytes()
+                file.write(data)
+                crcs += [np.array([_crc(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)], "<u4")]
+            else:
+                file.truncate(HEADER + length * dtype.itemsize)
+                full, rest = divmod(length * dtype.itemsize, BLOCK)
+                crcs += [np.repeat(zero, full)] + [np.array([_crc(bytes(rest))], "<u4")] * bool(rest)
+    checksums = np.concatenate(crcs)
+    (path / "checksums.npy").write_bytes(header("<u4", len(checksums)) + checksums.tobytes())
+    meta = {"format": FORMAT, "version": VERSION, "rows": n, "nnz": n * nnz, "width": width}
+    meta |= {"checksums": _crc(checksums.tobytes())}
+    types = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4"}
+    meta["arrays"] = {name: {"dtype": types[name], "length": lengths[name]} for name in lengths}
+    meta["checksum"] = _meta_checksum(meta)
+    import json
+
+    (path / "meta.json").write_text(json.dumps(meta))
+    return path
+
+
+def _crc(data: bytes) -> int:
+    import zlib
+
+    return zlib.crc32(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize("held_out", [None, 0.1])
+def test_peak_memory_of_a_mapped_store(tmp_path: Path, host: str, held_out: float | None) -> None:
+    """480 MB of data, none of which is copied; also when a part is held out."""
+    store = hollow_store(tmp_path / "a.store", 600_000, 100)
+    assert len(open_store(store)) == 600_000
+    more = [] if held_out is None else [held_out]
+    peak, updates, _ = watched(store, host, 1e-5, *more)
+    assert updates > 0
+    assert peak < 400
+
+
+@pytest.mark.slow
+def test_data_larger_than_memory(tmp_path: Path) -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    nnz = 4000
+    n = int(1.2 * total) // (8 * nnz)
+    try:
+        store = hollow_store(tmp_path / "huge.store", n, nnz)
+        if sum(path.stat().st_blocks * 512 for path in store.iterdir()) > 1 << 30:
+            pytest.skip("no sparse files here")
+        peak, updates, status = watched(store, "processes", 0.0)
+    except OSError as error:
+        pytest.skip(f"no file of {1.2 * total / 2**30:.0f} GiB here: {error}")
+    finally:
+        shutil.rmtree(tmp_path / "huge.store", ignore_errors=True)
+    assert updates > 1000
+    assert status in ("ok", "interrupted")
+    assert peak < 400
