@@ -31,6 +31,7 @@ from hogwild.stopping import has_diverged
 EPOCHS = 10
 LOOKS = (1, 3, EPOCHS)  # epochs after which a trial is looked at
 BUDGET = 15_000_000  # nonzeros (times classes) of one trial
+ROUND_SLACK = 0.002  # of what the best trial gains
 FEWEST = 2_000  # rows, whatever the budget
 LOWEST, HIGHEST = -124, 20  # powers of two; float32 ends at 2^-126
 
@@ -62,7 +63,11 @@ class Probe:
             while LOWEST <= best + direction <= HIGHEST and self._value(best + direction) < self._value(best):
                 best += direction
         candidates = range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1)
-        return 2.0 ** min(candidates, key=lambda power: (self._value(power), power))
+        lowest = min(self._value(power) for power in candidates)
+        if self._run.config.schedule == "round":  # it soon falls: of steps that do alike now, the longest lasts
+            limit = lowest + ROUND_SLACK * (self._run.start - lowest)
+            return 2.0 ** max(power for power, value in self._found.items() if value <= limit)
+        return 2.0 ** min(power for power in candidates if self._value(power) == lowest)
 
     def _too_large(self, power: int) -> bool:
         """Whether a trial ended worse than it began; not believed for ever, since on some data nothing helps."""

@@ -21,7 +21,7 @@ from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import Sources, check_readable, check_writable
 from hogwild.config import TrainConfig
-from hogwild.errors import InputError, TrainingError, UsageError
+from hogwild.errors import InputError, OutputError, TrainingError, UsageError
 from hogwild.model_file import has_checkpoint
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
                 rows_file.write(row | command)
                 display.row(row)
                 command = {}
-    except TrainingError as error:
+    except (TrainingError, OutputError) as error:  # the latter: a full disk for rows or checkpoints
         if out is None or not run.history:
             raise
         run.model.save(out)
-        raise TrainingError(f"{error}; the model is in {out}") from error
+        raise type(error)(f"{error}; the model is in {out}") from error
     if out is not None:
         run.model.save(out)
 

@@ -46,19 +46,22 @@ class _Worker:
         self.number, self.cpu = number, cpu
         self.ready = self.busy = False
         self.connection: Connection
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=worker.main, args=(theirs, number, cpu), daemon=True)
+        ends: list[Connection] = []
         try:
+            ends += context.Pipe()
+            self.connection, theirs = ends
+            self.process = context.Process(target=worker.main, args=(theirs, number, cpu), daemon=True)
             with _starting, _no_main_module():
                 context.set_forkserver_preload(["hogwild.hosts.worker"])
                 self.process.start()
-        except (OSError, EOFError, AssertionError) as error:  # no memory, no processes left, a daemonic parent
-            self.connection.close()
-            raise TrainingError(
-                f"cannot start a worker process ({error}): try host='threads' (--host threads)"
-            ) from error
-        finally:
             theirs.close()
+        except BaseException as error:
+            for end in ends:
+                end.close()
+            if isinstance(error, (OSError, EOFError, AssertionError)):  # nothing left to take, or a daemonic parent
+                what = f"cannot start a worker process ({error}): try host='threads' (--host threads)"
+                raise TrainingError(what) from error
+            raise
         self.pid = int(self.process.pid or 0)
         self._pidfd = _open_pidfd(self.pid)
 
@@ -88,7 +91,10 @@ class _Worker:
         self.connection.close()
         if not wait([self.sentinel], grace):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                if self._pidfd is None:
+                    os.kill(self.pid, signal.SIGKILL)
+                else:
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             wait([self.sentinel], GRACE)
         self.process.join(GRACE)  # the fork server has reaped it: no zombie is left
         with contextlib.suppress(ValueError):
@@ -134,7 +140,9 @@ class Processes:
         if self._task is not None:
             raise UsageError(IN_USE)
         job.problem.compile()  # once, here: workers find the machine code in the disk cache
-        self._held[:] = [job]
+        self._held.clear()
+        self._listen(0.0)  # what is sent to a dead worker, descriptors of shared memory, would never be fetched
+        self._held.append(job)
         self._job_number, self._task_number = next(self._numbers), -1
         self._deaths = [0] * self.workers
         try:
@@ -148,6 +156,7 @@ class Processes:
             raise
 
     def begin(self, task: Task) -> None:
+        self._listen(0.0)  # who died while there was nothing to do held nothing
         self._task, self._task_number = task, next(self._numbers)
         self._done = [0] * self.workers
         for worker in self._crew:
@@ -162,7 +171,7 @@ class Processes:
                 raise
             return True
         if self._finished():
-            self._task = None
+            self._task, self._deaths = None, [0] * self.workers
             return True
         return False
 
@@ -209,7 +218,6 @@ class Processes:
             raise TrainingError(f"worker process {worker.number} failed: {problem}")
         if number == self._task_number:
             worker.busy = False
-            self._deaths[worker.number] = 0
         else:
             worker.ready = True
             self._start(worker)  # a replacement joins an epoch that is under way

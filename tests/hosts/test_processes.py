@@ -7,6 +7,7 @@ import gc
 import multiprocessing
 import multiprocessing.forkserver as forkserver
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -170,6 +171,21 @@ def test_a_pool_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.Monkey
         Processes(3)
     assert len(started) == 2
     assert gone(started)
+
+
+def test_no_descriptors_left() -> None:
+    code = (
+        "import os, resource, hogwild.hosts.processes as module, torch.multiprocessing, hogwild\n"
+        "module.Processes(1).close()\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) + 8,) * 2)\n"
+        "try:\n"
+        "    module.Processes(9)\n"
+        "except hogwild.TrainingError as error:\n"
+        "    print(error)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert re.fullmatch(r"cannot start a worker process \(.*Too many open files.*\): try .*\n", result.stdout)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_errors_of_starting_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

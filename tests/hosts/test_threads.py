@@ -6,8 +6,10 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import Desk, Job, Task
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
+from hogwild.problems.linear import Shared
 from tests.runs import until
 
 
@@ -75,6 +78,32 @@ def test_a_failing_worker_is_one_sentence(
     pool.open(fresh)
     assert run_epoch(pool, fresh).any()
     pool.close()
+
+
+@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+def test_a_worker_that_fails_does_not_keep_the_others_waiting(
+    make_job: Callable, monkeypatch: pytest.MonkeyPatch, discipline: str
+) -> None:
+    work = Job.work
+
+    def fail(self: Job, shared: Shared, *rest: Any) -> None:
+        if rest[-1] == 1:
+            shared.locks[:] = 1  # as if it had gone with all locks in its hands
+            raise MemoryError("no more")
+        work(self, shared, *rest)
+
+    pool = Threads(2)
+    job = make_job(pool, discipline)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    monkeypatch.setattr(Job, "work", fail)
+    pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
+    with pytest.raises(TrainingError, match="MemoryError: no more"):
+        until(lambda: pool.wait(0.1))
+    before = time.monotonic()
+    pool.close()
+    assert time.monotonic() - before < 2
+    assert not alive()
 
 
 def test_a_worker_that_cannot_lay_out_its_job(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import numba
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, types
 
-from hogwild.kernels import atomics
+from hogwild.kernels import atomics, locks
 from hogwild.kernels.options import JIT
 
 THREADS, TIMES = 4, 200_000
@@ -65,7 +66,7 @@ def exchange_often(cells, times):
 @njit(**JIT)
 def wait_then_answer(cells):
     while atomics.load(cells, 0) == 0:  # a plain read would be hoisted out of the loop
-        atomics.sched_yield()
+        pass
     atomics.store(cells, 8, cells[16])
 
 
@@ -135,10 +136,34 @@ def test_no_addition_is_lost(function, dtype):
 @needs_jit
 def test_store_publishes_what_was_written_before():
     cells = np.zeros(24, np.int64)
-    thread = threading.Thread(target=wait_then_answer, args=(cells,))
+    thread = threading.Thread(target=wait_then_answer, args=(cells,), daemon=True)
     thread.start()
     cells[16] = 5
     store(cells, 0, 1)
     thread.join(timeout=20)
     assert not thread.is_alive()
     assert cells[8] == 5
+
+
+@needs_jit
+@pytest.mark.parametrize(
+    ("function", "instruction"),
+    [
+        (locks.acquire, r"cmpxchg .* acquire monotonic"),
+        (locks.release, r"store atomic i32 0, .* release"),
+        (locks.wait_for, r"load atomic i64, .* acquire"),
+        (fetch_add, r"atomicrmw add .* monotonic"),
+    ],
+    ids=["acquire", "release", "wait", "add"],
+)
+def test_instructions(function, instruction):
+    """What no run on x86 could tell apart from a plain store, which other processors would reorder."""
+    numbers = types.int64[::1]
+    signatures = {
+        locks.acquire: (types.int32[::1], types.int64, numbers, types.int64),
+        locks.release: (types.int32[::1], types.int64),
+        locks.wait_for: (numbers, types.int64, types.int64, numbers, types.int64),
+        fetch_add: (numbers, types.int64, types.int64),
+    }
+    fresh = njit(signatures[function], nogil=True)(function.py_func)  # one from the disk cache cannot be looked into
+    assert re.search(instruction, next(iter(fresh.inspect_llvm().values())))

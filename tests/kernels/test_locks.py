@@ -79,7 +79,7 @@ def test_mutual_exclusion():
 
 @needs_jit
 def test_turns_come_in_order_with_more_workers_than_cores():
-    times = 2000
+    times = 400
     control, log = np.zeros(cells(1), np.int64), np.full(THREADS * times, -1, np.int64)
     threads = [
         threading.Thread(target=take_turns, args=(control, worker, THREADS, times, log)) for worker in range(THREADS)
