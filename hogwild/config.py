@@ -182,11 +182,13 @@ def _number(
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
     if not ok or not low <= value <= high or (strict and value == low):
         raise UsageError(f"{name}={value!r}: expected a finite number {'above' if strict else 'of at least'} {low:g}"
-                         + (f" and at most {high:g}" if high < math.inf else ""))  # fmt: skip
+                         + (f" and at most {high:g}" if high < math.inf else "")
+                         + (", or None" if optional else ""))  # fmt: skip
 
 
 def _whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise UsageError(f"{name}={value!r}: expected a whole number from {low}" + (f" to {high}" if high else ""))
+        raise UsageError(f"{name}={value!r}: expected a whole number from {low}" + (f" to {high}" if high else "")
+                         + (", or None" if optional else ""))  # fmt: skip

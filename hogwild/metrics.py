@@ -73,7 +73,7 @@ class _Labels:
         def chunk(first: int, last: int) -> tuple[np.ndarray, float, np.ndarray]:
             return self._chunk(rows.block(first, last), truth[first:last])
 
-        for confusion, log_loss, margins in map_chunks(rows, chunk, threads):
+        for confusion, log_loss, margins in map_chunks(rows, chunk, threads, self.margins.columns):
             self.confusion += confusion
             self.log_loss += log_loss
             if len(self.classes) == 2 and margins.ndim == 1:

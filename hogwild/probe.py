@@ -56,6 +56,8 @@ class Probe:
 
     def search(self) -> float:
         """The step to train with, a power of two."""
+        if self._run.start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
+            return 2.0**self._first
         best = self._first
         while self._too_large(best) and best > LOWEST:
             best -= 2
@@ -85,10 +87,11 @@ def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows
     per_row = max(rows.nnz / len(rows), 1.0)
     if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
         per_row *= min(labels, 64) / 4  # vector instructions do several classes at once
-    count = min(len(rows), max(FEWEST, int(BUDGET / EPOCHS / per_row)))
+    weighty = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
+    count = min(len(weighty), max(FEWEST, int(BUDGET / EPOCHS / per_row)))
     if count == len(rows):
         return rows
-    picked = np.random.default_rng(config.seed).choice(len(rows), count, replace=False)
+    picked = np.random.default_rng(config.seed).choice(weighty, count, replace=False)
     other = rows.targets != rows.targets[picked[0]]
     if config.loss in LABEL_LOSSES and not other[picked].any():  # a class so rare that the sample missed it
         picked = np.append(picked, np.argmax(other))
@@ -136,7 +139,7 @@ class _Trial:
             self.job.work(*self.parts, Task(epoch, 0, schedule.plan(epoch)), 0)
             if epoch + 1 in LOOKS:  # a step that recovers by the end would still have ended a run
                 value = self._judge()
-                if has_diverged(value, self.start):
+                if has_diverged(value, [self.start]):
                     return math.inf
         return value
 

@@ -12,7 +12,7 @@ import contextlib
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hogwild.config import TrainConfig
@@ -44,9 +44,15 @@ def held_back(ask: Callable[[], None]) -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def has_diverged(objective: float, start: float) -> bool:
-    """Whether the objective is not a finite number any more, or a hundred times that of the start."""
-    return not math.isfinite(objective) or objective > DIVERGED * max(abs(start), SMALLEST)
+def has_diverged(objective: float, before: Sequence[float]) -> bool:
+    """Whether the objective is not a finite number any more, or a hundred times that of the start.
+
+    ``before`` are those of the rows so far. The perceptron starts at its lowest, zero: then the first epoch counts.
+    """
+    if not math.isfinite(objective):
+        return True
+    start = max((abs(value) for value in before[: 2 if before and before[0] == 0.0 else 1]), default=0.0)
+    return start > 0.0 and objective > DIVERGED * max(start, SMALLEST)
 
 
 def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:

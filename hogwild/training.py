@@ -21,13 +21,14 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import TrainConfig
+from hogwild.data.chunks import count_unknown
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Job, Pool, Task
 from hogwild.kernels.losses import LOSSES, dloss
 from hogwild.model import LinearModel
-from hogwild.model_file import save_checkpoint
+from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.problems.objective import Objective
@@ -37,7 +38,6 @@ from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
-KEPT_ROWS = 50  # rows of history in a model file
 
 
 @dataclass(frozen=True)
@@ -183,6 +183,8 @@ class Run:
         self._fingerprint = fingerprint(rows)
         size = self.problem.size
         saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size) if resume else None
+        if saved is not None:  # the cut depends on the machine's memory, and the checkpoint counts its chunks
+            self._order = dataclasses.replace(self._order, block=saved[1]["block"])
         if self.checkpoint is not None:
             make_directory(self.checkpoint)
         self._make_objectives(rows, test)
@@ -239,7 +241,7 @@ class Run:
         coef, intercept = self._solution
         return LinearModel(
             coef, intercept, self.problem.loss, self.problem.loss_param, list(self.problem.labels),
-            self.problem.normalize, self.config.to_json(), self._fingerprint, self.history[-KEPT_ROWS:],
+            self.problem.normalize, self.config.to_json(), self._fingerprint, self.history[-HISTORY_ROWS:],
         )  # fmt: skip
 
     def finish(self) -> LinearModel:
@@ -284,6 +286,9 @@ class Run:
         same: dict[str, Any] = {"normalize": c.normalize, "labels": p.labels, "width": p.width}
         self._objective = Objective(rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, **same)
         self._test = None if test is None else Objective(test, c.loss, p.loss_param, auc=True, **same)
+        if test is not None and (unknown := count_unknown(test, p.width)):
+            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
+            warnings.warn(message, HogwildWarning, stacklevel=4)
 
     def _open(self, rows: Rows) -> None:
         """Lay out the memory and give it to the workers."""
@@ -342,7 +347,8 @@ class Run:
             arrays["mean"] = self._mean
         header = {
             "problem": "linear", "config": self.asked.to_json(), "step": self.config.step, "run": self._identity["run"],
-            "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "workers_lost": self._lost,
+            "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "block": self._order.block,
+            "workers_lost": self._lost,
             "epoch_updates": self._epoch_updates, "epoch_nonzeros": self._epoch_nonzeros,
             "epoch_seconds": self._epoch_seconds,
             "train_seconds": self._clock.seconds, "wall_seconds": time.perf_counter() - self._began,
@@ -407,7 +413,7 @@ class Run:
             self._average()
         found = self._evaluate()
         objective = found["objective"]
-        diverged = has_diverged(objective, self.history[0]["objective"] if self.history else objective)
+        diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
         row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
         if diverged:
             self._done, self._solution = True, self._previous
@@ -447,12 +453,14 @@ class Run:
 
     def _record(self, found: dict[str, Any], status: str = "ok") -> dict[str, Any]:
         c, epoch = self.config, self._epoch
-        scale, offset, power = self._schedule.plan(max(epoch - 1, 0) if not self._chunk else epoch)
+        about = epoch if self._chunk else max(epoch - 1, 0)  # the epoch this row tells of, from 0
+        scale, offset, power = self._schedule.plan(about)
+        step = scale * (max(offset, 1.0) + about * len(self._rows)) ** -power  # at its first row
         seconds, before = self._clock.seconds, self._epoch_seconds
         row = self._identity | {
             "method": c.discipline, "problem": "linear", "loss": c.loss, "l1": c.l1, "l2": c.l2,
             "discipline": c.discipline, "order": c.order, "exchange": "none", "host": c.host, "device": "cpu",
-            "workers": c.workers, "seed": c.seed, "step": scale * max(offset, 1.0) ** -power, "schedule": c.schedule,
+            "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup, **found, "updates": self._epoch_updates,

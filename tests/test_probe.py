@@ -148,7 +148,9 @@ def test_part_of_a_store_is_the_same_as_its_copy(tmp_path: Any) -> None:
     assert Probe(TrainConfig(), part)._first == Probe(TrainConfig(), part.compact())._first
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int], float]) -> tuple[int, list[int]]:
+def searched(
+    monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int], float], schedule: str = "epoch"
+) -> tuple[int, list[int]]:
     """The power found for an objective ``value``, and the powers that were tried."""
     tried: list[int] = []
     probe = Probe.__new__(Probe)
@@ -156,6 +158,7 @@ def searched(monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int],
 
     class Trial:
         start = 1e6
+        config = TrainConfig(schedule=schedule)
 
         def __call__(self, power: int) -> float:
             tried.append(power)
@@ -183,3 +186,28 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tried) < 40
     assert searched(monkeypatch, 0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
     assert searched(monkeypatch, 0, lambda power: -power)[0] == HIGHEST
+
+
+def test_perceptron_is_not_probed_down_to_nothing():
+    """Its objective is lowest, zero, where it starts, so trials say nothing: the step is one over a row's length."""
+    rows = toy()
+    run = hogwild.train(rows, loss="perceptron", workers=1, epochs=4)
+    model = run.finish()
+    assert 2**-10 <= run.config.step <= 2**10
+    assert np.mean(model.predict(rows) == rows.targets) > 0.8
+
+
+def test_round_backoff_takes_the_longest_step_of_those_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its steps soon fall a hundredfold: of steps that gain alike in ten epochs, a short one would come to a halt."""
+    flat = lambda power: 1.0 + abs(power) if -1 <= power <= 1 else 1e5 * abs(power)  # noqa: E731
+    assert searched(monkeypatch, 0, flat)[0] == 0
+    assert searched(monkeypatch, 0, flat, "round")[0] == 1
+
+
+def test_rows_of_weight_zero_are_not_sampled() -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random(30_000, 50, density=0.1, format="csr", random_state=0)
+    weights = np.zeros(30_000)
+    weights[rng.choice(30_000, 40, replace=False)] = 1.0
+    rows = Rows.from_scipy(X, rng.integers(2, size=30_000), weights=weights)
+    assert 2.0**LOWEST < probed(rows, rows.weights) < 2.0**HIGHEST

@@ -772,3 +772,11 @@ def test_workers_that_wait_until_asked(rows: Rows, pools: Callable) -> None:
     assert ticks() - before <= 5  # hundredths of a second
     with contextlib.closing(run):
         assert until(lambda: next(run)["epoch"] == 2)
+
+
+@pytest.mark.parametrize("schedule", ["inverse", "optimal"])
+def test_the_step_of_a_row_falls_with_its_schedule(schedule):
+    run = hogwild.train(toy(), workers=1, epochs=3, schedule=schedule, l2=1e-2)
+    run.finish()
+    steps = [row["step"] for row in run.history]
+    assert steps[0] == steps[1] > steps[2] > steps[3]

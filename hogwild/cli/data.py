@@ -78,11 +78,12 @@ def is_model(path: str) -> bool:
 def model_facts(path: str) -> dict[str, Any]:
     import numpy as np
 
+    from hogwild.data.examples import shortest
     from hogwild.model_file import load_model
 
     model = load_model(path)
     facts: dict[str, Any] = {
-        "model": path, "loss": model.loss, "labels": " ".join(f"{label:g}" for label in model.labels) or "real targets",
+        "model": path, "loss": model.loss, "labels": " ".join(map(shortest, model.labels)) or "real targets",
         "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)), "normalize": model.normalize,
         "trained_by": f"hogwild {model.version}", "data": model.fingerprint,
     }  # fmt: skip

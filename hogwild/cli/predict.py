@@ -112,7 +112,7 @@ def predictions(
     margins = model.margins_of()
 
     def apply(rows: Rows) -> tuple[bytes, int]:
-        return lines(margins.of(rows)), count_unknown(rows, model.width, threads=1)
+        return b"".join(margins.each(rows, lines, threads=1)), count_unknown(rows, model.width, threads=1)
 
     threads = len(os.sched_getaffinity(0))
     pending: deque[Future[tuple[bytes, int]]] = deque()
@@ -132,7 +132,9 @@ def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
     """A function from margins to the lines of the output."""
     import numpy as np
 
-    names = np.array([f"{label:g}\n".encode() for label in model.labels], dtype=object)
+    from hogwild.data.examples import shortest
+
+    names = np.array([f"{shortest(label)}\n".encode() for label in model.labels], dtype=object)
 
     def numbers(values: np.ndarray) -> bytes:
         """Lines of numbers in the shortest form that reads back as the same float32."""
@@ -181,11 +183,13 @@ def _umask() -> int:
 
 def table(facts: dict[str, Any]) -> Iterator[str]:
     """Measurements as aligned lines, and the confusion of a few labels as a table (of many it is in the JSON)."""
-    labels = [f"{label:g}" for label in facts.get("labels", [])]
+    from hogwild.data.examples import shortest
+
+    labels = [shortest(label) for label in facts.get("labels", [])]
     for name, value in facts.items():
         if name == "f1":
-            for label, entry in value.items():
-                yield f"f1 of label {label:<8g} {_short(entry)}"
+            for label, entry in zip(labels, value.values()):
+                yield f"f1 of label {label:<8} {_short(entry)}"
         elif name not in ("labels", "confusion"):
             yield f"{name.replace('_', ' '):<20} {_short(value)}"
     if 0 < len(labels) <= TABLE_LABELS:

@@ -26,10 +26,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {f"{key:g}" if isinstance(key, float) else str(key): _plain(entry) for key, entry in value.items()}
+        return {_key(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
     return value
+
+
+def _key(name: Any) -> str:
+    """A dict's key as text; the numbers among them are labels."""
+    if not isinstance(name, float):
+        return str(name)
+    from hogwild.data.examples import shortest
+
+    return shortest(name)
 
 
 class RowsFile:

@@ -162,10 +162,11 @@ def describe_run(config: TrainConfig) -> str:
     """What is about to run, defaults filled in."""
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
-    step = f"step {config.step:.4g}" if config.step else "step auto"
-    repeat = "reproducible to the last bit" if workers == 1 else "they race, so two runs differ"
+    step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
+    exact = workers == 1 or config.discipline == "round-robin"
+    repeat = "reproducible to the last bit" if exact else "they race, so two runs differ"
     return (
-        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}, {config.schedule} schedule, "
+        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{config.discipline} on {who}: {repeat}"
     )
 

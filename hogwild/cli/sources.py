@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import re
+import stat
 import sys
 import tempfile
 import warnings
@@ -75,11 +76,12 @@ class Sources:
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """The same rows in blocks of bounded size, in order. Text, or standard input for "-", is not kept."""
         from hogwild.data.chunks import chunks
+        from hogwild.data.source import is_text
 
-        if name == "-" or self._is_text(name):
+        if name == "-" or is_text(name, self.format):
             yield from self._stream_text(name, labels)
             return
-        rows = self.open(name)
+        rows = self.open(name, labels=labels)
         for first, last in chunks(rows):
             yield rows.block(first, last)
 
@@ -95,11 +97,6 @@ class Sources:
         if parts := [f"{count:,} rows with {what}" for what, count in repaired.items() if count]:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
-    def _is_text(self, name: str) -> bool:
-        if self.format is not None or name.startswith("synthetic:") or os.path.isdir(name):
-            return self.format == "svmlight"
-        return not re.search(r"\.(npz|mtx|mtx\.gz|mtx\.bz2)$", name.lower())
-
 
 def check_readable(name: str) -> None:
     """Raise InputError, quickly, unless ``name`` is generated data or a file or directory that can be opened."""
@@ -109,11 +106,13 @@ def check_readable(name: str) -> None:
         parse_spec(name)
         return
     try:
-        if os.path.isdir(name):
+        mode = os.stat(name).st_mode
+        if stat.S_ISDIR(mode):
             os.listdir(name)
-        else:
-            with open(name, "rb"):
-                pass
+        elif stat.S_ISREG(mode):
+            open(name, "rb").close()
+        elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
 

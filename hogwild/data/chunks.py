@@ -23,10 +23,14 @@ CHUNK_NONZEROS = 1 << 18  # 2 MB in float64, so a second-level cache holds them;
 CHUNK_ROWS = 1 << 18  # of rows that are short or empty
 
 
-def chunks(rows: Rows, nonzeros: int = CHUNK_NONZEROS) -> Iterator[tuple[int, int]]:
-    """Cut rows into runs ``(first, last)`` of at most ``nonzeros`` entries (but at least one row) each, in order."""
-    for base in range(0, len(rows), CHUNK_ROWS):
-        total = np.cumsum(rows.end[base : base + CHUNK_ROWS] - rows.begin[base : base + CHUNK_ROWS])
+def chunks(rows: Rows, nonzeros: int = CHUNK_NONZEROS, *, columns: int = 1) -> Iterator[tuple[int, int]]:
+    """Cut rows into runs ``(first, last)`` of at most ``nonzeros`` entries (but at least one row) each, in order.
+
+    ``columns`` is how many numbers will be made of a row: the more classes, the fewer rows are in a chunk.
+    """
+    most = max(1, CHUNK_ROWS // columns)
+    for base in range(0, len(rows), most):
+        total = np.cumsum(rows.end[base : base + most] - rows.begin[base : base + most])
         first = 0
         while first < len(total):
             before = total[first - 1] if first else 0
@@ -35,13 +39,15 @@ def chunks(rows: Rows, nonzeros: int = CHUNK_NONZEROS) -> Iterator[tuple[int, in
             first = last
 
 
-def map_chunks(rows: Rows, function: Callable[[int, int], Result], threads: int | None = None) -> Iterator[Result]:
+def map_chunks(
+    rows: Rows, function: Callable[[int, int], Result], threads: int | None = None, columns: int = 1
+) -> Iterator[Result]:
     """``function(first, last)`` of each chunk, on ``threads`` threads; results come in order.
 
     Chunks not begun when the caller stops asking, or an error or Ctrl-C arrives, are dropped.
     """
     threads = threads or len(os.sched_getaffinity(0))
-    cuts = list(chunks(rows))
+    cuts = list(chunks(rows, columns=columns))
     if threads == 1 or len(cuts) <= 1:
         for cut in cuts:
             yield function(*cut)

@@ -31,6 +31,26 @@ def _frozen(array: Any, dtype: Any) -> np.ndarray:
     return view
 
 
+def _check_whole(name: str, array: Any) -> None:
+    """Refuse what a cast to int32 would wrap around or cut off without a word."""
+    given = np.asarray(array)
+    if given.dtype == np.int32 or given.size == 0:
+        return
+    if given.dtype.kind not in "iu":
+        raise InputError(f"{name}: expected whole numbers, got dtype {given.dtype}")
+    if given.min() < -INDEX_LIMIT or given.max() > INDEX_LIMIT:
+        raise InputError(f"{name} run from {given.min()} to {given.max()}: expected 0 to {INDEX_LIMIT - 1}")
+
+
+def shortest(number: float) -> str:
+    """A short decimal that reads back as the same float32: how labels and values are written, wherever they are."""
+    value = np.float32(number)
+    if value and value.is_integer() and abs(value) < 2**24:  # 1000001, not 1.000001e+06; -0 keeps its sign
+        return str(int(value))
+    text = str(value).removesuffix(".0")
+    return text if np.float32(float(text)) == value else repr(float(value))  # the latter: rounded twice, in theory
+
+
 class Rows:
     """Sparse rows with a target, and optionally a weight, for each.
 
@@ -76,6 +96,8 @@ class Rows:
             if whole.ndim != 1 or len(whole) == 0:
                 raise InputError("indptr: expected a one-dimensional array of at least one offset")
             self.begin, self.end = whole[:-1], whole[1:]
+        if check:
+            _check_whole("indices", indices)
         self.indices = _frozen(indices, np.int32)
         self.values = _frozen(values, np.float32)
         self.targets = _frozen(targets, np.float32)
@@ -136,9 +158,12 @@ class Rows:
         if low < 0 or high >= self.width:
             raise InputError(f"indices run from {low} to {high}, outside the width of {self.width} features")
         falls = np.flatnonzero(self.indices[1:] <= self.indices[:-1]) + 1  # only a row's first entry may fall
-        if len(falls) and np.setdiff1d(falls, self.begin[self.begin < self.end], assume_unique=False).size:
-            bad = np.setdiff1d(falls, self.begin)[0]
-            row = int(np.searchsorted(self.begin, bad, side="right") - 1) if self.contiguous else -1
+        filled = np.flatnonzero(self.begin < self.end)
+        filled = filled[np.argsort(self.begin[filled], kind="stable")]
+        before = np.searchsorted(self.begin[filled], falls) - 1  # the last row that begins before the fall, if any
+        wrong = before[(before >= 0) & (falls < np.append(self.end[filled], 0)[before])]  # else between rows of a split
+        if len(wrong):
+            row = int(filled[wrong[0]])
             raise InputError(f"row {row}: indices must ascend without repeats (Rows.from_scipy sorts and sums them)")
         finite = np.isfinite(self.values)
         if not finite.all():
@@ -159,7 +184,11 @@ class Rows:
 
         if np.iscomplexobj(X):
             raise InputError("X is complex: expected real values")
-        matrix = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else scipy.sparse.csr_array(np.atleast_2d(X))
+        if not scipy.sparse.issparse(X):
+            X = np.atleast_2d(np.asarray(X))
+        if X.ndim != 2 or X.dtype.kind not in "biuf":
+            raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
+        matrix = scipy.sparse.csr_array(X)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()

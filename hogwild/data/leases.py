@@ -78,7 +78,7 @@ def remove_unused(folder: Path, unlockable_after: float = 0.0) -> bool:
             shutil.rmtree(folder)
             return True
         with open(folder / LOCKED, "r+b") as file:
-            if not lock_exclusive(file):
+            if not lock_exclusive(file) or not still_named(file, folder / LOCKED):  # replaced before it was locked
                 return False
             if TEMPORARY not in folder.name:  # leaves its name in one step, so that nobody opens half of it
                 aside = make_temporary(folder)

@@ -38,6 +38,11 @@ class Margins:
         self.intercept = flat if coef.ndim == 2 else flat[0]
         self.normalize = normalize
 
+    @property
+    def columns(self) -> int:
+        """Margins of a row."""
+        return 1 if self.coef.ndim == 1 else int(self.coef.shape[1])
+
     def of(self, part: Rows, scales: np.ndarray | None = None) -> np.ndarray:
         """Margins of rows that fit in memory, (n,) or (n, K) float64; ``scales`` if they are known already."""
         import scipy.sparse
@@ -62,7 +67,7 @@ class Margins:
         self, rows: Rows, function: Callable[[np.ndarray], Result], threads: int | None = None
     ) -> Iterator[Result]:
         """``function(margins)`` of each chunk of ``rows``, in order."""
-        return map_chunks(rows, lambda first, last: function(self.of(rows.block(first, last))), threads)
+        return map_chunks(rows, lambda first, last: function(self.of(rows.block(first, last))), threads, self.columns)
 
 
 def margins(rows: Rows, coef: Any, intercept: Any, normalize: str = "none", threads: int | None = None) -> np.ndarray:

@@ -60,9 +60,7 @@ def chunk_scales(part: Rows, kind: str) -> np.ndarray:
     lengths = np.zeros(len(part))
     filled = part.end > part.begin
     if filled.any():
-        starts = (part.begin - part.begin[0])[
-            filled
-        ]  # the rows between them are empty, so segments end where they should
+        starts = (part.begin - part.begin[0])[filled]  # rows between are empty, so segments end where they should
         if kind == "l2":
             lengths[filled] = np.sqrt(np.add.reduceat(np.square(values, dtype=np.float64), starts))
         else:

@@ -20,7 +20,7 @@ import numpy as np
 
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.chunks import chunks
-from hogwild.data.examples import Rows
+from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
@@ -156,7 +156,7 @@ def _kind(name: str, format: str | None) -> str:
         return "synthetic"
     try:
         mode = os.stat(name).st_mode
-        if not stat.S_ISDIR(mode):
+        if stat.S_ISREG(mode):  # whoever writes into a named pipe would take the first close for the last
             open(name, "rb").close()
     except FileNotFoundError:
         raise InputError(f"{name}: no such file (a synthetic set is named like {PREFIX}rcv1)") from None
@@ -170,8 +170,19 @@ def _kind(name: str, format: str | None) -> str:
         raise InputError(f"{name}: a file, but a store is a directory")
     if format is not None:
         return format
+    return _by_suffix(name)
+
+
+def _by_suffix(name: str) -> str:
     lowered = name.lower()
     return "npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "svmlight"
+
+
+def is_text(name: str, format: str | None = None) -> bool:
+    """Whether ``open_data`` would read ``name`` as svmlight text."""
+    if format is not None or name.startswith(PREFIX) or os.path.isdir(name):
+        return format == "svmlight"
+    return _by_suffix(name) == "svmlight"
 
 
 def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str, Any]) -> Recipe:
@@ -235,13 +246,11 @@ def _identity(path: str) -> dict[str, Any]:
 def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
     """Rows of a matrix file and its targets; all ways in which either can be broken end in one line."""
     X = _load(name, load)
-    if path is None:
-        return Rows.from_scipy(X, np.zeros(X.shape[0]))
-    y = _load(path, _load_npy)
+    y = np.zeros(X.shape[0], np.float32) if path is None else _load(path, _load_npy)
     try:
         return Rows.from_scipy(X, y)
     except InputError as error:
-        raise InputError(f"{name} (targets: {path}): {error}") from None
+        raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
 
 
 def _load(path: str, load: Callable[[str], Any]) -> Any:
@@ -299,8 +308,8 @@ def _fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
     """The same rows with ``width`` features. Features ascend in a row, so what lies beyond is cut off at its end."""
     if width is None or width == rows.width:
         return rows
-    if width < 1:
-        raise UsageError(f"width={width}: expected at least 1")
+    if not 1 <= width <= INDEX_LIMIT:
+        raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
     end, dropped = rows.end, 0
     if rows.width > width:
         cut = [_count_beyond(rows.block(first, last), width) for first, last in chunks(rows)]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.chunks import map_chunks
-from hogwild.data.examples import Rows
+from hogwild.data.examples import Rows, shortest
 
 BITS = 64  # rows tried in one pass
 EXACT_BELOW = 50_000_000  # nonzeros looked at in all passes together
@@ -79,7 +79,7 @@ def _targets(targets: np.ndarray) -> dict[str, Any]:
     if len(labels) <= MOST_LABELS:
         labels, counts = np.unique(targets, return_counts=True)
     if len(labels) <= MOST_LABELS:
-        return {"labels": {f"{label:g}": int(count) for label, count in zip(labels.tolist(), counts)}}
+        return {"labels": {shortest(label): int(count) for label, count in zip(labels, counts)}}
     wide = targets.astype(np.float64)
     return {name: float(getattr(wide, name)()) for name in ("min", "mean", "max", "std")}
 

@@ -40,9 +40,16 @@ class StoreExists(InputError):
 
 
 class Sink(Protocol):
-    """What a reader of text pours its rows into."""
+    """What readers pour their rows into: ``StoreWriter``, ``MemoryWriter``, or anything with this method."""
 
-    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None: ...
+    def append(
+        self,
+        lengths: Any,  # (m,) int64: entries of each row
+        indices: Any,  # (entries,) int32: zero-based, ascending in a row
+        values: Any,  # (entries,) float32
+        targets: Any,  # (m,) float32
+        weights: Any = None,  # (m,) float32: for all rows of a store or for none
+    ) -> None: ...
 
 
 class StoreWriter:

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.data.examples import INDEX_LIMIT, Rows, shortest
+from hogwild.data.store import Sink
 from hogwild.data.text import ReadError, Source, chunks
 from hogwild.errors import InputError, OutputError, UsageError
 
@@ -34,18 +35,6 @@ TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
 JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 Progress = Callable[[int, int | None], None]
-
-
-class Sink(Protocol):
-    """Where parsed rows go: ``StoreWriter``, or anything with this method. The arrays are the receiver's to keep."""
-
-    def append(
-        self,
-        lengths: np.ndarray,  # (m,) int64, entries of each row
-        indices: np.ndarray,  # (entries,) int32, zero-based, ascending in a row
-        values: np.ndarray,  # (entries,) float32
-        targets: np.ndarray,  # (m,) float32
-    ) -> Any: ...
 
 
 @dataclass
@@ -219,11 +208,13 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
 
 
 def _bad_number(token: bytes) -> str:
+    from hogwild.kernels.parse import FLOAT32_END
+
     try:
         number = float(token)
     except ValueError:
         return "expected a number"
-    if math.isfinite(number) and abs(number) < 3.4028235677973366e38:
+    if math.isfinite(number) and abs(number) < FLOAT32_END:
         return "expected a plain decimal number"  # Python knows spellings, such as 1_000, that svmlight does not
     return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
 
@@ -396,13 +387,8 @@ def iter_svmlight(
 def format_row(target: float, indices: np.ndarray, values: np.ndarray, zero_based: bool = False) -> str:
     """A row as text without a line end: the shortest decimals that read back as the same float32."""
     base = 0 if zero_based else 1
-    pairs = (f" {index + base}:{_shortest(value)}" for index, value in zip(indices.tolist(), values, strict=True))
-    return _shortest(np.float32(target)) + "".join(pairs)
-
-
-def _shortest(value: np.float32) -> str:
-    text = str(value).removesuffix(".0")
-    return text if np.float32(float(text)) == value else repr(float(value))  # the latter: rounded twice, in theory
+    pairs = (f" {index + base}:{shortest(value)}" for index, value in zip(indices.tolist(), values, strict=True))
+    return shortest(target) + "".join(pairs)
 
 
 def write_svmlight(path: str | os.PathLike[str], rows: Rows, zero_based: bool = False) -> None:

@@ -184,8 +184,7 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
             raise failure
         if ended:
             return
-        if b"\0" in rest:
-            raise ReadError("binary data, expected text")
-        if len(rest) >= LINE_BYTES:
-            raise ReadError(f"a line longer than {LINE_BYTES >> 20} MiB")
+        if len(rest) >= LINE_BYTES:  # not sooner: where a chunk ends is no reason to refuse a comment with a NUL in it
+            what = "binary data, expected text" if b"\0" in rest else f"a line longer than {LINE_BYTES >> 20} MiB"
+            raise ReadError(what)
         room = max(chunk, min(2 * len(rest), LINE_BYTES))

@@ -209,8 +209,11 @@ def _tight(rows: Rows) -> bool:
 
 
 def _whole(rows: Rows) -> bool:
-    """Whether these are all rows of their store."""
-    return rows.store is not None and rows.contiguous and len(rows) == read_meta(rows.store)["rows"]
+    """Whether these are all rows of their store, none of them cut short, so that the store's own offsets serve."""
+    if rows.store is None or not rows.contiguous:
+        return False
+    meta = read_meta(rows.store)
+    return (len(rows), rows.nnz) == (meta["rows"], meta["nnz"])
 
 
 def _map(store: Path, name: str) -> np.ndarray:

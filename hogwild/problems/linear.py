@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
+from hogwild.data.examples import Rows, shortest
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
 from hogwild.errors import InputError
 from hogwild.kernels import linear, multiclass, turns
-from hogwild.kernels.control import LAST, NEXT, TURN
+from hogwild.kernels.control import LAST, NEXT, TURN, cells
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
 from hogwild.kernels.order import PADDING
@@ -30,7 +30,7 @@ FLUSH = 8  # rows between two updates of the shared intercept by one of several 
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
 MAX_CLASSES = 10_000
-SHARE_ROWS = 4_096  # that intercept_share looks at
+SHARE_ROWS, SHARE_NONZEROS = 4_096, 1 << 22  # that intercept_share looks at, in memory
 
 
 class Shared(NamedTuple):
@@ -157,7 +157,8 @@ class LinearProblem:
         codes = np.searchsorted(self.labels, targets).clip(max=len(self.labels) - 1)
         wrong = np.asarray(self.labels)[codes] != targets
         if wrong.any():
-            raise InputError(f"label {targets[wrong][0]:g} in row {int(np.argmax(wrong))} was not among the labels")
+            row = int(np.argmax(wrong))
+            raise InputError(f"label {shortest(targets[row])} in row {row} was not among the labels")
         return (codes if self.classes > 1 else 2 * codes - 1).astype(np.float32)
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
@@ -235,17 +236,12 @@ class LinearProblem:
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
         order = Order.of(1)
-        shared = Shared(self.parameters(np.zeros(self.size, np.float32)) if self.width < 1 << 16 else self._tiny(),
-                        np.zeros(1 << 10, np.int64), np.zeros(1, np.int32))  # fmt: skip
+        none = [np.zeros(self.stride, np.float32) for _ in Parameters._fields]  # a row without features touches none
+        shared = Shared(Parameters(*none), np.zeros(cells(1), np.int64), np.zeros(1, np.int32))
         self.begin_epoch(shared.control, order, 0)
         part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
         scratch = self.scratch(order)._replace(table=np.empty(0, dtype=np.float32))
         self.work(shared, scratch, _empty_data(), part, (0.0, 1.0, 1.0 if self.falling else 0.0))
-
-    def _tiny(self) -> Parameters:
-        """Parameters of the right types for a row without features."""
-        none = np.zeros(self.stride, np.float32)
-        return Parameters(none, none.copy(), none.copy(), none.copy())
 
 
 def intercept_share(config: TrainConfig, rows: Rows) -> float:
@@ -261,7 +257,8 @@ def intercept_share(config: TrainConfig, rows: Rows) -> float:
         return 0.0
     if config.adagrad:
         return 1.0
-    ids = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SHARE_ROWS)).astype(np.int64))
+    count = min(len(rows), SHARE_ROWS, max(64, SHARE_NONZEROS * len(rows) // max(rows.nnz, 1)))
+    ids = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))
     sample = rows.select(ids).compact()
     X = sample.to_scipy()[0].astype(np.float64)
     scales = row_scales(sample, config.normalize)
@@ -309,7 +306,8 @@ def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
         return np.empty(0)
     labels = np.unique(targets)
     if len(labels) < 2:
-        raise InputError(f"all {len(targets)} rows have the label {labels[0]:g}: loss {loss} needs two or more classes")
+        only = shortest(labels[0])
+        raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
     if len(labels) > MAX_CLASSES:
         raise InputError(
             f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "

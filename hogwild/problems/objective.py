@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.chunks import map_chunks
-from hogwild.data.examples import Rows
+from hogwild.data.examples import Rows, shortest
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import row_scales
 from hogwild.errors import InputError, UsageError
@@ -129,8 +129,8 @@ def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0)
     wrong = known[found] != targets
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = ", ".join(f"{label:g}" for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
-        raise InputError(f"row {before + row + 1} has label {targets[row]:g}: the model knows {shown}")
+        shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+        raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
     return found
 
 
@@ -214,7 +214,11 @@ class Objective:
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
         keep = self.auc and len(self.labels) == 2 and margins.coef.ndim == 1
-        parts = list(map_chunks(self.rows, lambda a, b: self._chunk(margins, a, b, keep), self.threads))
+
+        def part_of(first: int, last: int) -> tuple[np.ndarray, np.ndarray | None]:
+            return self._chunk(margins, first, last, keep)
+
+        parts = list(map_chunks(self.rows, part_of, self.threads, margins.columns))
         with np.errstate(all="ignore"):
             sums = np.sum([part[0] for part in parts], axis=0) if parts else np.zeros(4)
             loss = float(np.divide(sums[1], sums[0]))
@@ -232,7 +236,7 @@ class Objective:
         """``l2/2 ||w||^2 + l1 ||w||_1`` in float64."""
         w = np.asarray(coef, dtype=np.float64)
         with np.errstate(all="ignore"):
-            ridge = self.l2 / 2 * float(np.vdot(w, w)) if self.l2 else 0.0
+            ridge = self.l2 / 2 * _dot(w.ravel(), w.ravel()) if self.l2 else 0.0
             return ridge + (self.l1 * float(np.abs(w).sum()) if self.l1 else 0.0)
 
     def _chunk(self, margins: Margins, first: int, last: int, keep: bool) -> tuple[np.ndarray, np.ndarray | None]:
@@ -243,7 +247,7 @@ class Objective:
             if self.classes is None:
                 y = block.targets.astype(np.float64)
                 error = (np.exp(p) if self.loss == "poisson" else p) - y
-                metrics = [float(error @ error), float(np.abs(error).sum())]
+                metrics = [_dot(error, error), float(np.abs(error).sum())]
             else:
                 y = self.classes[first:last].astype(np.float64)
                 metrics = [float(np.count_nonzero(_correct(p, y))), 0.0]
@@ -253,7 +257,7 @@ class Objective:
                 total, weighted = float(len(block)), float(losses.sum())
             else:
                 w = self.weights[first:last].astype(np.float64)
-                total, weighted = float(w.sum()), float(w @ losses)
+                total, weighted = float(w.sum()), _dot(w, losses)
         return np.array([total, weighted, *metrics]), p if keep else None
 
     def _auc(self, kept: list[np.ndarray | None]) -> float | None:
@@ -264,6 +268,11 @@ class Objective:
         if not np.isfinite(scores).all() or len(np.unique(self.classes)) < 2:
             return None  # diverged, or a single class, for which it is not defined
         return float(roc_auc_score(self.classes, scores))
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Inner product without BLAS, whose threads go on spinning on the cores that the workers need next."""
+    return float(np.einsum("i,i->", a, b))
 
 
 def _correct(margins: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from hogwild.data.source import open_data
 from hogwild.model import LinearModel
@@ -63,6 +64,13 @@ def test_all_kinds_of_data_give_the_same(
     unlabelled = tmp_path / "unlabelled"
     unlabelled.write_text("".join(line.partition(" ")[2] for line in svm.read_text().splitlines(keepends=True)))
     assert hogwild("predict", path, unlabelled, "--decision").out == expected
+    scipy.sparse.save_npz(tmp_path / "unlabelled.npz", open_data(svm).to_scipy()[0])
+    assert hogwild("predict", path, tmp_path / "unlabelled.npz", "--decision").out == expected
+
+
+def test_labels_are_written_in_full(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    LinearModel(np.ones(9), [0.0], "log", labels=[1_000_001, 1_000_002]).save(tmp_path / "model")
+    assert set(hogwild("predict", tmp_path / "model", svm).out.split()) <= {"1000001", "1000002"}
 
 
 def test_output_file_is_replaced_when_complete(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hogwild.data import cache as cache_module
-from hogwild.data import store
+from hogwild.data import leases, store
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.columns import Column
 from hogwild.data.store import Sink, open_store, save_store
@@ -300,3 +300,19 @@ def test_no_warning_where_all_is_well(cache):
         warnings.simplefilter("error")
         build(cache, recipe())
     assert store.is_store(cache.list()[0].path)
+
+
+def test_a_store_put_in_the_place_of_an_unused_one_is_not_removed_for_it(tmp_path, monkeypatch):
+    place, fresh = tmp_path / "store", tmp_path / "fresh"
+    for path in (place, fresh):
+        path.mkdir()
+        (path / "indices.npy").write_bytes(b"")
+
+    def replaced_before_it_is_locked(file):
+        place.rename(tmp_path / "old")
+        fresh.rename(place)
+        return True
+
+    monkeypatch.setattr(leases, "lock_exclusive", replaced_before_it_is_locked)
+    assert not leases.remove_unused(place)
+    assert place.is_dir()

@@ -132,6 +132,21 @@ def test_streams_and_pipes(text, tmp_path, cache):
     assert cache.list() == []  # what can be read only once has no second run
 
 
+def test_the_writer_of_a_named_pipe_is_heard_to_the_end(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(TEXT * 10_000,), daemon=True)
+    writer.start()
+    assert len(open_data(pipe)) == 30_000
+    writer.join()
+
+
+def test_an_error_in_a_matrix_without_targets_names_the_file(tmp_path):
+    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_array(np.array([[np.inf]])))
+    with pytest.raises(InputError, match=r"x\.npz: values: entry 0 is not a finite"):
+        open_data(tmp_path / "x.npz", labels="optional")
+
+
 OPTIONS = [{}, {"zero_based": True}, {"width": 9}, {"width": 10}, {"labels": "optional"}]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.forkserver as forkserver
 import os
 import re
@@ -140,7 +141,7 @@ def test_the_fork_server_may_die(pool: Processes, make_job: Callable, run_epoch:
     assert run_epoch(pool, job).any()
     assert pool.lost == 0
     os.kill(started[0], signal.SIGKILL)  # replaced, from a new fork server
-    assert until(lambda: gone(started[:1]))
+    assert multiprocessing.connection.wait([pool._crew[0].sentinel], 5)
     assert run_epoch(pool, job).any()
     assert until(lambda: pool.wait(0.1) and pool.lost == 1)
     started = pids(pool)
@@ -185,7 +186,7 @@ def test_no_descriptors_left() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert re.fullmatch(r"cannot start a worker process \(.*Too many open files.*\): try .*\n", result.stdout)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0  # the fork server, whose caller went away, complains on stderr
 
 
 def test_errors_of_starting_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,77 @@
+"""``Rows``: what it refuses, what it shares, and how numbers that are labels are written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hogwild.data.examples import Rows, shortest
+from hogwild.data.statistics import describe
+from hogwild.errors import InputError
+
+VALUES, TARGETS = np.ones(3, np.float32), np.array([1.0, 2.0], np.float32)
+
+
+def rows(indices, indptr=(0, 2, 3), width=9, **more) -> Rows:
+    return Rows(np.array(indptr), np.array(indices), VALUES, TARGETS, width, **more)
+
+
+@pytest.mark.parametrize(
+    ("indices", "what"),
+    [
+        ([0, 1, 9], "indices run from 0 to 9, outside the width of 9"),
+        ([-1, 1, 2], "indices run from -1 to 2"),
+        ([0, 1, 2**32], "indices run from 0 to 4294967296: expected 0 to 2147483646"),  # would wrap around to 0
+        ([0.0, 1.5, 2.0], "indices: expected whole numbers, got dtype float64"),
+        ([2, 1, 0], "row 0: indices must ascend without repeats"),
+        ([1, 1, 0], "row 0: indices must ascend without repeats"),
+    ],
+)
+def test_bad_indices(indices, what) -> None:
+    with pytest.raises(InputError, match=what):
+        rows(indices)
+
+
+def test_the_row_at_fault_is_named_among_empty_ones() -> None:
+    with pytest.raises(InputError, match="row 1: indices must ascend"):
+        Rows(np.array([0, 0, 3, 3]), np.array([2, 4, 3]), VALUES, np.ones(3), 9)
+    Rows(np.array([0, 1, 1, 3]), np.array([5, 1, 3]), VALUES, np.ones(3), 9)  # rows may begin anywhere
+
+
+def test_what_lies_between_the_rows_of_a_split_is_not_checked() -> None:
+    indices, targets = np.array([2, 4, 3, 3, 1]), np.ones(2)  # entries 2 and 3 are of a row that is not among these
+    Rows((np.array([4, 0]), np.array([5, 2])), indices, np.ones(5), targets, 9)
+    with pytest.raises(InputError, match="row 1: indices must ascend"):
+        Rows((np.array([0, 2]), np.array([2, 5])), indices, np.ones(5), targets, 9)
+
+
+def test_a_selection_shares_its_data_and_compacts_to_the_same() -> None:
+    whole = rows([3, 5, 1])
+    picked = whole.select([1, 0])
+    assert picked.indices.base is whole.indices.base or np.shares_memory(picked.indices, whole.indices)
+    assert not picked.contiguous
+    assert np.array_equal(picked.compact().indices, [1, 3, 5])
+    assert np.array_equal(picked.degrees(), whole.degrees())
+    X, y = picked.to_scipy()
+    assert np.array_equal(X.toarray(), whole.to_scipy()[0].toarray()[::-1])
+    assert np.array_equal(y, [2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1"), (-1, "-1"), (0.1, "0.1"), (1_000_001, "1000001"), (16_777_215, "16777215"), (1e30, "1e+30")],
+)
+def test_shortest(number: float, text: str) -> None:
+    assert shortest(number) == text
+    assert np.float32(shortest(number)) == np.float32(number)
+
+
+def test_labels_that_agree_in_six_digits_are_told_apart() -> None:
+    close = Rows(np.array([0, 2, 3]), np.array([0, 1, 0]), VALUES, np.array([1_000_001, 1_000_002]), 9)
+    assert describe(close)["targets"] == {"labels": {"1000001": 1, "1000002": 1}}
+
+
+@pytest.mark.parametrize("X", [np.zeros((2, 2, 2)), np.array([["a", "b"]]), np.array([[1.0, None]])])
+def test_what_is_no_matrix_of_numbers_is_refused(X):
+    with pytest.raises(InputError, match="expected real numbers in two dimensions"):
+        Rows.from_scipy(X, np.zeros(len(X)))
