@@ -7,6 +7,7 @@ processes import this module again, so its own imports stay light.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,9 @@ from hogwild.kernel_cache import use_kernel_cache
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     use_kernel_cache(os.environ)
+    _open_missing_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is no text, or an ASCII terminal, must not end a run
+        sys.stdout.reconfigure(errors="replace")
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     for number in (signal.SIGTERM, signal.SIGHUP):  # left as default they would skip every clean-up
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -75,6 +79,16 @@ def _report(error: Exception) -> int:
         status = 1
     print("hogwild: error:", " ".join(message.split()), file=sys.stderr)
     return status
+
+
+def _open_missing_streams() -> None:
+    """Stand-ins for standard streams that whoever started us had closed: Python leaves None in their place.
+
+    In this order each gets the number that is missing, which else the next file opened would, and messages with it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:

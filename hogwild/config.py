@@ -29,6 +29,7 @@ NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
 LARGEST = sys.float_info.max
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
 RESUMABLE = ("epochs", "workers", "host")
 
@@ -106,6 +107,8 @@ class TrainConfig:
             value = getattr(self, field.name)
             if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
                 object.__setattr__(self, field.name, value.item())
+        if self.step == "auto":  # as on the command line
+            object.__setattr__(self, "step", None)
         _choice("loss", self.loss, LOSSES)
         _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
         _choice("host", self.host, HOSTS)
@@ -113,10 +116,10 @@ class TrainConfig:
         _choice("schedule", self.schedule, SCHEDULES)
         _choice("normalize", self.normalize, NORMALIZE)
         _choice("class_weight", self.class_weight, CLASS_WEIGHT)
-        _number("l1", self.l1, 0)
-        _number("l2", self.l2, 0)
+        _number("l1", self.l1, 0, LARGEST_FLOAT32)
+        _number("l2", self.l2, 0, LARGEST_FLOAT32)
         _number("tol", self.tol, 0)
-        _number("step", self.step, 0, optional=True, strict=True)
+        _number("step", self.step, 0, LARGEST_FLOAT32, optional=True, strict=True)
         _number("loss_param", self.loss_param, 0, optional=True)
         _number("decay", self.decay, 0, 1, optional=True, strict=True)
         _number("power", self.power, 0, optional=True, strict=True)

@@ -22,7 +22,7 @@ BAD: list[dict[str, Any]] = [
     {"loss": "logistic"}, {"loss": None}, {"loss": ["log"]}, {"discipline": "hogwild!"}, {"host": "machines"},
     {"order": "random"}, {"schedule": "cosine"}, {"normalize": "l1"}, {"class_weight": "auto"},
     {"l1": -1.0}, {"l2": -1e-9}, {"l2": math.nan}, {"l2": math.inf}, {"l2": "1"}, {"l2": True}, {"l2": None},
-    {"l2": 10**400}, {"tol": -1.0}, {"step": 0.0}, {"step": -1.0}, {"step": math.inf}, {"step": "auto"},
+    {"l2": 10**400}, {"tol": -1.0}, {"step": 0.0}, {"step": -1.0}, {"step": math.inf}, {"step": "big"},
     {"decay": 0.0}, {"decay": 1.5}, {"power": 0.0, "schedule": "inverse"}, {"target": math.nan},
     {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
     {"epochs": 0}, {"epochs": 1.5}, {"epochs": None}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
@@ -105,3 +105,14 @@ def test_names_are_those_of_the_kernels() -> None:
 def test_light() -> None:
     code = "import sys, hogwild; hogwild.TrainConfig(); print({'numpy', 'torch', 'numba'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_auto_is_a_step_as_on_the_command_line() -> None:
+    assert TrainConfig(step="auto") == TrainConfig(step=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["step", "l1", "l2"])
+def test_what_float32_does_not_hold_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}=1e[+]39"):
+        TrainConfig(**{name: 1e39})
+    TrainConfig(**{name: np.finfo(np.float32).max})

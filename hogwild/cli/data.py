@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from collections.abc import Iterator
@@ -11,7 +12,19 @@ import typer
 
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.rows import to_json
-from hogwild.cli.sources import CacheDir, Features, Format, NoCache, Sources, Targets, ZeroBased, check_readable
+from hogwild.cli.sources import (
+    CacheDir,
+    Features,
+    Format,
+    NoCache,
+    Sources,
+    Targets,
+    ZeroBased,
+    check_memory,
+    check_readable,
+)
+
+STATISTICS_BYTES = 32  # that ``describe`` takes for a feature
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -67,11 +80,10 @@ def info(
 
 def is_model(path: str) -> bool:
     """Whether a file begins like a safetensors file: an 8-byte length, then a JSON object."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(9)
-    except OSError:  # a directory, or generated data
+    if not os.path.isfile(path):  # a directory, generated data, or a pipe, whose first bytes are not ours to take
         return False
+    with open(path, "rb") as file:
+        start = file.read(9)
     return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
 
 
@@ -99,12 +111,11 @@ def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str,
     display, reading = Display(quiet=quiet), Reading(path)
     with display.live(reading.line):
         rows = sources.open(path, reading.update)
+    check_memory(path, rows.width, STATISTICS_BYTES)
     return {"data": path, **describe(rows, seed)}
 
 
 def machine_facts() -> dict[str, Any]:
-    import os
-
     from hogwild import machine
 
     total, available = machine.memory()

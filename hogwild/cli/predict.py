@@ -18,8 +18,18 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.cli.sources import CacheDir, Format, NoCache, Sources, Targets, ZeroBased, check_readable, check_writable
-from hogwild.errors import OutputError, UsageError
+from hogwild.cli.sources import (
+    CacheDir,
+    Format,
+    NoCache,
+    Sources,
+    Targets,
+    ZeroBased,
+    check_apart,
+    check_readable,
+    check_writable,
+)
+from hogwild.errors import InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +68,7 @@ def predict(
     if proba:
         linear.check_probabilities()
     if out != "-":
+        check_apart({"--out": out}, [model, data])
         check_writable("--out", out)
     lines = formatter(linear, "proba" if proba else "decision" if decision else "label")
     unknown = 0
@@ -85,7 +96,12 @@ def evaluate(
     linear = open_model(model, data)
     from hogwild.metrics import evaluate as measure  # imports scikit-learn
 
-    facts = measure(linear, sources.stream(data))
+    try:
+        facts = measure(linear, sources.stream(data))
+    except InputError as error:
+        if str(error).startswith((data, "<stdin>")):
+            raise
+        raise InputError(f"{data}: {error}") from error
     if json:
         typer.echo(to_json(facts))
     else:

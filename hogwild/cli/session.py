@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.rows import RowsFile
-from hogwild.cli.sources import Sources, check_readable, check_writable
+from hogwild.cli.sources import Sources, check_apart, check_memory, check_readable, check_writable
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError
 from hogwild.model_file import has_checkpoint
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hogwild.training import Run
 
 WORKER_MODULE = "hogwild.hosts.worker"
+TRAINING_BYTES = 20  # a feature takes in training, at the least
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -56,6 +57,7 @@ class Request:
         for name in (self.data, self.test):
             if name is not None:
                 check_readable(name)
+        check_apart({"--out": self.out, "--json": self.rows}, [self.data, self.test])
         if self.out is not None:
             check_writable("--out", self.out, regular=True)
         if self.rows not in (None, "-"):
@@ -81,7 +83,7 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         with display.live(lambda: "starting workers and compiling"), naming(request):
             run = train(rows, test, config=config, **options)
         with run, contextlib.closing(RowsFile(request.rows, append=going_on)) as rows_file:
-            interrupts.run = run
+            interrupts.follow(run)
             display.say(describe_run(run.config))
             drive(run, display, rows_file, request.out)
         display.say(summary(run.history[-1], request.out, interrupts.number))
@@ -139,6 +141,7 @@ def read(request: Request, sources: Sources, seed: int, display: Display) -> tup
     with display.live(reading.line):
         rows = sources.open(request.data, reading.update)
     display.say(f"{request.data}: {facts(rows)}")
+    check_memory(request.data, rows.width, TRAINING_BYTES)
     if request.holdout is not None:
         rows, test = rows.split(request.holdout, seed)
         display.say(f"held out {len(test):,} rows to test on, training on {len(rows):,}")
@@ -196,6 +199,12 @@ class Interrupts:
     @property
     def status(self) -> int:
         return 0 if self.number is None else 128 + self.number
+
+    def follow(self, run: Run) -> None:
+        """From now on a signal stops ``run``; one whose exception got lost before (in a callback) does so now."""
+        self.run = run
+        if self.number is not None:
+            run.stop()
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():

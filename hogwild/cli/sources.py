@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,6 +55,8 @@ class Sources:
             raise UsageError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
         if self.no_cache and self.cache_directory is not None:
             raise UsageError("--cache and --no-cache contradict each other: give one of them")
+        if self.cache_directory == "":  # an unset variable in a script; it would mean the current directory
+            raise UsageError("--cache '': expected the name of a directory")
 
     def cache(self) -> Cache | None:
         from hogwild.data.cache import Cache
@@ -105,6 +107,8 @@ def check_readable(name: str) -> None:
 
         parse_spec(name)
         return
+    if not name:
+        raise UsageError("'': expected the name of a file or directory")
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISDIR(mode):
@@ -117,12 +121,47 @@ def check_readable(name: str) -> None:
         raise InputError(f"{name}: {error.strerror or error}") from None
 
 
+def check_apart(outputs: dict[str, str | None], inputs: Iterable[str | None]) -> None:
+    """Raise UsageError if an output would overwrite an input, or another output."""
+    taken = [name for name in inputs if name]
+    for option, name in outputs.items():
+        if not name or name == "-":
+            continue
+        for other in taken:
+            if _same_file(name, other):
+                raise UsageError(f"{option} {name} would overwrite {other}: choose another name")
+        taken.append(name)
+
+
+def _same_file(name: str, other: str) -> bool:
+    if os.path.exists(name) and os.path.exists(other):
+        return os.path.isfile(name) and os.path.samefile(name, other)  # a device may be both
+    return os.path.realpath(name) == os.path.realpath(other)
+
+
+def check_memory(name: str, width: int, bytes_each: int) -> None:
+    """Raise InputError if ``bytes_each`` for every feature exceed the memory there is.
+
+    One wrong index is enough for that, and the system would end the process without a word.
+    """
+    from hogwild import machine
+
+    available = machine.memory()[1]
+    if available is not None and width * bytes_each > available:
+        raise InputError(
+            f"{name}: {width:,} features need {width * bytes_each / 2**30:.1f} GiB of memory or more, and "
+            f"{available / 2**30:.1f} GiB are available; is the largest index a mistake? (--features pins the number)"
+        )
+
+
 def check_writable(option: str, name: str, directory: bool = False, regular: bool = False) -> None:
     """Raise OutputError, before hours of work, unless a file (or directory) ``name`` can be made where it is asked for.
 
     A directory is made; of a file only the place is tried, so that an old file stays until the new one is complete.
     ``regular`` refuses pipes and devices.
     """
+    if not name:
+        raise UsageError(f"{option} '': expected a name")
     path = Path(name)
     try:
         if directory:

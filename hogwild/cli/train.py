@@ -80,7 +80,8 @@ def train(
     )  # fmt: skip
     if data is None and holdout is None and test is None:
         holdout = DEFAULT_HOLDOUT
-    request = Request(data or DEFAULT_DATA, data is not None, test, holdout, out, json, checkpoint, resume, quiet)
+    name = DEFAULT_DATA if data is None else data  # an empty name is a mistake, and check() says so
+    request = Request(name, data is not None, test, holdout, out, json, checkpoint, resume, quiet)
     sources = Sources(features, zero_based, format, targets, cache, no_cache)
     raise typer.Exit(run_training(request, sources, config))
 

@@ -42,6 +42,12 @@ def _check_whole(name: str, array: Any) -> None:
         raise InputError(f"{name} run from {given.min()} to {given.max()}: expected 0 to {INDEX_LIMIT - 1}")
 
 
+def _check_offsets(indptr: np.ndarray, stored: int) -> None:
+    """Refuse a damaged CSR matrix before scipy's compiled code follows its offsets out of the arrays."""
+    if indptr[0] != 0 or indptr[-1] > stored or np.any(indptr[1:] < indptr[:-1]):
+        raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices")
+
+
 def shortest(number: float) -> str:
     """A short decimal that reads back as the same float32: how labels and values are written, wherever they are."""
     value = np.float32(number)
@@ -188,6 +194,10 @@ class Rows:
             X = np.atleast_2d(np.asarray(X))
         if X.ndim != 2 or X.dtype.kind not in "biuf":
             raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
+        if X.dtype == np.float16:  # scipy has no sparse half floats
+            X = X.astype(np.float32)
+        if scipy.sparse.issparse(X) and X.format == "csr":
+            _check_offsets(X.indptr, len(X.indices))
         matrix = scipy.sparse.csr_array(X)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
@@ -260,6 +270,8 @@ class Rows:
         InputError
             If either part would be empty.
         """
+        if not 0 < fraction < 1:
+            raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
         held = round(fraction * len(self))
         if not 0 < held < len(self):
             raise InputError(f"cannot hold out {fraction:g} of {len(self)} rows: both parts need at least one row")

@@ -91,6 +91,8 @@ def open_data(
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
     options = {"zero_based": zero_based, "width": pinned, "labels": labels, "workers": workers, "progress": progress}
     if not isinstance(name, str | os.PathLike):
+        if not hasattr(name, "read"):
+            raise UsageError(f"expected the name of data or a binary stream, got {type(name).__name__}")
         title = str(getattr(name, "name", "stream"))
         rows, meta = _read_stream(name, title, options)
     else:

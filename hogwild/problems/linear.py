@@ -9,6 +9,7 @@ shared memory or a memory map.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows, shortest
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
-from hogwild.errors import InputError
+from hogwild.errors import HogwildWarning, InputError
 from hogwild.kernels import linear, multiclass, turns
 from hogwild.kernels.control import LAST, NEXT, TURN, cells
 from hogwild.kernels.linear import Data, Parameters, Plan
@@ -30,6 +31,8 @@ FLUSH = 8  # rows between two updates of the shared intercept by one of several 
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
 MAX_CLASSES = 10_000
+MANY_CLASSES = 64  # of which some are no whole numbers: they look like real targets
+EXACT = 2**24  # float32 holds all whole numbers below
 SHARE_ROWS, SHARE_NONZEROS = 4_096, 1 << 22  # that intercept_share looks at, in memory
 
 
@@ -312,6 +315,19 @@ def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
         raise InputError(
             f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
             "for real targets choose a regression loss such as squared-error"
+        )
+    large = labels[np.abs(labels) >= EXACT]
+    if len(large):
+        raise InputError(
+            f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
+            "give the classes smaller numbers"
+        )
+    if len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
+        warnings.warn(
+            f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
+            "a regression loss such as squared-error",
+            HogwildWarning,
+            stacklevel=2,
         )
     return labels
 

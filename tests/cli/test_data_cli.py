@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,3 +115,23 @@ def test_sizes() -> None:
         "5.0 MiB",
         "3.0 TiB",
     ]
+
+
+def test_info_on_a_pipe_takes_nothing_from_it(svm: Path) -> None:
+    command = f"{sys.executable} -m hogwild info --json <(cat {svm})"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == 200
+
+
+@pytest.mark.parametrize("command", [["info"], ["train", "--host", "threads"]])
+def test_one_huge_index_is_told_before_memory_runs_out(
+    hogwild: Callable, tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hogwild.machine.memory", lambda: (8 << 30, 4 << 30))
+    path = tmp_path / "huge.svm"
+    path.write_text("1 1:1\n-1 2147483647:1\n")
+    result = hogwild(*command, path)
+    assert result.status == 1
+    assert f"{path}: 2,147,483,647 features need " in result.err
+    assert "4.0 GiB are available" in result.err

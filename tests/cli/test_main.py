@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +134,31 @@ def test_output_that_cannot_be_written(target: str) -> None:
         else:  # `true` may end before or after we write
             assert result.returncode in (0, 141)
             assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "text"),
+    [
+        ("info >&-", 0, ""),
+        ("predict missing - <&-", 1, "hogwild: error: missing: No such file or directory\n"),
+        ("predict missing missing >&- 2>&-", 1, ""),
+        ("cache list --cache . <&- >&- 2>&-", 0, ""),
+    ],
+)
+def test_closed_standard_streams(command: str, status: int, text: str) -> None:
+    result = subprocess.run(["bash", "-c", f"{sys.executable} -m hogwild {command}"], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (status, text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train", ""], ["train", "DATA", "--out", ""], ["train", "DATA", "--json", ""],
+     ["train", "DATA", "--checkpoint", ""], ["info", "DATA", "--cache", ""], ["predict", "", "DATA"],
+     ["convert", "", "x"]],
+)  # fmt: skip
+def test_empty_names(hogwild: Callable, svm: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(svm.parent)  # an unset variable in a script must not mean the current directory
+    result = hogwild(*(svm if argument == "DATA" else argument for argument in arguments))
+    assert result.status == 2
+    assert "'': expected" in result.err
+    assert list(svm.parent.iterdir()) == [svm]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,3 +126,23 @@ def test_live_lines() -> None:
 
 def test_clock() -> None:
     assert [clock(seconds) for seconds in (-1, 0.4, 61, 3599.6, 7325)] == ["0:00", "0:00", "1:01", "1:00:00", "2:02:05"]
+
+
+@pytest.mark.parametrize("name", ["\u00fcn\u00efcode", "[bold] %s", "li\nne", os.fsdecode(b"\xff\xfe")])
+def test_any_name_and_an_ascii_terminal(tmp_path: Path, svm: Path, name: str) -> None:
+    svm.rename(tmp_path / name)
+    command = [sys.executable, "-m", "hogwild", "train", name, "--epochs", "2", "--step", "1", "--host", "threads"]
+    master, slave = os.openpty()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "TERM": "xterm"}
+    process = subprocess.Popen(
+        [*command, "--out", f"{name}.model"], cwd=tmp_path, stdin=slave, stdout=slave, stderr=slave, env=environment
+    )
+    os.close(slave)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end was closed
+        while part := os.read(master, 1 << 16):
+            shown += part
+    os.close(master)
+    assert process.wait() == 0, shown
+    assert b"done after epoch 2" in shown
+    assert (tmp_path / f"{name}.model").is_file()

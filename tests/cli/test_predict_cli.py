@@ -210,3 +210,31 @@ def test_memory_is_bounded(svm: Path, model: tuple[Path, LinearModel], tmp_path:
     command = [sys.executable, "-c", MEMORY, model[0], svm, large]
     used = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ}).stdout
     assert int(used) < 256  # MiB
+
+
+def test_inputs_are_not_overwritten(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel]) -> None:
+    before = svm.read_bytes(), model[0].read_bytes()
+    link = svm.with_name("link")
+    link.symlink_to(svm)
+    for out in (svm, model[0], link):
+        result = hogwild("predict", model[0], svm, "-o", out)
+        assert result.status == 2
+        assert f"--out {out} would overwrite" in result.err
+    for options in (["--out", svm], ["--json", link], ["--out", "new", "--json", "./new"], ["--test", link, "-o", svm]):
+        result = hogwild("train", "synthetic:rcv1?rows=9" if "--test" in options else svm, *options)
+        assert result.status == 2
+        assert "would overwrite" in result.err
+    assert before == (svm.read_bytes(), model[0].read_bytes())
+    assert hogwild("predict", model[0], svm, "-o", "/dev/null").status == 0
+
+
+def test_evaluate_names_the_file_with_an_unknown_label(
+    hogwild: Callable, model: tuple[Path, LinearModel], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.svm"
+    other.write_text("1 1:1\n77 1:1\n")
+    result = hogwild("evaluate", model[0], other)
+    assert result.status == 1
+    assert result.err.startswith(f"hogwild: error: {other}: row 2 has label 77: ")
+    other.write_text("1 1:1\nx 1:1\n")
+    assert hogwild("evaluate", model[0], other).err.startswith(f"hogwild: error: {other}:2: bad label")

@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hogwild.cli.display import Display
+from hogwild.cli.session import Interrupts
 from hogwild.data.source import open_data
 from hogwild.model_file import load_model
 
@@ -275,3 +278,13 @@ def test_live_line_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"epoch \d+/40 [━╌]+ [\d,]+/20,000 rows", text)
     assert "done after epoch 40" in text
     assert text.rstrip().endswith("model not saved (--out MODEL keeps it)")
+
+
+def test_a_signal_whose_exception_got_lost_stops_the_run() -> None:
+    interrupts, stopped = Interrupts(Display(quiet=True)), []
+    run: Any = SimpleNamespace(stop=lambda: stopped.append(True))
+    with pytest.raises(KeyboardInterrupt):  # inside a weak reference's callback nobody sees it
+        interrupts._handle(signal.SIGINT, None)
+    interrupts.follow(run)
+    assert stopped == [True]
+    assert interrupts.status == 130

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from hogwild.data.examples import Rows, shortest
 from hogwild.data.statistics import describe
@@ -75,3 +76,18 @@ def test_labels_that_agree_in_six_digits_are_told_apart() -> None:
 def test_what_is_no_matrix_of_numbers_is_refused(X):
     with pytest.raises(InputError, match="expected real numbers in two dimensions"):
         Rows.from_scipy(X, np.zeros(len(X)))
+
+
+def test_half_floats_and_damaged_offsets() -> None:
+    assert Rows.from_scipy(np.eye(2, dtype=np.float16), [0, 1]).nnz == 2
+    for indptr in ([0, 5, 2, 3], [0, 1, 2, 9], [1, 1, 2, 3], [0, -5, 2, 3]):
+        X = scipy.sparse.csr_matrix((3, 3), dtype=np.float32)
+        X.indptr, X.indices, X.data = np.array(indptr, np.int32), np.arange(3, dtype=np.int32), np.ones(3, np.float32)
+        with pytest.raises(InputError, match="X: its indptr does not ascend from 0 to at most its 3 indices"):
+            Rows.from_scipy(X, [0, 1, 2])
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -1, 2, float("nan")])
+def test_fractions_that_cannot_be_held_out(fraction) -> None:
+    with pytest.raises(InputError, match="cannot hold out"):
+        rows([3, 5, 1]).split(fraction)

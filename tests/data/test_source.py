@@ -369,3 +369,9 @@ def test_real_data_through_the_cache(real_data, cache):
     assert again.store == first.store
     with pytest.warns(HogwildWarning, match="entries of features beyond the model's 100"):
         assert open_data(real_data / "libsvm" / "a9a.t.gz", cache=cache, width=100, beyond="ignore").width == 100
+
+
+@pytest.mark.parametrize("name", [None, 5, b"text.svm"])
+def test_what_is_neither_a_name_nor_a_stream(name):
+    with pytest.raises(UsageError, match="expected the name of data or a binary stream, got"):
+        open_data(name)

@@ -1,0 +1,35 @@
+"""What the linear problem makes of targets."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.errors import HogwildWarning, InputError
+from hogwild.problems.linear import LinearProblem
+
+
+def labels_of(targets, loss: str = "log") -> tuple[float, ...]:
+    rows = Rows.from_scipy(np.ones((len(targets), 1)), targets)
+    return LinearProblem.of(TrainConfig(loss=loss), rows, "serial").labels
+
+
+def test_labels_that_float32_would_merge_are_refused() -> None:
+    with pytest.raises(InputError, match=r"whole numbers of 2\^24 and more"):
+        labels_of([20230101, 20230102, 5])  # the first two are one number
+    assert labels_of([2**24 - 1, 2**24 - 2]) == (2**24 - 2, 2**24 - 1)
+    assert labels_of([2e30, 1e30], "squared-error") == ()
+
+
+def test_real_targets_given_to_a_loss_for_labels_are_warned_of() -> None:
+    with pytest.warns(HogwildWarning, match="the targets have 100 different values, and each is taken for a class"):
+        labels_of(np.arange(100) / 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        labels_of(np.arange(100))
+        labels_of(np.arange(60) / 3)
+        labels_of(np.arange(100) / 3, "squared-error")
