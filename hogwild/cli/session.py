@@ -222,7 +222,9 @@ class Interrupts:
             self._quit()
         self.number = number
         if self.run is None:  # nothing to keep yet
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            if number == signal.SIGINT:
+                os.write(2, b"\n")  # the terminal shows ^C
+            raise SystemExit(128 + number)  # KeyboardInterrupt might end Python by the signal
         self.run.stop()
         if not self.display.quiet:  # os.write: print is not safe inside a signal handler
             os.write(2, b"\nstopping and saving; once more to quit at once\n")

@@ -105,6 +105,8 @@ def open_data(
         elif kind == "npz":
             rows, meta = _matrix(title, _load_npz, _targets_path(title, targets, labels)), {}
         elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
+            import hogwild.data.svmlight  # noqa: F401  while it is imported a Ctrl-C may get lost, and a pipe may be slow
+
             with open(title, "rb") as stream:
                 rows, meta = _read_stream(stream, title, options)
         else:
@@ -278,9 +280,14 @@ def _load_npy(path: str) -> Any:
 
 
 def _load_mtx(path: str) -> Any:
+    import bz2
+    import gzip
+
     import scipy.io
 
-    return scipy.io.mmread(path)
+    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
+    with opener(path, "rb") as stream:  # opened here, since scipy leaves what it cannot read open
+        return scipy.io.mmread(stream)
 
 
 def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | None:
