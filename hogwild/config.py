@@ -19,7 +19,7 @@ LOSSES = (
     "log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax",
     "squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive", "poisson",
 )  # fmt: skip
-DISCIPLINES = ("serial", "hogwild", "atomic", "aig", "locked", "round-robin")
+DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 LABEL_LOSSES = LOSSES[:6]
 PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
 HOSTS = ("processes", "threads")
@@ -54,7 +54,8 @@ class TrainConfig:
     adagrad : bool
         Divide each coordinate's step by the root of its sum of squared gradients (lock-free form).
     discipline : str
-        One of ``DISCIPLINES`` or "auto": ``serial`` for one worker, ``hogwild`` for more.
+        One of ``DISCIPLINES`` or "auto": ``serial`` for one worker; for more, ``tiered`` where the data make workers
+        contend for cache lines, else ``hogwild``.
     workers : int or None
         None takes the physical cores this process may use.
     host : str

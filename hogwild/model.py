@@ -1,9 +1,9 @@
 """A trained linear model: what ``hogwild.load`` returns and ``run.model`` holds.
 
 The one decision: it is plain arrays and facts, immutable, and knows nothing of how it was trained, so it opens without
-torch or numba. Everything that has to be the same at prediction as in training (row normalisation, the labels' own
-values, the loss that decides what a margin means) is in it. Predictions are made in float64, on all cores, a chunk of
-rows at a time: 2 to 3 ns a nonzero and core.
+torch or numba. Everything that has to be the same at prediction as in training (row normalisation, how features were
+hashed, the labels' own values, the loss that decides what a margin means) is in it. Predictions are made in float64, on
+all cores, a chunk of rows at a time: 2 to 3 ns a nonzero and core.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from hogwild.data.chunks import CHUNK_NONZEROS, count_unknown
 from hogwild.data.examples import Rows
+from hogwild.data.hashing import check_bits, check_same, hashed_pieces
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import NORMALIZE
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -54,6 +55,8 @@ class LinearModel:
         The last rows of measurements of that run.
     version : str
         Of the package that made it.
+    hash_bits : int, optional
+        Features are hashed to ``2**hash_bits``, the width, before anything else; None: they are taken as they are.
     """
 
     coef_: np.ndarray
@@ -66,6 +69,7 @@ class LinearModel:
     fingerprint: str = ""
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     version: str = field(default_factory=_version)
+    hash_bits: int | None = None
 
     def __post_init__(self) -> None:
         coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array goes on racing
@@ -79,6 +83,8 @@ class LinearModel:
             raise InputError(f"labels {labels}: expected none, or two or more different ones")
         if self.normalize not in NORMALIZE:
             raise InputError(f"normalize {self.normalize!r}: expected one of {', '.join(NORMALIZE)}")
+        if self.hash_bits is not None and coef.shape[1] != 1 << check_bits(self.hash_bits):
+            raise InputError(f"coef has {coef.shape[1]} features, expected 2^{self.hash_bits} of a hashed model")
         for array in (coef, intercept):
             array.flags.writeable = False
         for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
@@ -100,7 +106,9 @@ class LinearModel:
         Parameters
         ----------
         X : Rows, scipy sparse matrix, or array of shape (n, features)
-            Narrower than the model is fine; features beyond its width are ignored, and counted in a warning.
+            Narrower than the model is fine; features beyond its width are ignored, and counted in a warning. If the
+            model has ``hash_bits``, columns are hashed by their number, counted from 0, whatever the width; ``Rows``
+            that are hashed already are taken as they are.
         threads : int, optional
             Default: the cores this process may use.
 
@@ -111,7 +119,7 @@ class LinearModel:
         Raises
         ------
         InputError
-            If ``X`` is not numbers in two dimensions, or not finite in float32.
+            If ``X`` is not numbers in two dimensions, not finite in float32, or hashed in another way than the model.
         """
         return self._apply(X, lambda margins: margins, threads)
 
@@ -175,10 +183,10 @@ class LinearModel:
         return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
 
     def margins_of(self) -> Margins:
-        """The margins of this model, for callers that walk the rows themselves."""
+        """The margins of this model, for callers that walk the rows themselves: hashed, if it has ``hash_bits``."""
         binary = len(self.coef_) == 1
         coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
-        return Margins(coef, intercept, self.normalize)
+        return _Margins(coef, intercept, self.normalize, self.hash_bits)
 
     def warn_unknown(self, count: int, stacklevel: int = 4) -> None:
         """Warn that ``count`` entries lay beyond the width, if any did; ``stacklevel`` points at the user's call."""
@@ -192,13 +200,33 @@ class LinearModel:
     def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
         margins, unknown = self.margins_of(), 0
         found: list[np.ndarray] = []
-        for rows in as_rows(X):
+        for rows in self._hashed(X):
             unknown += count_unknown(rows, self.width, threads)
             found += margins.each(rows, function, threads)
         self.warn_unknown(unknown)
         if not found:
             return function(np.empty((0, *margins.coef.shape[1:])))
         return np.concatenate(found)
+
+    def _hashed(self, X: Any) -> Iterator[Rows]:
+        """``X`` as rows of the model's features."""
+        for rows in as_rows(X):
+            if self.hash_bits is not None and rows.hash_bits is None:
+                yield from hashed_pieces(rows, self.hash_bits)
+            else:
+                yield rows
+
+
+class _Margins(Margins):
+    """Margins that refuse rows whose features are not those of the model."""
+
+    def __init__(self, coef: Any, intercept: Any, normalize: str, hash_bits: int | None) -> None:
+        super().__init__(coef, intercept, normalize)
+        self.hash_bits = hash_bits
+
+    def of(self, part: Rows, scales: np.ndarray | None = None) -> np.ndarray:
+        check_same(part.hash_bits, self.hash_bits, "the rows", "those of the model")
+        return super().of(part, scales)
 
 
 def _clipped(margins: np.ndarray) -> np.ndarray:

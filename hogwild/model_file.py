@@ -5,7 +5,8 @@ to the disk, and renamed over it; a digest over the JSON and all arrays tells a 
 runs no code from the file (no pickle). Writing holds two copies of the arrays in memory for as long as it takes.
 
 Layout: tensors ``coef`` (1 or K, width) and ``intercept`` (1 or K,), float32, in the user's numbering of the features;
-one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on. Anything that reads
+one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on; ``hash_bits`` where
+features are hashed, and the numbering is then that of the buckets. Anything that reads
 safetensors reads it, and equal models make equal files.
 """
 
@@ -53,6 +54,8 @@ def save_model(model: LinearModel, path: str | Path) -> None:
         "version": model.version,
         "history": model.history[-HISTORY_ROWS:],
     }
+    if model.hash_bits is not None:
+        header["hash_bits"] = model.hash_bits
     _write(Path(path), MODEL, {"coef": model.coef_, "intercept": model.intercept_}, _without_nan(header))
 
 
@@ -78,6 +81,7 @@ def load_model(path: str | Path) -> LinearModel:
             fingerprint=str(header["fingerprint"]),
             history=list(header["history"]),
             version=str(header["version"]),
+            hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
         )
         width = int(header["width"])
     except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError

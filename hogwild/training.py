@@ -23,15 +23,18 @@ from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.chunks import count_unknown
 from hogwild.data.examples import Rows
+from hogwild.data.hashing import check_same
 from hogwild.data.order import Order
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Job, Pool, Task
 from hogwild.kernels.losses import LOSSES, dloss
+from hogwild.kernels.tiers import Tiers
 from hogwild.model import LinearModel
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.probe import Probe
-from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.linear import LinearProblem
 from hogwild.problems.objective import Objective
+from hogwild.problems.tiers import choose
 from hogwild.resume import Saved, fingerprint, load_saved, make_directory
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
@@ -81,7 +84,7 @@ def start_pool(host: str, workers: int) -> Pool:
 
 
 def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
-    """The config with workers, discipline and host filled in.
+    """The config with workers and host filled in; of more than one worker, "auto" stays, to be settled by the data.
 
     Raises
     ------
@@ -91,8 +94,8 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     usual = pool.workers if pool is not None else min(machine.physical_cores(), max(n_rows, 1))
     workers = config.workers or (1 if config.discipline == "serial" else usual)
     discipline = config.discipline
-    if discipline == "auto":
-        discipline = "serial" if workers == 1 else "hogwild"
+    if discipline == "auto" and workers == 1:
+        discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
     host = config.host if pool is None else pool.host
@@ -157,6 +160,8 @@ class Run:
         With workers, discipline and (once known) step filled in.
     history : list of dict
         All rows so far, also those from before a resume.
+    reason : str
+        Why the discipline "auto" became what it is; empty if there was nothing to weigh.
     """
 
     def __init__(
@@ -165,6 +170,7 @@ class Run:
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
         self.asked, self.config = config, resolve(config, len(rows), pool)
+        self.reason = ""
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._stopping, self._closed = True, False, False, False
@@ -176,11 +182,12 @@ class Run:
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or (str(rows.store) if rows.store else "memory")}
         self._check_workers(len(rows))
         self._rows = rows
-        self.problem = LinearProblem.of(self.config, rows, self.config.discipline, _cache_bytes())
+        self._pose(rows)
         row_bytes = 8 * rows.nnz / len(rows)
         shuffled = config.order == "shuffled"
         self._order = Order.of(len(rows), shuffled, row_bytes, from_disk=_outgrows_memory(rows))
         self._fingerprint = fingerprint(rows)
+        check_same(rows.hash_bits if test is None else test.hash_bits, rows.hash_bits, "the test rows", "training's")
         size = self.problem.size
         saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size) if resume else None
         if saved is not None:  # the cut depends on the machine's memory, and the checkpoint counts its chunks
@@ -242,6 +249,7 @@ class Run:
         return LinearModel(
             coef, intercept, self.problem.loss, self.problem.loss_param, list(self.problem.labels),
             self.problem.normalize, self.config.to_json(), self._fingerprint, self.history[-HISTORY_ROWS:],
+            hash_bits=self._rows.hash_bits,
         )  # fmt: skip
 
     def finish(self) -> LinearModel:
@@ -280,9 +288,21 @@ class Run:
         if workers > cores:
             warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
 
+    def _pose(self, rows: Rows) -> None:
+        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
+        asked = self.config.discipline
+        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, _cache_bytes())
+        self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
+        self._tiers: Tiers | None = None
+        if asked == "auto":
+            self._tiers, self.reason = choose(self.problem, rows, self._arrays, self.config.workers or 1)
+            discipline = "hogwild" if self._tiers is None else "tiered"
+            self.problem = dataclasses.replace(self.problem, discipline=discipline)
+            self.config = dataclasses.replace(self.config, discipline=discipline)
+
     def _make_objectives(self, rows: Rows, test: Rows | None) -> None:
         c, p = self.config, self.problem
-        self._weights = row_weights(rows, c.class_weight)
+        self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         same: dict[str, Any] = {"normalize": c.normalize, "labels": p.labels, "width": p.width}
         self._objective = Objective(rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, **same)
         self._test = None if test is None else Objective(test, c.loss, p.loss_param, auc=True, **same)
@@ -292,10 +312,12 @@ class Run:
 
     def _open(self, rows: Rows) -> None:
         """Lay out the memory and give it to the workers."""
-        arrays = self.problem.row_arrays(rows, self.config.class_weight)
         workers, shared = self.config.workers or 1, self._pool.shared
-        self._job = Job.of(self.problem, self._order, self.config.seed, workers, rows, arrays, shared)
-        self._solution = self.problem.solution(self._job.flat)
+        self._job = Job.of(
+            self.problem, self._order, self.config.seed, workers, rows, self._arrays, shared, self._tiers
+        )  # fmt: skip
+        self._arrays, self._tiers = {}, None  # the job has them
+        self._solution = self.problem.solution(self._job.export())
         self._mean = None if not self.config.average else np.zeros(self.problem.size)
         self._clock, self._epoch_began = Clock(), 0.0
         before = self._pool.lost
@@ -320,7 +342,7 @@ class Run:
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        self._job.flat[:] = arrays["flat"]
+        self._job.restore(arrays["flat"])
         if self._mean is not None:
             self._mean[:] = arrays["mean"]
         self._epoch, self._chunk, self._lost = header["epoch"], header["chunk"], header["workers_lost"]
@@ -342,7 +364,7 @@ class Run:
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        arrays = {"flat": self._job.flat, "coef": self._solution[0], "intercept": self._solution[1]}
+        arrays = {"flat": self._job.export(), "coef": self._solution[0], "intercept": self._solution[1]}
         if self._mean is not None:
             arrays["mean"] = self._mean
         header = {
@@ -437,11 +459,11 @@ class Run:
         """
         if self._mean is not None:
             share = (TAIL_POWER + 1) / (self._epoch + TAIL_POWER)
-            self._mean += share * (self._job.flat - self._mean)
+            self._mean += share * (self._job.export() - self._mean)
 
     def _evaluate(self) -> dict[str, Any]:
         """The objective and metrics of the parameters as they are; they become the model."""
-        flat = self._job.flat if self._mean is None or self._epoch == 0 else self._mean.astype(np.float32)
+        flat = self._job.export() if self._mean is None or self._epoch == 0 else self._mean.astype(np.float32)
         solution = self.problem.solution(flat)
         found = self._objective.evaluate(*solution)
         if self._test is not None:

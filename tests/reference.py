@@ -202,3 +202,21 @@ class Sgd:
                 step = step / np.sqrt(self.b_squares + g * g + self.T(1e-10))
                 self.b_squares = self.b_squares + g * g
             self.b = self.b - step * g
+
+
+def bucket(index, bits):
+    """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
+    mask = 2**64 - 1
+    z = (index + 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return (z ^ (z >> 31)) >> (64 - bits)
+
+
+def hashed_row(pairs, bits):
+    """Entries (zero-based index, value) of a row as sorted (bucket, float32 of the sum in float64)."""
+    sums = {}
+    for index, value in pairs:
+        at = bucket(index, bits)
+        sums[at] = sums.get(at, 0.0) + float(np.float32(value))
+    return [(at, float(np.float32(total))) for at, total in sorted(sums.items())]

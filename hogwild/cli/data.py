@@ -16,6 +16,7 @@ from hogwild.cli.sources import (
     CacheDir,
     Features,
     Format,
+    HashBits,
     NoCache,
     Sources,
     Targets,
@@ -36,18 +37,22 @@ def convert(
     zero_based: ZeroBased = False,
     format: Format = None,
     targets: Targets = None,
+    hash_bits: HashBits = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
     check_readable(source)
-    sources = Sources(features, zero_based, format, targets, no_cache=True)
+    sources = Sources(features, zero_based, format, targets, no_cache=True, hash_bits=hash_bits)
     display, reading = Display(quiet=quiet), Reading(source)
+    from hogwild.data.hashing import collision_line
     from hogwild.data.source import convert as make_store
 
     with display.live(reading.line):
         meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.options())
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
+    if "hashing" in meta:
+        display.say(collision_line(meta["hashing"]))
 
 
 def info(
@@ -58,6 +63,7 @@ def info(
     zero_based: ZeroBased = False,
     format: Format = None,
     targets: Targets = None,
+    hash_bits: HashBits = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample that statistics are estimated on.")] = 0,
@@ -72,7 +78,8 @@ def info(
         if is_model(path):
             facts = model_facts(path)
         else:
-            facts = data_facts(path, Sources(features, zero_based, format, targets, cache, no_cache), seed, json)
+            sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
+            facts = data_facts(path, sources, seed, json)
             show = data_lines
     for line in [to_json(facts)] if json else show(facts):
         typer.echo(line)
@@ -99,6 +106,8 @@ def model_facts(path: str) -> dict[str, Any]:
         "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)), "normalize": model.normalize,
         "trained_by": f"hogwild {model.version}", "data": model.fingerprint,
     }  # fmt: skip
+    if model.hash_bits is not None:
+        facts["hash_bits"] = model.hash_bits
     if model.history:
         shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse")
         facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
@@ -148,6 +157,8 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     """The facts of data, each with what it means."""
+    from hogwild.data.hashing import collision_line
+
     n = max(facts["rows"], 1)
     exact = "" if facts["rho_exact"] else f" to {facts['rho_upper']:.4g}"
     shown = {
@@ -156,6 +167,8 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
         "nonzeros": f"{facts['nnz']:,} ({facts['nnz_mean']:.1f} a row, density {facts['density']:.3g})",
     }
+    if "hashing" in facts:
+        shown["hashing"] = collision_line(facts["hashing"])
     if "labels" in facts["targets"]:
         counts = facts["targets"]["labels"].items()
         shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)

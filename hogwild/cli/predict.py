@@ -7,6 +7,7 @@ Memory is a batch and, for ``evaluate``, one number per row and class. Neither i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import tempfile
@@ -73,7 +74,7 @@ def predict(
     lines = formatter(linear, "proba" if proba else "decision" if decision else "label")
     unknown = 0
     with output(out) as stream:
-        for text, beyond in predictions(linear, sources.stream(data, labels="optional"), lines):
+        for text, beyond in predictions(linear, features_of(linear, sources, data, labels="optional"), lines):
             stream.write(text)
             unknown += beyond
     linear.warn_unknown(unknown)
@@ -97,7 +98,7 @@ def evaluate(
     from hogwild.metrics import evaluate as measure  # imports scikit-learn
 
     try:
-        facts = measure(linear, sources.stream(data))
+        facts = measure(linear, features_of(linear, sources, data))
     except InputError as error:
         if str(error).startswith((data, "<stdin>")):
             raise
@@ -117,6 +118,18 @@ def open_model(model: str, data: str) -> LinearModel:
     from hogwild.model_file import load_model
 
     return load_model(model)
+
+
+def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:
+    """Blocks of the data with the features of the model: hashed as they were in training, if they were.
+
+    A store is taken as it is: it must have been hashed in the same way.
+    """
+    from hogwild.data.hashing import check_same
+
+    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits).stream(data, labels):
+        check_same(rows.hash_bits, model.hash_bits, data, "those of the model")
+        yield rows
 
 
 def predictions(

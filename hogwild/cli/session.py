@@ -84,7 +84,7 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
             run = train(rows, test, config=config, **options)
         with run, contextlib.closing(RowsFile(request.rows, append=going_on)) as rows_file:
             interrupts.follow(run)
-            display.say(describe_run(run.config))
+            display.say(describe_run(run.config, run.reason))
             drive(run, display, rows_file, request.out)
         display.say(summary(run.history[-1], request.out, interrupts.number))
         return interrupts.status
@@ -141,6 +141,10 @@ def read(request: Request, sources: Sources, seed: int, display: Display) -> tup
     with display.live(reading.line):
         rows = sources.open(request.data, reading.update)
     display.say(f"{request.data}: {facts(rows)}")
+    if rows.hash_bits is not None:
+        from hogwild.data.hashing import collision_line, occupancy
+
+        display.say(collision_line(occupancy(rows)))
     check_memory(request.data, rows.width, TRAINING_BYTES)
     if request.holdout is not None:
         rows, test = rows.split(request.holdout, seed)
@@ -151,6 +155,7 @@ def read(request: Request, sources: Sources, seed: int, display: Display) -> tup
     reading = Reading(request.test)
     by_name = request.test.startswith("synthetic:") or os.path.isdir(request.test)
     options = {"width": rows.width, "beyond": "ignore", "targets": None, "format": None if by_name else sources.format}
+    options |= {"hash_bits": rows.hash_bits}
     with display.live(reading.line):
         test = sources.open(request.test, reading.update, **options)
     display.say(f"{request.test}: {facts(test)}")
@@ -161,7 +166,7 @@ def facts(rows: Rows) -> str:
     return f"{len(rows):,} rows x {rows.width:,} features, {rows.nnz:,} nonzeros"
 
 
-def describe_run(config: TrainConfig) -> str:
+def describe_run(config: TrainConfig, reason: str = "") -> str:
     """What is about to run, defaults filled in."""
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
@@ -171,6 +176,7 @@ def describe_run(config: TrainConfig) -> str:
     return (
         f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{config.discipline} on {who}: {repeat}"
+        + (f"\n{config.discipline} because {reason}" if reason else "")
     )
 
 

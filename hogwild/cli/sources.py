@@ -31,6 +31,8 @@ ZeroBased = Annotated[bool, typer.Option("--zero-based", help="Indices of the te
                                          rich_help_panel=PANEL)]  # fmt: skip
 Format = Annotated[str | None, typer.Option(help=f"One of {', '.join(FORMATS)}; default: by the name.",
                                             rich_help_panel=PANEL)]  # fmt: skip
+HashBits = Annotated[int | None, typer.Option(min=1, max=30, metavar="B", help="Hash features to 2^B weights; indices "
+                                              "may then be any below 2^64.", rich_help_panel=PANEL)]  # fmt: skip
 Targets = Annotated[str | None, typer.Option(metavar="FILE", help="Targets (.npy) of an .npz or .mtx matrix.",
                                              rich_help_panel=PANEL)]  # fmt: skip
 CacheDir = Annotated[str | None, typer.Option("--cache", metavar="DIR", help="Where parsed text is kept; default: the "
@@ -49,10 +51,16 @@ class Sources:
     targets: str | None = None
     cache_directory: str | None = None
     no_cache: bool = False
+    hash_bits: int | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
             raise UsageError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
+        if self.features is not None and self.hash_bits is not None:
+            raise UsageError(
+                f"--features {self.features} and --hash-bits {self.hash_bits} contradict each other: give one of them "
+                f"(hashed rows have 2^{self.hash_bits} features)"
+            )
         if self.no_cache and self.cache_directory is not None:
             raise UsageError("--cache and --no-cache contradict each other: give one of them")
         if self.cache_directory == "":  # an unset variable in a script; it would mean the current directory
@@ -73,6 +81,7 @@ class Sources:
         """What decides how a source is read, as keywords of ``open_data``."""
         return {
             "format": self.format, "zero_based": self.zero_based, "width": self.features, "targets": self.targets,
+            "hash_bits": self.hash_bits,
         }  # fmt: skip
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
@@ -93,7 +102,9 @@ class Sources:
         summary = ParseSummary()
         source: Any = sys.stdin.buffer if name == "-" else name
         options: dict[str, Any] = {"zero_based": self.zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
-        yield from iter_svmlight(source, summary=summary, **options)
+        yield from iter_svmlight(source, summary=summary, hash_bits=self.hash_bits, **options)
+        if self.hash_bits is not None:
+            return  # every row was sorted, and features may have met in a bucket: nothing was wrong with them
         repaired = {"unsorted features (sorted)": summary.unsorted_rows}
         repaired["repeated features (summed)"] = summary.duplicate_rows
         if parts := [f"{count:,} rows with {what}" for what, count in repaired.items() if count]:
@@ -150,7 +161,8 @@ def check_memory(name: str, width: int, bytes_each: int) -> None:
     if available is not None and width * bytes_each > available:
         raise InputError(
             f"{name}: {width:,} features need {width * bytes_each / 2**30:.1f} GiB of memory or more, and "
-            f"{available / 2**30:.1f} GiB are available; is the largest index a mistake? (--features pins the number)"
+            f"{available / 2**30:.1f} GiB are available; is the largest index a mistake? (--features pins the number, "
+            "--hash-bits B makes it 2^B)"
         )
 
 

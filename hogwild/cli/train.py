@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.sources import CacheDir, Features, Format, NoCache, Sources, Targets, ZeroBased
+from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
 from hogwild.config import DISCIPLINES, HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
 from hogwild.errors import UsageError
 
@@ -35,6 +35,7 @@ def train(
     zero_based: ZeroBased = False,
     format: Format = None,
     targets: Targets = None,
+    hash_bits: HashBits = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
     loss: Annotated[str, _option(GOAL, _one_of("Loss", LOSSES))] = DEFAULTS.loss,
@@ -82,7 +83,7 @@ def train(
         holdout = DEFAULT_HOLDOUT
     name = DEFAULT_DATA if data is None else data  # an empty name is a mistake, and check() says so
     request = Request(name, data is not None, test, holdout, out, json, checkpoint, resume, quiet)
-    sources = Sources(features, zero_based, format, targets, cache, no_cache)
+    sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
     raise typer.Exit(run_training(request, sources, config))
 
 

@@ -77,6 +77,8 @@ class Rows:
         Directory the flat arrays are mapped from. Workers in other processes open it instead of being sent the data.
     check : bool
         Verify shapes, order and ranges (one pass). Readers that guarantee them pass False.
+    hash_bits : int, optional
+        The features are buckets that ``data/hashing.py`` made of others, ``2**hash_bits`` of them; None: as they were.
 
     Raises
     ------
@@ -94,6 +96,7 @@ class Rows:
         weights: Any = None,
         store: str | Path | None = None,
         check: bool = True,
+        hash_bits: int | None = None,
     ) -> None:
         if isinstance(indptr, tuple):
             self.begin, self.end = (_frozen(a, np.int64) for a in indptr)
@@ -110,6 +113,9 @@ class Rows:
         self.weights = None if weights is None else _frozen(weights, np.float32)
         self.width = int(width)
         self.store = None if store is None else Path(store)
+        self.hash_bits = hash_bits
+        if hash_bits is not None and self.width != 1 << hash_bits:
+            raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
             self._check()
 
@@ -118,7 +124,8 @@ class Rows:
 
     def __repr__(self) -> str:
         where = f", store={str(self.store)!r}" if self.store else ""
-        return f"Rows({len(self):,} rows x {self.width:,} features, {self.nnz:,} nonzeros{where})"
+        hashed = "" if self.hash_bits is None else f", hash_bits={self.hash_bits}"
+        return f"Rows({len(self):,} rows x {self.width:,} features, {self.nnz:,} nonzeros{hashed}{where})"
 
     @property
     def nnz(self) -> int:
@@ -230,14 +237,16 @@ class Rows:
         """The rows ``ids`` (in that order), sharing the flat arrays: only offsets, targets and weights are copied."""
         ids = np.asarray(ids)
         weights = None if self.weights is None else self.weights[ids]
-        ends = (self.begin[ids], self.end[ids])
-        return Rows(ends, self.indices, self.values, self.targets[ids], self.width, weights, self.store, check=False)
+        return self._part((self.begin[ids], self.end[ids]), self.targets[ids], weights)
 
     def block(self, first: int, last: int) -> Rows:
         """Rows ``first <= i < last`` without copying anything."""
         weights = None if self.weights is None else self.weights[first:last]
-        ends = (self.begin[first:last], self.end[first:last])
-        return Rows(ends, self.indices, self.values, self.targets[first:last], self.width, weights, self.store, False)
+        return self._part((self.begin[first:last], self.end[first:last]), self.targets[first:last], weights)
+
+    def _part(self, ends: tuple[np.ndarray, np.ndarray], targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+        flat = self.indices, self.values, targets, self.width, weights
+        return Rows(ends, *flat, self.store, check=False, hash_bits=self.hash_bits)
 
     def compact(self) -> Rows:
         """A copy in memory whose flat arrays hold these rows only, in order."""
@@ -246,7 +255,8 @@ class Rows:
         for first, last, source in self._pieces():
             part = slice(indptr[first], indptr[last])
             indices[part], values[part] = self.indices[source], self.values[source]
-        return Rows(indptr, indices, values, self.targets, self.width, self.weights, check=False)
+        flat = indices, values, self.targets, self.width, self.weights
+        return Rows(indptr, *flat, check=False, hash_bits=self.hash_bits)
 
     def _pieces(self) -> Iterator[tuple[int, int, Any]]:
         """Runs ``(first, last, where)`` of rows with about a million entries, and where in the flat arrays they lie."""

@@ -21,6 +21,15 @@ import numpy as np
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.chunks import chunks
 from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.data.hashing import (
+    HashedSink,
+    check_bits,
+    check_same,
+    hash_and_count,
+    hashed_recipe,
+    occupancy,
+    warn_if_crowded,
+)
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
@@ -44,6 +53,7 @@ def open_data(
     beyond: str = "error",
     targets: str | Path | None = None,
     labels: str = "required",
+    hash_bits: int | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -68,6 +78,9 @@ def open_data(
         A .npy file with the targets of an .npz or .mtx; by default ``x.targets.npy`` or ``x.npy``.
     labels : {"required", "optional"}
         Whether targets must be there; those missing are 0, which is enough to predict.
+    hash_bits : int, optional
+        Hash features to ``2**hash_bits`` of them, 1 to 30; indices of text may then be any below 2^64. A store is never
+        hashed here, but must have been (:func:`convert` makes a hashed one); without it, it may be hashed or not.
     cache : Cache, optional
         Where stores are made from text and synthetic sets; without one they are made in memory.
     workers : int, optional
@@ -88,8 +101,10 @@ def open_data(
     for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
         if value not in choices:
             raise UsageError(f"{option}={value!r}: expected one of {', '.join(choices)}")
+    hash_bits = _check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
     options = {"zero_based": zero_based, "width": pinned, "labels": labels, "workers": workers, "progress": progress}
+    options |= {"hash_bits": hash_bits}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
             raise UsageError(f"expected the name of data or a binary stream, got {type(name).__name__}")
@@ -102,8 +117,12 @@ def open_data(
             raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
         if kind == "store":
             rows, meta = open_store(title), read_meta(title)
+            if hash_bits is not None:
+                check_same(rows.hash_bits, hash_bits, title)
         elif kind == "npz":
             rows, meta = _matrix(title, _load_npz, _targets_path(title, targets, labels)), {}
+            if hash_bits is not None:
+                rows, meta = hash_and_count(rows, hash_bits)
         elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
             import hogwild.data.svmlight  # noqa: F401  while it is imported a Ctrl-C may get lost, and a pipe may be slow
 
@@ -117,6 +136,15 @@ def open_data(
     return _fit_width(rows, width, beyond, title)
 
 
+def _check_hashing(bits: int | None, width: int | None) -> int | None:
+    if bits is None:
+        return None
+    bits = check_bits(bits)
+    if width not in (None, 2**bits):
+        raise UsageError(f"width={width}: hash_bits={bits} makes it {2**bits}: give one of them")
+    return bits
+
+
 def convert(
     name: str | Path,
     destination: str | Path,
@@ -125,13 +153,15 @@ def convert(
     zero_based: bool = False,
     width: int | None = None,
     targets: str | Path | None = None,
+    hash_bits: int | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Make a store of any data, in bounded memory if they are text or synthetic; returns its meta data.
 
-    Parameters are those of ``open_data``; ``destination`` must not exist, or be a store and ``overwrite`` set.
+    Parameters are those of ``open_data``; ``destination`` must not exist, or be a store and ``overwrite`` set. With
+    ``hash_bits`` a store that is not hashed yet is, too.
 
     Raises
     ------
@@ -139,17 +169,23 @@ def convert(
     """
     title = os.fspath(name)
     kind = _kind(title, format)
+    hash_bits, hashed_before = _check_hashing(hash_bits, width), False
     if kind in ("svmlight", "synthetic"):
         options = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
-        recipe = _recipe(title, kind, targets, options)
+        recipe = _recipe(title, kind, targets, options | {"hash_bits": hash_bits})
     else:
-        rows = open_data(title, format=kind, width=width, targets=targets)
-        recipe = _copy(title, {}, lambda: rows)
+        rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets)
+        recipe, hashed_before = _copy(title, {}, lambda: rows), rows.hash_bits is not None
+        if hash_bits is not None and not hashed_before:
+            recipe = hashed_recipe(recipe, hash_bits)
+        elif hash_bits is not None:
+            check_same(rows.hash_bits, hash_bits, title)
     with StoreWriter(destination, recipe.meta, overwrite) as writer:
         facts = recipe.fill(writer)
         writer.close(**facts | ({"width": width} if width else {}))
     meta = read_meta(destination)
-    _warn_of_repairs(title, meta)
+    if not hashed_before:  # else opening it has told
+        _warn_of_repairs(title, meta)
     return meta
 
 
@@ -190,18 +226,23 @@ def is_text(name: str, format: str | None = None) -> bool:
 
 
 def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str, Any]) -> Recipe:
+    bits = options["hash_bits"]
+    if kind == "svmlight":
+        return _svmlight(name, options)
     if kind == "synthetic":
-        return synthetic_recipe(parse_spec(name), options["progress"])
-    if kind == "mtx":
+        recipe = synthetic_recipe(parse_spec(name), options["progress"])
+    else:
         found = _targets_path(name, targets, options.get("labels", "required"))
         key = {"format": "mtx", "file": _identity(name), "targets": found and _identity(found)}
-        return _copy(name, key, lambda: _matrix(name, _load_mtx, found))
-    return _svmlight(name, options)
+        recipe = _copy(name, key, lambda: _matrix(name, _load_mtx, found))
+    return recipe if bits is None else hashed_recipe(recipe, bits)
 
 
 def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
     before = _identity(name)
     kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
+    if options["hash_bits"] is not None:  # else the entries of before there was hashing stay good
+        kept["hash_bits"] = options["hash_bits"]
 
     def fill(sink: Sink) -> dict[str, Any]:
         facts = _parse(name, sink, options)
@@ -220,6 +261,10 @@ def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
 def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[str, Any]:
     from hogwild.data.svmlight import parse_svmlight
 
+    if options["hash_bits"] is not None:
+        hashed = HashedSink(sink, options["hash_bits"], raw=False)
+        parse_svmlight(source, hashed, **options)
+        return hashed.facts()
     summary = parse_svmlight(source, sink, **options)
     repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows)}
     return {"width": int(summary.width), "warnings": repairs}
@@ -228,14 +273,16 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
 def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     facts = _parse(stream, memory, options)
-    return memory.close(facts.pop("width")), {"source": title, **facts}
+    return memory.close(facts.pop("width"), facts.get("hash_bits")), {"source": title, **facts}
 
 
 def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
     def fill(sink: Sink) -> dict[str, Any]:
         whole = rows()
         pour(whole, sink)
-        return {"width": whole.width}
+        if whole.hash_bits is None:
+            return {"width": whole.width}
+        return {"width": whole.width, "hash_bits": whole.hash_bits, "hashing": occupancy(whole)}
 
     return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
 
@@ -311,6 +358,8 @@ def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
     parts = [f"{repairs[key]:,} rows {text}" for key, text in said.items() if repairs.get(key)]
     if parts:
         warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
+    if "hashing" in meta:
+        warn_if_crowded(name, meta["hashing"], stacklevel=3)
 
 
 def _fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
@@ -319,6 +368,8 @@ def _fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
         return rows
     if not 1 <= width <= INDEX_LIMIT:
         raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
+    if rows.hash_bits is not None:
+        raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
     end, dropped = rows.end, 0
     if rows.width > width:
         cut = [_count_beyond(rows.block(first, last), width) for first, last in chunks(rows)]

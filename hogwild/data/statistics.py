@@ -22,6 +22,7 @@ import numpy as np
 
 from hogwild.data.chunks import map_chunks
 from hogwild.data.examples import Rows, shortest
+from hogwild.data.hashing import collisions
 
 BITS = 64  # rows tried in one pass
 EXACT_BELOW = 50_000_000  # nonzeros looked at in all passes together
@@ -48,7 +49,8 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         ``collision``, ``collision_stderr``: probability that two random rows share a feature;
         ``shared``: mean number of features two random rows share;
         ``contended``: share of a row's updates that go to a coordinate another random row holds as well;
-        ``meaning``: a sentence on what to expect of parallel training.
+        ``meaning``: a sentence on what to expect of parallel training;
+        ``hashing``, of hashed rows only: what :func:`hogwild.data.hashing.collisions` says.
     """
     degrees = rows.degrees()
     n, nnz = len(rows), rows.nnz
@@ -71,6 +73,8 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     }
     facts |= _meetings(rows, degrees, facts["delta"], seed)
     facts["meaning"] = _meaning(facts)
+    if rows.hash_bits is not None:
+        facts["hashing"] = collisions(rows.hash_bits, facts["used_features"])
     return facts
 
 

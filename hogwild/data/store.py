@@ -62,7 +62,8 @@ class StoreWriter:
     path : str or Path
         Directory to be made.
     meta : dict, optional
-        Facts to keep in ``meta.json``: ``source``, ``options``, ``parser``, ``warnings``, ...
+        Facts to keep in ``meta.json``: ``source``, ``options``, ``parser``, ``warnings``, ``hash_bits`` and ``hashing``
+        of hashed rows, ...
     overwrite : bool
         Replace ``path`` if it is a store. Anything else is never overwritten.
 
@@ -213,11 +214,12 @@ class MemoryWriter:
             if part is not None:
                 self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
 
-    def close(self, width: int | None = None) -> Rows:
+    def close(self, width: int | None = None, hash_bits: int | None = None) -> Rows:
         lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
-        return Rows(indptr, indices, values, targets, width, weights if len(weights) else None, check=False)
+        flat = indices, values, targets, width, weights if len(weights) else None
+        return Rows(indptr, *flat, check=False, hash_bits=hash_bits)
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
@@ -228,7 +230,7 @@ def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None,
     """Write ``rows`` as a store, a block at a time; errors as for ``StoreWriter``."""
     with StoreWriter(path, meta, overwrite) as writer:
         pour(rows, writer)
-        return writer.close(rows.width)
+        return writer.close(rows.width, **({} if rows.hash_bits is None else {"hash_bits": rows.hash_bits}))
 
 
 def pour(rows: Rows, sink: Sink) -> None:
@@ -296,6 +298,7 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     meta = read_meta(path)
     described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
     _check_fit(path, meta, described)
+    bits = meta.get("hash_bits")  # a store of before there was hashing has none
     maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
     if verify == "auto":
         verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
@@ -304,7 +307,7 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     arrays = {name: entries(maps[name], *of) for name, of in described.items()}
     _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
     data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
-    return Rows(*data, meta["width"], arrays.get("weights"), store=os.path.abspath(path), check=False)
+    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, hash_bits=bits)
 
 
 def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
@@ -315,6 +318,9 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
         raise InputError(
             f"{path}: damaged store: the arrays in meta.json do not fit {rows} rows of {nnz} entries; {REMEDY}"
         )
+    bits = meta.get("hash_bits")
+    if bits is not None and meta["width"] != 1 << bits:
+        raise InputError(f"{path}: damaged store: {meta['width']} features, but hashed to 2^{bits}; {REMEDY}")
 
 
 def _check_blocks(path: Path, meta: dict[str, Any], maps: dict[str, mmap.mmap], everything: bool) -> None:

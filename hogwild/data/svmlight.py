@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from hogwild.data.examples import INDEX_LIMIT, Rows, shortest
+from hogwild.data.hashing import LARGEST, check_bits, sort_rows
 from hogwild.data.store import Sink
 from hogwild.data.text import ReadError, Source, chunks
 from hogwild.errors import InputError, OutputError, UsageError
@@ -44,9 +45,9 @@ class ParseSummary:
     rows: int = 0
     lines: int = 0
     nnz: int = 0
-    width: int = 0  # the pinned one, else the largest index + 1
-    unsorted_rows: int = 0  # rows whose indices were not ascending, and were sorted
-    duplicate_rows: int = 0  # rows that named a feature twice or more; its values were summed
+    width: int = 0  # the pinned or hashed one, else the largest index + 1
+    unsorted_rows: int = 0  # rows whose indices were not ascending, and were sorted; not counted if hashed
+    duplicate_rows: int = 0  # rows that named a feature (or bucket) twice or more; its values were summed
     ignored: int = 0  # features at or beyond the pinned width that were dropped
     bytes_read: int = 0  # of the source: compressed bytes if it is compressed
 
@@ -57,6 +58,7 @@ class _Settings:
     width: int | None
     drop: bool  # features at or beyond the width
     optional: bool  # labels
+    bits: int | None  # of the hash
     workers: int
     chunk: int
     progress: Progress | None
@@ -96,10 +98,11 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     room = 64
     while True:
         unresolved = np.empty((room, 2), np.int64)
-        code, position, rows, nnz, width, falls, dropped, left = parse.parse_rows(
-            buffer, size, settings.base, settings.limit, settings.drop, settings.optional,
-            lengths, indices, values, targets, unresolved,
-        )  # fmt: skip
+        with np.errstate(over="ignore"):  # the hash wraps, which is only seen with the JIT off
+            code, position, rows, nnz, width, falls, dropped, left = parse.parse_rows(
+                buffer, size, settings.base, settings.limit, settings.drop, settings.optional, settings.bits or 0,
+                lengths, indices, values, targets, unresolved,
+            )  # fmt: skip
         if left <= room:
             break
         room = left
@@ -121,12 +124,13 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         nnz = int(lengths[:rows].sum())  # whole rows, which may hold a fault that comes first
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
     block = _Block(arrays, lines, width, dropped)
-    if falls and nnz:
+    overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
+    if settings.bits:
+        overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
+    elif falls and nnz:
         overflowing = _sort_rows(block)
-        if overflowing is not None:
-            faults.append(
-                (_line_of(buffer, overflowing), size, "the sum of a repeated feature's values is beyond float32")
-            )
+    if overflowing is not None:
+        faults.append((_line_of(buffer, overflowing), size, what))
     if faults:
         line, _, what = min(faults)
         block.error = line, what
@@ -157,6 +161,14 @@ def _sort_rows(block: _Block) -> int | None:
     keys &= INDEX_LIMIT
     block.arrays = lengths, keys.astype(np.int32), values, targets
     return overflowing
+
+
+def _sort_buckets(block: _Block, bits: int) -> int | None:
+    """The same for a hashed chunk, whose rows are all out of order."""
+    lengths, indices, values, targets = block.arrays
+    indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
+    block.arrays = lengths, indices, values, targets
+    return None if bad < 0 else bad
 
 
 def _line_of(buffer: bytearray, row: int) -> int:
@@ -196,11 +208,16 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
     if not index.isdigit():
         return f"bad index in {_quote(token)}: expected a whole number"
     feature = int(index[-400:])
-    if len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
-        return f"index {_quote(index)} is beyond the largest, {INDEX_LIMIT - 1 + settings.base}"
+    if settings.bits:
+        if len(index) > 20 or feature > LARGEST:
+            return f"index {_quote(index)} is beyond the largest, {LARGEST}"
+    elif len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
+        largest = INDEX_LIMIT - 1 + settings.base
+        hint = " (--hash-bits takes any below 2^64)" if feature <= LARGEST else ""
+        return f"index {_quote(index)} is beyond the largest, {largest}{hint}"
     if feature < settings.base:
         return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
-    if feature - settings.base >= settings.limit and not settings.drop:
+    if not settings.bits and feature - settings.base >= settings.limit and not settings.drop:
         return f"index {feature} is beyond the given width of {settings.width} features"
     if not value:
         return f"missing value in {_quote(token)}: expected index:value"
@@ -293,11 +310,17 @@ def _start(
     width: int | None,
     ignore_beyond: bool,
     labels: str,
+    hash_bits: int | None,
     workers: int | None,
     chunk_bytes: int | None,
     progress: Progress | None,
 ) -> Iterator[_Block]:
     """Check the options and begin."""
+    if hash_bits is not None:
+        hash_bits = check_bits(hash_bits)
+        if width not in (None, 1 << hash_bits):
+            raise UsageError(f"width {width}: hash_bits={hash_bits} makes it {1 << hash_bits}, give one of them")
+        width = 1 << hash_bits
     if width is not None and not 1 <= width <= INDEX_LIMIT:
         raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
     if labels not in ("required", "optional"):
@@ -309,7 +332,8 @@ def _start(
         raise UsageError(f"workers {workers}: expected at least 1")
     chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)
     optional = labels == "optional"
-    return _blocks(path, summary, _Settings(zero_based, width, ignore_beyond, optional, workers, chunk, progress))
+    settings = _Settings(zero_based, width, ignore_beyond, optional, hash_bits, workers, chunk, progress)
+    return _blocks(path, summary, settings)
 
 
 # -- what the package calls -------------------------------------------------------------------------------------------
@@ -323,6 +347,7 @@ def parse_svmlight(
     width: int | None = None,
     ignore_beyond: bool = False,
     labels: Literal["required", "optional"] = "required",
+    hash_bits: int | None = None,
     workers: int | None = None,
     chunk_bytes: int | None = None,
     progress: Progress | None = None,
@@ -341,6 +366,8 @@ def parse_svmlight(
         Number of features. One at or beyond it is an error or, with ``ignore_beyond``, dropped and counted.
     labels : "required" or "optional"
         Whether a row may begin with its first feature; its target is then 0. Blank lines are no rows either way.
+    hash_bits : int, optional
+        Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/hashing.py``).
     workers : int, optional
         Threads that parse; by default one for each core this process may use, up to 8.
     chunk_bytes : int, optional
@@ -355,7 +382,8 @@ def parse_svmlight(
         that cannot be opened. The sink may have been given rows before it.
     """
     summary = ParseSummary()
-    for block in _start(path, summary, zero_based, width, ignore_beyond, labels, workers, chunk_bytes, progress):
+    options = zero_based, width, ignore_beyond, labels, hash_bits, workers, chunk_bytes, progress
+    for block in _start(path, summary, *options):
         sink.append(*block.arrays)
     return summary
 
@@ -367,6 +395,7 @@ def iter_svmlight(
     width: int | None = None,
     ignore_beyond: bool = False,
     labels: Literal["required", "optional"] = "required",
+    hash_bits: int | None = None,
     workers: int | None = None,
     chunk_bytes: int | None = None,
     progress: Progress | None = None,
@@ -378,10 +407,11 @@ def iter_svmlight(
     row up to its end. ``summary``, a new one, is filled in on the way. Closing the iterator early ends its threads.
     """
     summary = summary or ParseSummary()
-    for block in _start(path, summary, zero_based, width, ignore_beyond, labels, workers, chunk_bytes, progress):
+    options = zero_based, width, ignore_beyond, labels, hash_bits, workers, chunk_bytes, progress
+    for block in _start(path, summary, *options):
         lengths, indices, values, targets = block.arrays
         indptr = np.concatenate(([0], np.cumsum(lengths)))
-        yield Rows(indptr, indices, values, targets, summary.width, check=False)
+        yield Rows(indptr, indices, values, targets, summary.width, check=False, hash_bits=hash_bits)
 
 
 def format_row(target: float, indices: np.ndarray, values: np.ndarray, zero_based: bool = False) -> str:

@@ -19,7 +19,9 @@ from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, LINE, NEXT, NONZEROS, ROWS, STOP, TURN, WORKERS, cells
 from hogwild.kernels.linear import Data
 from hogwild.kernels.order import shuffle_blocks
+from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear import LinearProblem, OrderSlice, Scratch, Shared
+from hogwild.problems.tiers import no_tiers, plan_tiers
 
 IN_USE = "the pool of workers is at work for another run: runs at the same time need a pool each"
 
@@ -40,7 +42,7 @@ class Job:
     @classmethod
     def of(
         cls, problem: LinearProblem, order: Order, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
-        shared: bool,
+        shared: bool, tiers: Tiers | None = None,
     ) -> Job:  # fmt: skip
         """Lay out the memory of a run and copy into it what workers cannot reach otherwise.
 
@@ -50,6 +52,8 @@ class Job:
             ``problem.row_arrays(rows)``.
         shared : bool
             For worker processes; else everything is used where it lies.
+        tiers : Tiers, optional
+            Of the discipline ``tiered``, if they are made already.
         """
         state: dict[str, Any] = {
             "control": ((cells(workers),), np.int64),
@@ -57,6 +61,9 @@ class Job:
             "blocks": ((order.n_blocks,), np.int32),
         }
         data = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values} | arrays
+        if tiers is None:
+            tiers = plan_tiers(problem, rows, arrays, workers) if problem.discipline == "tiered" else no_tiers()
+        state |= {f"tier_{name}": (array.shape, array.dtype) for name, array in tiers._asdict().items()}
         if shared:
             if rows.store is None and not _tight(rows):
                 rows = rows.compact()
@@ -69,6 +76,8 @@ class Job:
             problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
             Block(state, shared), rows.store if shared else None,
         )  # fmt: skip
+        for name, array in tiers._asdict().items():
+            job.state[f"tier_{name}"][...] = array
         if shared:
             for name, array in sent.items():
                 job.state[name][...] = array
@@ -90,7 +99,31 @@ class Job:
 
     def shared(self) -> Shared:
         """What the kernel writes to."""
-        return Shared(self.problem.parameters(self.flat), self.control, self.state["locks"])
+        return Shared(self.problem.parameters(self.flat), self.control, self.state["locks"], self.tiers)
+
+    @property
+    def tiers(self) -> Tiers:
+        """The ranking of a tiered run, read-only; else without elements."""
+        return Tiers(*(self.state.readonly(f"tier_{name}") for name in Tiers._fields))
+
+    def export(self) -> np.ndarray:
+        """A copy of the parameters in the user's numbering, (size,) float32."""
+        flat = self.flat.copy()
+        if self.tiers.features.size:
+            for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
+                theirs[self.tiers.features] = mine
+        return flat
+
+    def restore(self, flat: np.ndarray) -> None:
+        """Set the parameters to what :meth:`export` gave."""
+        self.flat[:] = flat
+        if self.tiers.features.size:
+            for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
+                mine[:] = theirs[self.tiers.features]
+
+    def scratch(self) -> Scratch:
+        """A worker's own memory."""
+        return self.problem.scratch(self.order, len(self.tiers.intervals))
 
     def data(self) -> Data:
         """What the kernel reads, read-only."""
@@ -158,7 +191,7 @@ class Desk:
             return
         self._job = self._parts = None
         if message is not None:
-            self._parts = message.shared(), message.problem.scratch(message.order), message.data()
+            self._parts = message.shared(), message.scratch(), message.data()
             self._job = message
 
 

@@ -13,7 +13,7 @@ ABORT = 2 * LINE  # not 0: return at once, even from a wait; the run is lost
 TURN = 3 * LINE  # round robin: position in the epoch whose turn it is
 LAST = 4 * LINE  # round robin: position at which the epoch ends
 WORKERS = 8 * LINE  # from here one line a worker:
-ROWS, NONZEROS = 0, 1  # ... rows and nonzeros done in this epoch
+ROWS, NONZEROS, MERGED = 0, 1, 2  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
 
 
 def cells(workers: int) -> int:

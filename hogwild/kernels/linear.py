@@ -31,12 +31,13 @@ from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch,
 from hogwild.kernels.control import ABORT, LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.losses import dloss
+from hogwild.kernels.losses import bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due
 
-DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5}
-SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN = DISCIPLINES.values()
+DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
+SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
 
 # "l2 table": the step does not fall within the epoch, so data.rates holds 1 / (1 + step * l2 * N / d_u) ready-made
 # (``shrink_table``); a division for every nonzero would cost a third of the speed of one worker in file order
@@ -47,6 +48,10 @@ ROW_AHEAD, OFFSETS_AHEAD = 5, 8  # rows ahead whose entries, and whose offsets a
 STEP_EVERY = 16  # rows between two evaluations of a falling step
 TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient divides by something
 ZERO, ONE = np.float32(0), np.float32(1)
+# Cells of a worker's state, with which a call goes on where the last one returned: rows in the chunk in hand, those
+# done of it, rows of the run before it; tiered: whether the epoch has begun, rows done in it
+LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
+STATE = 5
 U1, U2, U3 = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
@@ -93,6 +98,9 @@ class Plan(NamedTuple):
     workers: int
     classes: int  # margins of a row: 1, or the number of classes
     stride: int  # classes rounded up: weights of a feature in memory
+    limit: int  # rows after which the call returns, to be called again
+    kappa: float  # tiered: see problems/tiers.py
+    patience: float  # tiered: see problems/tiers.py
 
 
 @njit(forceinline=True, **JIT)
@@ -233,6 +241,20 @@ def intercept_move(adagrad, squares, gained, g, step):
     return step * g, g * g
 
 
+@njit(**JIT)
+def claim(state, control, plan, rows):
+    """Take the next chunk of the epoch in hand; False if there is none, or the workers are to stop."""
+    if load(control, STOP) != 0:
+        return False
+    chunk = fetch_add(control, NEXT, 1)
+    if chunk >= plan.n_chunks:
+        return False
+    state[LENGTH] = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+    state[DONE] = 0
+    state[VISITED] = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+    return True
+
+
 @lru_cache(None)
 def epoch(loss, discipline, penalty, adagrad, far):
     """The loop of one worker over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; the rest 0 or 1.
@@ -242,20 +264,26 @@ def epoch(loss, discipline, penalty, adagrad, far):
     """
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer):
+    def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
         l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
         squares, step, part = ZERO, ZERO, np.float32(plan.intercept)
-        while load(control, STOP) == 0:
-            chunk = fetch_add(control, NEXT, 1)
-            if chunk >= plan.n_chunks:
+        left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
+        if discipline == TIERED and state[BEGUN] == 0:
+            fetch_all(adagrad, tiers, replica, parameters, plan)
+            state[BEGUN] = 1
+        if discipline == TIERED:
+            done, grown = state[SEEN], replica.total[0]
+        while left > 0:
+            if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
-            n = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
-            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+            first, visited = state[DONE], state[VISITED]
+            last = min(state[LENGTH], first + left)
             bias, owed, gained, unpaid, nonzeros = load(intercept, 0), ZERO, ZERO, 0, 0
+            step = step_at(plan.step, visited + first - first % STEP_EVERY)
             if adagrad:
                 squares = load(intercept_squares, 0)
-            for i in range(n):
+            for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
                 prefetch_row(far, parameters, data, rows, i)
@@ -280,8 +308,8 @@ def epoch(loss, discipline, penalty, adagrad, far):
                 if part != ZERO:
                     move, square = intercept_move(adagrad, squares, gained, g, part * step)
                     owed, gained, unpaid = owed + move, gained + square, unpaid + 1
-                    if unpaid >= plan.flush or i == n - 1:
-                        if discipline == SERIAL or discipline == LOCKED:
+                    if unpaid >= plan.flush or i == last - 1:
+                        if discipline == SERIAL or discipline == LOCKED or discipline == TIERED:
                             bias = bias - owed
                             intercept[0] = bias
                         else:
@@ -291,7 +319,23 @@ def epoch(loss, discipline, penalty, adagrad, far):
                         owed, gained, unpaid = ZERO, ZERO, 0
                 if discipline == LOCKED:
                     release(locks, 0)
+                if discipline == TIERED:
+                    bent = np.float32(bend(loss, margin, data.targets[row], slope, plan.loss_param))
+                    grown += step * bent * row_factor(data.weights, row)
+                    done += 1
+                    if done >= due or (grown >= ripe and done % QUANTUM == 0):
+                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
+                        bias = intercept[0]
+                        if adagrad:
+                            squares = intercept_squares[0]
                 nonzeros += end - begin
-            count(control, plan.worker, n, nonzeros)
+            count(control, plan.worker, last - first, nonzeros)
+            state[DONE] = last
+            left -= last - first
+        if discipline == TIERED:
+            state[SEEN], replica.total[0] = done, grown
+        if discipline == TIERED and left > 0:
+            merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+            state[BEGUN] = 0
 
     return run

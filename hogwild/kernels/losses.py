@@ -53,6 +53,7 @@ DEFAULT_PARAM: dict[str, float] = dict.fromkeys(LOSSES, 0.0) | {
 # Beyond this exponent poisson goes on along its tangent, so it stays convex, dloss stays the derivative of loss, and
 # dloss <= exp(60) = 1.1e26 leaves 12 decades of float32 for the value, the weight and the step that multiply it.
 POISSON_CAP = 60.0
+NEAR = 0.5  # to a kink
 _POISSON_TOP = math.exp(POISSON_CAP)
 
 
@@ -146,3 +147,35 @@ def dloss(code, p, y, param):
     if code == POISSON:  # exp(p) - y, the exponent capped
         return math.exp(POISSON_CAP if p > POISSON_CAP else p) - y
     return math.nan
+
+
+@njit(**JIT)
+def bend(code, p, y, slope, param):
+    """How fast ``slope = dloss(p)`` changes on the way to where the row is fitted: a curvature that sees what is ahead.
+
+    The second derivative, but where the loss is (nearly) straight, as hinge and the wrong side of log are, the change
+    of the slope up to the bend divided by the way to it; within ``NEAR`` of a kink, as if it were spread over one unit.
+    Not negative; no exponential is taken. It decides how much of what several workers did at once may be added.
+    """
+    p, y, slope = float(np.float64(p)), float(np.float64(y)), float(np.float64(slope))
+    z, r = y * p, abs(p - y)
+    if code == LOG:
+        size = abs(slope)
+        return size * (1.0 - size) if z >= 0.0 else 1.0 / (4.0 - z)
+    if code == HINGE:
+        return 1.0 / (2.0 - z) if z < 1.0 else 1.0 if z < 1.0 + NEAR else 0.0
+    if code == SQUARED_HINGE:
+        return 2.0 if z < 1.0 else 0.0
+    if code == MODIFIED_HUBER:
+        return 4.0 / (1.0 - z) if z < -1.0 else 2.0 if z < 1.0 else 0.0
+    if code == PERCEPTRON:
+        return 1.0 / (1.0 - z) if z < 0.0 else 1.0 if z < NEAR else 0.0
+    if code == HUBER:
+        return param / r if r > param else 1.0
+    if code == EPSILON_INSENSITIVE:
+        return 1.0 / (1.0 + r - param) if r > param else 1.0 if r > param - NEAR else 0.0
+    if code == SQUARED_EPSILON_INSENSITIVE:
+        return 2.0 if r > param else 0.0
+    if code == POISSON:  # exp(p), or its value where the row is fitted if that is larger
+        return max(slope + y, y)
+    return 1.0

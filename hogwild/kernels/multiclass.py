@@ -16,15 +16,22 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import fetch_add, load, store
-from hogwild.kernels.control import ABORT, NEXT, STOP, TURN
+from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.fma import fma
 from hogwild.kernels.linear import (
     AIG,
+    BEGUN,
+    DONE,
+    LENGTH,
     LOCKED,
     NO_PENALTY,
+    SEEN,
     SERIAL,
     STEP_EVERY,
+    TIERED,
+    VISITED,
     ZERO,
+    claim,
     count,
     intercept_move,
     lock_row,
@@ -35,9 +42,10 @@ from hogwild.kernels.linear import (
     write,
 )
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.losses import SOFTMAX, dloss
+from hogwild.kernels.losses import SOFTMAX, bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due
 from hogwild.kernels.turns import begin_turn
 
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; gathered coordinates come behind them
@@ -105,6 +113,26 @@ def slopes(loss, margins, target, weight, classes, param):
 
 
 @njit(forceinline=True, **JIT)
+def bends(loss, margins, target, classes, param):
+    """``losses.bend``, the mean over the classes (for softmax the diagonal of its second derivative)."""
+    label, total, mean = np.int64(target), 0.0, 0.0
+    if loss == SOFTMAX:
+        top = margins[0]
+        for k in range(1, classes):
+            top = max(top, margins[k])
+        for k in range(classes):
+            total += math.exp(np.float64(margins[k] - top))
+        for k in range(classes):
+            share = math.exp(np.float64(margins[k] - top)) / total
+            mean += share * (1.0 - share)
+    else:
+        for k in range(classes):
+            y = 1.0 if k == label else -1.0
+            mean += bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
+    return np.float32(mean / classes)
+
+
+@njit(forceinline=True, **JIT)
 def write_rows(discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
     for j in range(begin, end):
@@ -130,7 +158,7 @@ def refresh(bias, squares, parameters, adagrad):
 def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
     """Pay what is owed to the shared intercept."""
     for k in range(len(bias)):
-        if discipline == SERIAL or discipline == LOCKED:
+        if discipline == SERIAL or discipline == LOCKED or discipline == TIERED:
             bias[k] = bias[k] - owed[k]
             parameters.intercept[k] = bias[k]
         else:
@@ -145,20 +173,26 @@ def epoch(loss, discipline, penalty, adagrad, far):
     """As ``linear.epoch``."""
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer):
+    def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
         l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef, step = plan.stride, parameters.coef, ZERO
         g, bias, owed, gained, squares, _ = vectors(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
-        while load(control, STOP) == 0:
-            chunk = fetch_add(control, NEXT, 1)
-            if chunk >= plan.n_chunks:
+        left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
+        if discipline == TIERED and state[BEGUN] == 0:
+            fetch_all(adagrad, tiers, replica, parameters, plan)
+            state[BEGUN] = 1
+        if discipline == TIERED:
+            done, grown = state[SEEN], replica.total[0]
+        while left > 0:
+            if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
-            n = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
-            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+            first, visited = state[DONE], state[VISITED]
+            last = min(state[LENGTH], first + left)
             unpaid, nonzeros = 0, 0
+            step = step_at(plan.step, visited + first - first % STEP_EVERY)
             refresh(bias, squares, parameters, adagrad)
-            for i in range(n):
+            for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
                 prefetch_row(0, parameters, data, rows, i)
@@ -173,6 +207,9 @@ def epoch(loss, discipline, penalty, adagrad, far):
                 for k in range(stride):
                     g[k] = fma(factor, g[k], bias[k] - owed[k])
                 weight = row_factor(data.weights, row)
+                if discipline == TIERED:
+                    bent = bends(loss, g, data.targets[row], plan.classes, plan.loss_param)
+                    grown += step * bent * weight
                 some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
                 if some or penalty != NO_PENALTY:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
@@ -188,13 +225,25 @@ def epoch(loss, discipline, penalty, adagrad, far):
                         owed[k] += move
                         gained[k] += square
                     unpaid += 1
-                    if unpaid >= plan.flush or i == n - 1:
+                    if unpaid >= plan.flush or i == last - 1:
                         settle(discipline, adagrad, parameters, bias, owed, gained, squares)
                         unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)
+                if discipline == TIERED:
+                    done += 1
+                    if done >= due or (grown >= ripe and done % QUANTUM == 0):
+                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
+                        refresh(bias, squares, parameters, adagrad)
                 nonzeros += end - begin
-            count(control, plan.worker, n, nonzeros)
+            count(control, plan.worker, last - first, nonzeros)
+            state[DONE] = last
+            left -= last - first
+        if discipline == TIERED:
+            state[SEEN], replica.total[0] = done, grown
+        if discipline == TIERED and left > 0:
+            merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+            state[BEGUN] = 0
 
     return run
 

@@ -10,4 +10,4 @@ from __future__ import annotations
 
 from typing import Any
 
-JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
+JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False}

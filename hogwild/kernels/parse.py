@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.hashing import bucket
 from hogwild.kernels.options import JIT
 
 # Without reference counts: Numba takes and drops one, atomically, for each array handed to a helper, and fails to prune
@@ -24,6 +25,8 @@ DONE, BAD_LABEL, BAD_FEATURE = 0, 1, 2  # how parse_rows ended
 GOOD, BAD, UNRESOLVED = 0, 1, 2  # what became of a number
 
 INDEX_END = 2**31 - 1  # zero-based indices are below it, so that the width is an int32 too
+HALF = 10**10  # where an index of 19 or 20 digits is cut in two, and the halves of the largest, 2^64 - 1
+TOP, REST = divmod(2**64 - 1, HALF)
 FLOAT32_END = 3.4028235677973366e38  # 2^128 - 2^103: from here on float32 rounds to infinity
 EXACT = 2**53
 SLACK = 2.0**-50
@@ -182,6 +185,32 @@ def _index(text, p):
 
 
 @njit(**BARE)
+def _bucket(text, p, base, bits):
+    """``(bucket, end)`` of ``digits:`` at ``p``, an index below 2^64, past the colon; -1 for anything else."""
+    start, index = p, 0
+    d = text[p] - 48
+    while 0 <= d <= 9:
+        index = index * 10 + d  # wraps around from 19 digits on, and is not used
+        p += 1
+        d = text[p] - 48
+    digits, high = p - start, 0
+    if d != 10 or digits == 0 or digits > 20:
+        return -1, p + 1
+    if digits > 18:
+        index = 0
+        for i in range(start, p - 10):
+            high = high * 10 + (text[i] - 48)
+        for i in range(p - 10, p):
+            index = index * 10 + (text[i] - 48)
+        if high > TOP or (high == TOP and index > REST):
+            return -1, p + 1
+    if high == 0 and index < base:
+        return -1, p + 1
+    key = np.uint64(high) * np.uint64(HALF) + np.uint64(index) - np.uint64(base)
+    return bucket(key, bits), p + 1
+
+
+@njit(**BARE)
 def parse_rows(
     text,  # bytearray: whole lines
     size,  # bytes of it to read; text[size - 1] is a line end
@@ -189,6 +218,7 @@ def parse_rows(
     limit,  # zero-based indices from here on are refused or, with drop, left out
     drop,
     optional,  # labels may be missing
+    bits,  # indices are hashed to so many bits; 0: they are taken as they are
     lengths,  # (line ends,) int64, out
     indices,  # (colons,) int32, out
     values,  # (colons,) float32, out
@@ -198,6 +228,7 @@ def parse_rows(
     """``(code, position of the bad token, rows, entries, width, falls, dropped, unresolved)``.
 
     ``falls`` counts the entries whose index does not ascend; ``unresolved`` may exceed the room, then call again.
+    With ``bits`` the entries are still in the order of the text: see ``kernels/hashing.py``.
     """
     p, row, k, width, falls, dropped, left = 0, 0, 0, 0, 0, 0, 0
     while p < size:
@@ -215,8 +246,11 @@ def parse_rows(
             p = _skip_blanks(text, _skip_query(text, _skip_blanks(text, p)))
             while text[p] != 10 and text[p] != 35:
                 start = p
-                index, p = _index(text, p)
-                index -= base
+                if bits > 0:
+                    index, p = _bucket(text, p, base, bits)
+                else:
+                    index, p = _index(text, p)
+                    index -= base
                 if index < 0 or index >= INDEX_END or (index >= limit and not drop):
                     return BAD_FEATURE, start, row, k, width, falls, dropped, left
                 what, p, x = number(text, p)

@@ -9,6 +9,8 @@ shared memory or a memory map.
 
 from __future__ import annotations
 
+import dataclasses
+import time
 import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +27,8 @@ from hogwild.kernels.control import LAST, NEXT, TURN, cells
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
 from hogwild.kernels.order import PADDING
+from hogwild.kernels.tiers import PIECE, Replica, Tiers
+from hogwild.problems.tiers import KAPPA, PATIENCE, no_tiers, one_tier
 
 LINE = 16  # float32 in a cache line
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
@@ -36,12 +40,16 @@ EXACT = 2**24  # float32 holds all whole numbers below
 SHARE_ROWS, SHARE_NONZEROS = 4_096, 1 << 22  # that intercept_share looks at, in memory
 
 
+NO_LIMIT = 1 << 62
+
+
 class Shared(NamedTuple):
     """What all workers write to."""
 
     parameters: Parameters
     control: np.ndarray  # int64, see kernels/control.py
     locks: np.ndarray  # int32: one a feature (aig), else one
+    tiers: Tiers  # read-only; empty unless tiered, when ``parameters`` hold the weights by rank
 
 
 class Scratch(NamedTuple):
@@ -50,6 +58,12 @@ class Scratch(NamedTuple):
     rows: np.ndarray  # (chunk + PADDING,) int64
     table: np.ndarray  # (width,) float32 for kernels.linear.shrink_table, or empty
     buffer: np.ndarray  # float32: class vectors and gathered coordinates
+    state: np.ndarray  # (STATE,) int64: how far the chunk in hand is, see kernels/linear.py
+    own: np.ndarray  # (size,) float32: a tiered worker's private copy, in the user's numbering
+    base: np.ndarray  # (size,) float32: the shared values as of its last merges, by rank
+    piece: np.ndarray  # (PIECE,) float32
+    counts: np.ndarray  # (2, tiers) int64, and
+    sums: np.ndarray  # (3, tiers) float64: when each tier was merged and is due, see kernels/tiers.py
 
 
 class OrderSlice(NamedTuple):
@@ -62,6 +76,7 @@ class OrderSlice(NamedTuple):
     start: int  # first chunk: not 0 when an epoch is resumed
     worker: int
     workers: int
+    limit: int = NO_LIMIT  # rows after which ``work`` returns, to be called again with the same scratch
 
 
 @dataclass(frozen=True)
@@ -139,6 +154,11 @@ class LinearProblem:
             squares[coef : coef + self.stride] if self.adagrad else squares[:0],
         )
 
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The parts of the flat array with a row a feature, as views (width, stride)."""
+        parts = self.parameters(flat)
+        return [part.reshape(self.width, self.stride) for part in (parts.coef, parts.coef_squares) if part.size]
+
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(coef, intercept)``, copied: (K, width) and (K,) for K classes, (width,) and (1,) for one margin."""
         parts = self.parameters(flat)
@@ -178,13 +198,20 @@ class LinearProblem:
             "rates": rates,
         }
 
-    def scratch(self, order: Order) -> Scratch:
-        """A worker's own memory."""
+    def scratch(self, order: Order, tiers: int = 0) -> Scratch:
+        """A worker's own memory, for so many tiers."""
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
+        replica = self.size if self.discipline == "tiered" else 0
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.empty(self.width if self._tabulates else 0, dtype=np.float32),
             np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
+            np.zeros(linear.STATE, dtype=np.int64),
+            aligned(replica),
+            aligned(replica),
+            aligned(PIECE),
+            np.zeros((2, tiers), dtype=np.int64),
+            np.zeros((3, tiers), dtype=np.float64),
         )
 
     def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
@@ -209,15 +236,31 @@ class LinearProblem:
             penalty = linear.L2_TABLE
             linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
             data = data._replace(rates=_readonly(scratch.table))
-        locked = self.discipline in ("serial", "locked", "round-robin")
+        locked = self.discipline in ("serial", "locked", "round-robin", "tiered")
         plan = Plan(
             blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
             n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
             l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
             flush=1 if locked or part.workers == 1 else FLUSH,
             worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
+            limit=part.limit, kappa=KAPPA, patience=PATIENCE,
         )  # fmt: skip
-        self._kernel(penalty)(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
+        if part.limit == NO_LIMIT:
+            scratch.state[:] = 0
+        kernel = self._kernel(penalty)
+        if self.discipline == "round-robin":
+            kernel(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
+            return
+        parameters, replica = shared.parameters, None
+        if self.discipline == "tiered":
+            parameters = self.parameters(scratch.own)
+        replica = Replica(
+            *shared.parameters, *self.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
+        )
+        kernel(
+            parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer, scratch.state,
+            shared.tiers, replica,
+        )  # fmt: skip
 
     @property
     def _penalty(self) -> int:
@@ -238,13 +281,32 @@ class LinearProblem:
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
-        order = Order.of(1)
-        none = [np.zeros(self.stride, np.float32) for _ in Parameters._fields]  # a row without features touches none
-        shared = Shared(Parameters(*none), np.zeros(cells(1), np.int64), np.zeros(1, np.int32))
-        self.begin_epoch(shared.control, order, 0)
-        part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
-        scratch = self.scratch(order)._replace(table=np.empty(0, dtype=np.float32))
-        self.work(shared, scratch, _empty_data(), part, (0.0, 1.0, 1.0 if self.falling else 0.0))
+        self.rehearse(1, 1)
+
+    def rehearse(self, n_rows: int, width: int) -> float:
+        """Seconds that one worker takes for rows without features; tiered: merging ``width`` features after each."""
+        order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width)
+        tiers = one_tier(width) if self.discipline == "tiered" else no_tiers()
+        flat = aligned(small.size)
+        shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
+        blocks = np.arange(n_rows, dtype=np.int32)
+        part = OrderSlice(order, blocks, 0, 0, 0, 0, 1)
+        # a table of l2 factors would be looked up by feature
+        scratch = small.scratch(order, len(tiers.intervals))._replace(table=np.empty(0, dtype=np.float32))
+        seconds = 0.0
+        for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first time perhaps compiles
+            small.begin_epoch(shared.control, order, 0)
+            start = time.perf_counter()
+            small.work(shared, scratch, _empty_data(n_rows), part, (step, 1.0, 1.0 if self.falling else 0.0))
+            seconds = time.perf_counter() - start
+        return seconds
+
+
+def aligned(size: int) -> np.ndarray:
+    """Zeros (size,) float32 that start on a cache line and share none with other memory."""
+    padded = np.zeros(size + 2 * LINE, dtype=np.float32)
+    start = -padded.__array_interface__["data"][0] // 4 % LINE
+    return padded[start : start + size]
 
 
 def intercept_share(config: TrainConfig, rows: Rows) -> float:
@@ -332,9 +394,9 @@ def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
     return labels
 
 
-def _empty_data() -> Data:
-    """One row without features, typed as real data are."""
-    arrays = [np.zeros(1, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
+def _empty_data(n_rows: int) -> Data:
+    """Rows without features, typed as real data are."""
+    arrays = [np.zeros(n_rows, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
     return Data(*(_readonly(array) for array in arrays))
 
 

@@ -328,7 +328,7 @@ WRONG = {
     b"1 1.5:1": "bad index in '1.5:1': expected a whole number",
     b"1 :1": "bad index in ':1': expected a whole number",
     b"1 0:1": "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)",
-    b"1 2147483648:1": "index '2147483648' is beyond the largest, 2147483647",
+    b"1 2147483648:1": "index '2147483648' is beyond the largest, 2147483647 (--hash-bits takes any below 2^64)",
     b"1 18446744073709551617:1": "index '18446744073709551617' is beyond the largest, 2147483647",
     b"1 " + b"9" * 5000 + b":1": f"index '{'9' * 40}'... is beyond the largest, 2147483647",
     b"1 1:nan": "bad value in '1:nan': expected a finite number",

@@ -1,0 +1,208 @@
+"""Frequency-tiered replicas: private copies of the parameters, and the merges that bring them together.
+
+A worker of discipline ``tiered`` runs the serial loop on a copy of its own, so that no cache line travels between cores
+while rows are worked on. Features are ranked by document frequency; the shared array holds them by rank, cut into
+*tiers*; tier t is merged every ``intervals[t]`` rows, popular tiers often, rare ones seldom:
+
+    delta = private - base;  shared += scale * delta;  private = base = shared
+
+The private copy stays in the user's numbering, so that the inner loop needs no renumbered indices; the gather that this
+costs a merge stays in the worker's own cache. How ``scale`` and the intervals are chosen, and why that cannot diverge
+where one worker does not, is derived in ``problems/tiers.py``.
+
+Merges are plain loads and stores: of two workers that merge the same coordinate within the same few nanoseconds one
+may lose what it brought. The intercept, which every merge of the first tier touches, is added atomically.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.atomics import compare_exchange, fetch_add, load, store
+from hogwild.kernels.control import LINE, MERGED, WORKERS
+from hogwild.kernels.options import JIT
+
+QUANTUM = 4  # rows: merges that the curvature asks for come every so many rows at most
+PIECE = 64  # coordinates merged at a time: the shorter, the less two workers can take from each other
+TINY = np.float32(1e-10)  # as in kernels/linear.py
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+class Tiers(NamedTuple):
+    """How the coordinates are ranked and cut; read-only. Other disciplines have empty arrays here."""
+
+    features: np.ndarray  # (ranked,) int32: the feature of each rank
+    bounds: np.ndarray  # (tiers + 1,) int64: the ranks at which tiers begin, multiples of a cache line; the end
+    intervals: np.ndarray  # (tiers,) int64: rows between two merges of a tier
+    rates: np.ndarray  # (ranked,) float32: bound of the curvature along a coordinate, per unit of the loss's
+    tops: np.ndarray  # (tiers + 1,) float32: the largest rate in each tier; last, the intercept's
+
+
+class Replica(NamedTuple):
+    """A worker's view of what it shares, and its own record of it."""
+
+    coef: np.ndarray  # shared, by rank: as Parameters
+    intercept: np.ndarray
+    coef_squares: np.ndarray
+    intercept_squares: np.ndarray
+    base_coef: np.ndarray  # own: the shared values as of the last merge, by rank
+    base_intercept: np.ndarray
+    base_coef_squares: np.ndarray
+    base_intercept_squares: np.ndarray
+    piece: np.ndarray  # (PIECE,) float32: what is being merged
+    rows: np.ndarray  # (tiers,) int64: rows done in the epoch when each tier was merged
+    due: np.ndarray  # (tiers,) int64: rows from then to the next merge, at most
+    grown: np.ndarray  # (tiers,) float64: sum of step times curvature of the loss when each tier was merged
+    limits: np.ndarray  # (tiers,) float64: how much that may grow until the next merge
+    total: np.ndarray  # (tiers,) float64: the first is that sum
+
+
+@njit(forceinline=True, **JIT)
+def share(x, workers, kappa):
+    """What part of its delta a worker adds: one where steps are small, 1 / workers where they are large."""
+    return (x + kappa) / (workers * x + kappa)
+
+
+@njit(forceinline=True, **JIT)
+def merge_tier(tiers, replica, parameters, t, strength, workers, kappa):
+    """Bring tier ``t`` of the private ``parameters`` and the shared array together; one margin, no AdaGrad.
+
+    ``strength``: sum over the rows since the last merge of step times the loss's curvature. Piece by piece: gather,
+    then a loop over contiguous memory without a branch, which becomes vector instructions, then scatter.
+    """
+    private, shared, base, piece = parameters.coef, replica.coef, replica.base_coef, replica.piece
+    end = tiers.bounds[t + 1]
+    for first in range(tiers.bounds[t], end, PIECE):
+        n = min(PIECE, end - first)
+        for i in range(n):
+            piece[np.uint64(i)] = private[np.uint32(tiers.features[np.uint64(first + i)])]
+        for i in range(n):
+            r = np.uint64(first + i)
+            mine, old, now = piece[np.uint64(i)], base[r], shared[r]
+            x = strength * tiers.rates[r]
+            scale = (x + kappa) / (workers * x + kappa)
+            new = merged(now, old, mine, scale)
+            shared[r] = new
+            base[r] = new
+            piece[np.uint64(i)] = new
+        for i in range(n):
+            private[np.uint32(tiers.features[np.uint64(first + i)])] = piece[np.uint64(i)]
+
+
+@njit(forceinline=True, **JIT)
+def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa):
+    """``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added up whole."""
+    private, shared, base = parameters.coef, replica.coef, replica.base_coef
+    width = np.uint64(stride)
+    for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
+        p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
+        x = strength * tiers.rates[r]
+        scale = share(x, workers, kappa)
+        for _ in range(stride):
+            if adagrad:
+                gained = parameters.coef_squares[q] - replica.base_coef_squares[p]
+                squares = replica.coef_squares[p] + gained
+                scale = share(x / np.sqrt(squares + TINY), workers, kappa)
+                replica.coef_squares[p] = squares
+                replica.base_coef_squares[p] = squares
+                parameters.coef_squares[q] = squares
+            new = merged(shared[p], base[p], private[q], scale)
+            shared[p] = new
+            base[p] = new
+            private[q] = new
+            p += np.uint64(1)
+            q += np.uint64(1)
+
+
+@njit(forceinline=True, **JIT)
+def merged(now, old, mine, scale):
+    """The shared value ``now`` with a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
+
+    A weight that a penalty shrank to zero is not carried past it by other workers' having done the same.
+    """
+    new = mine + (now - old) if scale == ONE else now + scale * (mine - old)
+    return ZERO if mine == ZERO and new * old < ZERO else new
+
+
+@njit(forceinline=True, **JIT)
+def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, workers, kappa):
+    """As ``merge_tier``, with atomic additions."""
+    x = strength * tiers.tops[len(tiers.tops) - 1]
+    for k in range(stride):
+        scale = share(x, workers, kappa)
+        if adagrad:
+            gained = parameters.intercept_squares[k] - replica.base_intercept_squares[k]
+            squares = fetch_add(replica.intercept_squares, k, gained) + gained
+            scale = share(x / np.sqrt(squares + TINY), workers, kappa)
+            replica.base_intercept_squares[k] = squares
+            parameters.intercept_squares[k] = squares
+        mine, old = parameters.intercept[k], replica.base_intercept[k]
+        while True:
+            now = load(replica.intercept, k)
+            new = merged(now, old, mine, scale)
+            if compare_exchange(replica.intercept, k, now, new):
+                break
+        replica.base_intercept[k] = new
+        parameters.intercept[k] = new
+
+
+@njit(**JIT)
+def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, everything):
+    """Merge the tiers whose time has come (``everything``: all that changed) and say when the next one's will.
+
+    ``rows`` have been done in this epoch, and ``grown`` is the sum over them of step times the loss's curvature; so are
+    the two numbers returned, of which either is enough.
+    """
+    next_rows, next_grown = np.int64(1 << 62), np.inf
+    for t in range(len(tiers.intervals)):
+        age, strength = rows - replica.rows[t], grown - replica.grown[t]
+        if age >= replica.due[t] or strength >= replica.limits[t] or (everything and age > 0):
+            merge(adagrad, tiers, replica, parameters, control, plan, t, strength)
+            replica.rows[t], replica.grown[t], replica.due[t] = rows, grown, tiers.intervals[t]
+        next_rows = min(next_rows, replica.rows[t] + replica.due[t])
+        next_grown = min(next_grown, replica.grown[t] + replica.limits[t])
+    return next_rows, next_grown
+
+
+@njit(forceinline=True, **JIT)
+def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
+    """Merge tier ``t``, with the first also the intercept, and count the coordinates."""
+    kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)
+    if adagrad or plan.stride > 1:
+        merge_rows(adagrad, plan.stride, tiers, replica, parameters, t, strength, workers, kappa)
+    else:
+        merge_tier(tiers, replica, parameters, t, strength, workers, kappa)
+    if t == 0:
+        merge_intercept(adagrad, plan.stride, tiers, replica, parameters, strength, workers, kappa)
+    cell = WORKERS + LINE * plan.worker + MERGED
+    store(control, cell, load(control, cell) + tiers.bounds[t + 1] - tiers.bounds[t])
+
+
+@njit(**JIT)
+def fetch_all(adagrad, tiers, replica, parameters, plan):
+    """Begin an epoch: copy the shared array, and set the first merges out of phase with other workers'."""
+    width = np.uint64(plan.stride)
+    for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
+        p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
+        for _ in range(plan.stride):
+            replica.base_coef[p] = replica.coef[p]
+            parameters.coef[q] = replica.coef[p]
+            if adagrad:
+                replica.base_coef_squares[p] = replica.coef_squares[p]
+                parameters.coef_squares[q] = replica.coef_squares[p]
+            p += np.uint64(1)
+            q += np.uint64(1)
+    for k in range(plan.stride):
+        replica.base_intercept[k] = load(replica.intercept, k)
+        parameters.intercept[k] = replica.base_intercept[k]
+        if adagrad:
+            replica.base_intercept_squares[k] = load(replica.intercept_squares, k)
+            parameters.intercept_squares[k] = replica.base_intercept_squares[k]
+    for t in range(len(tiers.intervals)):
+        replica.rows[t], replica.total[t] = 0, 0.0
+        replica.due[t] = max(tiers.intervals[t] // plan.workers * (plan.worker + 1), 1)
+        replica.grown[t] = 0.0
+        replica.limits[t] = plan.patience / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)

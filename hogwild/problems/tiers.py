@@ -1,0 +1,223 @@
+"""Tiers of the discipline ``tiered``: what is merged how often, and how much of a worker's delta is added.
+
+*A coordinate is synchronised after a worker has updated it about m times, however popular it is*: features are ranked
+by document frequency f and cut into tiers, in each of which f falls by half; a tier is merged every ``m / f`` rows. A
+feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
+time of the rows between, from what a merge costs on this machine, measured when first needed.
+
+**Why that may not be all: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
+private weights of the tier move by ``-S H e``, where e is their error, ``S = sum_i step * c_i`` with c_i the loss's
+curvature in the margin (``losses.bend``), and ``H = E[s x_t x_t']`` over rows restricted to the tier. W workers who add
+up W such deltas overshoot where an eigenvalue of ``W S H`` exceeds 2: on binary values, counts or with large steps they
+diverge where one worker does not. For any positive v the spectral radius of a matrix is at most ``max_j (|H| v)_j /
+v_j`` (Collatz and Wielandt), and if row j is multiplied by a scale of its own, the scale stands in front of row j's
+quotient. So, with the *rates*
+
+    r_j = E[ s |x_j| (|x_t| . v) ] / v_j,    v_j = sqrt(E |x_j|),    x_j = S r_j
+
+``W * scale_j * x_j <= const`` for all j keeps the sum from overshooting, and
+
+    scale_j = (x_j + kappa) / (W x_j + kappa)
+
+does that; it is 1 for small x_j (plain sums, exact in the limit) and 1 / W for large ones (plain averaging, which by
+convexity is stable where one worker is). kappa = 8 leaves the cap nothing to do in ordinary runs, because a tier is
+also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches ``PATIENCE``: shorter intervals cost
+time but no progress, caps cost progress. The cap is what remains when that would be more often than every ``QUANTUM``
+rows. As the curvature is summed up row by row, it is small once rows are fitted (a bound such as 1/4 is then far too
+careful), and it is large at once when they no longer are.
+
+Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
+coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hogwild.data.examples import Rows
+from hogwild.kernels.tiers import QUANTUM, Tiers
+
+if TYPE_CHECKING:
+    from hogwild.problems.linear import LinearProblem
+
+KAPPA, PATIENCE = 8.0, 0.5  # see above
+GROWTH = 2.0  # of the interval from tier to tier
+SPAN = 3  # neighbouring tiers whose features are taken to move together
+RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only
+NEVER = 1 << 60  # rows
+PER_EPOCH = 2  # merges of every other tier, at least
+BUDGET = 0.05  # of a worker's time, for merges
+FEWEST, MOST = 16, 512  # updates between two merges, whatever they cost
+SAMPLED = 1 << 18  # nonzeros from which rates are estimated
+OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
+LINE = 16  # float32 in a cache line
+MERGES = 128  # that are timed at once
+NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
+MISSES = 4
+COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
+TRANSFER_SECONDS = 4e-9  # what a cache line that another core has written costs a row, for each worker that wants it
+CACHED = 1 << 15  # lines
+USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
+FEW = 1.0  # weights of a row
+
+
+def no_tiers() -> Tiers:
+    """What disciplines without tiers have in their place."""
+    return _tiers([], [0], [], [], [])
+
+
+def one_tier(width: int) -> Tiers:
+    """A tier that is merged after every row."""
+    return _tiers(range(width), [0, width], [1], np.ones(width), np.ones(2))
+
+
+def _tiers(features: Any, bounds: Any, intervals: Any, rates: Any, tops: Any) -> Tiers:
+    """The arrays as kernels want them: of one type each, read-only."""
+    types = np.int32, np.int64, np.int64, np.float32, np.float32
+    arrays = [np.array(part, dtype=dtype) for part, dtype in zip((features, bounds, intervals, rates, tops), types)]
+    for array in arrays:
+        array.flags.writeable = False
+    return Tiers(*arrays)
+
+
+def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> Tiers:
+    """Rank and cut the features of the training rows.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    rows : Rows
+        Training rows; their degrees are exact, everything else comes from a sample of about 2^18 nonzeros.
+    arrays : dict
+        ``problem.row_arrays(rows)``.
+    workers : int
+    """
+    frequency = _frequency(rows, arrays)
+    features = np.argsort(-frequency, kind="stable").astype(np.int32)
+    frequency = frequency[features]
+    bounds = _cut(frequency)
+    intervals = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers)
+    rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
+    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.array([intercept])
+    tops[0] = max(tops[0], intercept)
+    return _tiers(features, bounds, intervals, rates, tops)
+
+
+def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
+    """Whether several workers should have replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
+
+    Compares what a row would wait for under ``hogwild``, weights on cache lines that another worker has written last,
+    with what its share of the merges would take. A line counts if it is among the ``CACHED`` most popular: others would
+    come from memory in any case. The step is not known yet: ``step * curvature`` is taken to be ``USUAL / E ||x||^2``.
+    """
+    n, stride = len(rows), problem.stride
+    frequency = _frequency(rows, arrays)
+    firsts = np.arange(0, len(frequency), max(LINE // stride, 1))  # of the features of each cache line
+    lines = np.add.reduceat(frequency, firsts) if len(frequency) else frequency
+    foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
+    waiting = foreign * max(stride / LINE, 1) * TRANSFER_SECONDS * workers
+    passes = 2 * problem.width * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
+    why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
+    if foreign < FEW:
+        return None, f"only {why}"
+    if passes < waiting:
+        tiers = plan_tiers(problem, rows, arrays, workers)
+        if passes + _merging(problem, tiers, rows, arrays, workers) < waiting:
+            return tiers, f"{why}; merging private copies costs less"
+    return None, f"{why}, but merging private copies would cost more"
+
+
+def _merging(problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> float:
+    """Seconds of merging a row, at a usual step."""
+    part = rows.block(0, min(len(rows), 2000)).compact()
+    lengths = np.square(part.values, dtype=np.float64).sum() / len(part)
+    if arrays["scales"].size:
+        lengths = 1.0
+    strength = USUAL / max(lengths, 1e-30)  # a row
+    ripe = PATIENCE / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
+    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)
+    tier, feature = merge_seconds(problem)
+    return float(((tier + feature * np.diff(tiers.bounds)) / between).sum())
+
+
+def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Share of the rows that hold each feature, (width,) float64; at least one row's."""
+    degrees = len(rows) / arrays["rates"] if arrays["rates"].size else rows.degrees()
+    return np.maximum(degrees, 1).astype(np.float64) / len(rows)
+
+
+def _cut(frequency: np.ndarray) -> np.ndarray:
+    """The ranks at which tiers begin, on cache lines, and the end; ``frequency`` falls with the rank."""
+    bounds = [0]
+    while bounds[-1] < len(frequency):
+        end = np.searchsorted(-frequency, -frequency[bounds[-1]] / GROWTH, side="right")
+        bounds.append(min(max(-(-int(end) // LINE) * LINE, bounds[-1] + LINE), len(frequency)))
+    return np.array(bounds, dtype=np.int64)
+
+
+def _intervals(problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int) -> np.ndarray:
+    """Rows between two merges of each tier, from the highest frequency in it."""
+    if workers == 1 or not len(sizes):
+        return np.full(len(sizes), NEVER, dtype=np.int64)
+    tier, feature = merge_seconds(problem)
+    merging = float(highest @ (tier + feature * sizes))  # seconds a row, if each feature were merged at each update
+    working = rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS
+    updates = np.clip(merging / max(BUDGET * working, 1e-12), FEWEST, MOST)
+    longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
+    wanted = np.clip(updates / highest, QUANTUM, longest).astype(np.int64)
+    return np.where(highest * len(rows) < RARE, NEVER, wanted)
+
+
+def _rates(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], features: np.ndarray, frequency: np.ndarray,
+    bounds: np.ndarray,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
+    n, width, groups = len(rows), len(features), -(-(len(bounds) - 1) // SPAN) or 1
+    ids = np.unique(np.linspace(0, n - 1, min(n, max(64, SAMPLED * n // max(rows.nnz, 1)))).astype(np.int64))
+    sample = rows.select(ids).compact()
+    row = np.repeat(np.arange(len(ids)), sample.end - sample.begin)
+    rank_of = np.empty(width, dtype=np.int64)
+    rank_of[features] = np.arange(width)
+    rank = rank_of[sample.indices]
+    group = (np.searchsorted(bounds, rank, side="right") - 1) // SPAN
+    size = np.abs(sample.values.astype(np.float64))
+    if arrays["scales"].size:
+        size *= arrays["scales"][ids][row]
+    weights = arrays["weights"][ids].astype(np.float64) if arrays["weights"].size else np.ones(len(ids))
+
+    seen = np.bincount(rank, minlength=width)
+    means = _smoothed(np.bincount(rank, weights=size, minlength=width) / len(ids), seen, frequency, bounds)
+    v = np.sqrt(np.maximum(means, 1e-30))
+    moves: Any = np.bincount(row * groups + group, weights=size * v[rank], minlength=len(ids) * groups)
+    moves = moves.reshape(len(ids), groups)  # |x_t| . v
+    moves[:, 0] += problem.intercept  # its |x| and v are both the root of the share of the step that it takes
+    moves *= weights[:, None]
+    found = np.bincount(rank, weights=size * moves[row, group], minlength=width) / len(ids) / v
+    return _smoothed(found, seen, frequency, bounds), float(moves[:, 0].mean()) if problem.intercept else 0.0
+
+
+def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Means per feature; of features hardly seen in the sample, their tier's in proportion to their frequency."""
+    means = means.copy()
+    for first, last in pairwise(bounds):
+        part = slice(first, last)
+        usual = means[part].sum() / frequency[part].sum()
+        means[part] = np.where(seen[part] >= OFTEN, means[part], usual * frequency[part])
+    return means
+
+
+def merge_seconds(problem: LinearProblem) -> tuple[float, float]:
+    """What a merge costs on this machine: ``(seconds a tier, seconds a feature)``.
+
+    The worker's own kernel is timed in this thread over rows without features, with a merge of a small or of a large
+    tier after each: about a millisecond. Cache lines that another core has just written are not in it; they take about
+    as much again, so the price of a feature is doubled, and for a model that outgrows the cache it is ``MISSES`` times
+    that.
+    """
+    small, large = (min(problem.rehearse(MERGES, size) for _ in range(3)) / MERGES for size in (LINE, 32 * LINE))
+    feature = max((large - small) / (31 * LINE), 1e-10)
+    return max(small - LINE * feature, 1e-8), 2 * feature * (MISSES if problem.far else 1)

@@ -1,0 +1,164 @@
+"""`--hash-bits` from the text to the predictions: recorded in store and model, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hogwild as package
+from hogwild.cli import sources
+from hogwild.data.source import open_data
+from hogwild.data.store import read_meta, save_store
+
+QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3, "--step", 1)
+LINE = "hashed to 2^16 = 65,536 weights: 16 buckets used, about 16 features, under 1 % of them share one"
+
+
+def train(hogwild: Callable, data: object, out: Path, *options: object) -> str:
+    result = hogwild("train", data, "--out", out, *QUICK, *options)
+    assert (result.status, result.err) == (0, "")
+    return str(result.out)
+
+
+@pytest.fixture
+def store(hogwild: Callable, svm: Path, tmp_path: Path) -> Path:
+    assert hogwild("convert", svm, tmp_path / "store", "--hash-bits", 16, "-q").status == 0
+    return tmp_path / "store"
+
+
+def test_convert_and_info(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    result = hogwild("convert", svm, store, "--hash-bits", 16)
+    assert (result.status, result.err) == (0, "")
+    assert result.out == f"{store}: 200 rows x 65,536 features, 400 nonzeros\n{LINE}\n"
+    assert read_meta(store)["hash_bits"] == 16
+    assert LINE in " ".join(hogwild("info", store).out.split())
+    assert LINE in " ".join(hogwild("info", svm, "--hash-bits", 16).out.split())
+    assert json.loads(hogwild("info", store, "--json").out)["hashing"] == read_meta(store)["hashing"]
+    assert "hashing" not in json.loads(hogwild("info", svm, "--json").out)
+
+
+def test_text_store_and_library_train_the_same_model(
+    hogwild: Callable, svm: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = train(hogwild, svm, tmp_path / "a", "--hash-bits", 16)
+    assert LINE in said
+    assert LINE in train(hogwild, store, tmp_path / "b")
+    assert "hashed" not in train(hogwild, svm, tmp_path / "plain")
+    assert "hash bits            16\n" in hogwild("info", tmp_path / "a").out
+    assert "hash" not in hogwild("info", tmp_path / "plain").out
+    a, b = (package.load(tmp_path / name) for name in "ab")
+    assert a.coef_.tobytes() == b.coef_.tobytes()
+
+    raw = open_data(svm)
+    expected = a.decision_function(raw).astype(np.float32)
+    scipy.sparse.save_npz(tmp_path / "x.npz", raw.to_scipy()[0])
+    for data in (svm, store, tmp_path / "x.npz"):
+        result = hogwild("predict", tmp_path / "a", data, "--decision")
+        assert result.err == ""
+        np.testing.assert_array_equal(np.loadtxt(io.StringIO(result.out), dtype=np.float32), expected)
+        if data != tmp_path / "x.npz":
+            assert json.loads(hogwild("evaluate", tmp_path / "b", data, "--json").out)["accuracy"] == 1.0
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(svm.read_bytes())))
+    streamed = hogwild("predict", tmp_path / "a", "-", "--decision").out
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(streamed), dtype=np.float32), expected)
+
+
+def test_huge_indices(hogwild: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "huge.svm"
+    path.write_text("".join(f"{1 - 2 * (i % 2)} {2**62 + i % 2}:1 {2**64 - 1 - i}:0.5\n" for i in range(40)))
+    result = hogwild("train", path)
+    assert result.status == 1
+    assert f"{path}:1: index '4611686018427387904' is beyond the largest, 2147483647 (--hash-bits " in result.err
+    train(hogwild, path, tmp_path / "m", "--hash-bits", 20)
+    assert json.loads(hogwild("evaluate", tmp_path / "m", path, "--json").out)["accuracy"] == 1.0
+
+
+def test_a_test_set_is_hashed_like_the_training_set(hogwild: Callable, svm: Path, store: Path, tmp_path: Path) -> None:
+    for data, options in ((svm, ("--hash-bits", 16)), (store, ())):
+        for test in (svm, store):
+            said = train(hogwild, data, tmp_path / "m", *options, "--test", test)
+            assert f"{test}: 200 rows x 65,536 features" in said
+            assert "test accuracy 1.0000" in said
+    assert "test accuracy 1.0000" in train(hogwild, store, tmp_path / "m", "--holdout", 0.2)
+    assert package.load(tmp_path / "m").hash_bits == 16
+
+
+def test_generated_data(hogwild: Callable, tmp_path: Path) -> None:
+    said = train(hogwild, "synthetic:rcv1?rows=500&features=900", tmp_path / "m", "--hash-bits", 14, "--holdout", 0.2)
+    assert re.search(r"hashed to 2\^14 = 16,384 weights: \d{3} buckets used, about \d{3} features, \d %", said)
+    assert hogwild("predict", tmp_path / "m", "synthetic:rcv1?rows=20&features=900", "-o", tmp_path / "out").err == ""
+
+
+def test_a_resumed_run_keeps_its_bits(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    common = (svm, "--checkpoint", tmp_path / "state", *QUICK)
+    assert hogwild("train", *common, "--hash-bits", 16).status == 0
+    for options in ((), ("--hash-bits", 17)):
+        result = hogwild("train", *common, "--resume", *options)
+        assert result.status == 1
+        assert "cannot resume: the training data are not those of the checkpoint" in result.err
+    assert hogwild("train", *common, "--resume", "--hash-bits", 16).status == 0
+
+
+def test_refusals(hogwild: Callable, svm: Path, store: Path, tmp_path: Path) -> None:
+    train(hogwild, svm, tmp_path / "plain")
+    train(hogwild, svm, tmp_path / "hashed", "--hash-bits", 12)
+    save_store(open_data(svm), tmp_path / "raw")
+    raw = tmp_path / "raw"
+    hashed, not_hashed, both = "the features are hashed to 2^16", "the features are not hashed", "contradict each other"
+    for command, status, said in (
+        (("predict", tmp_path / "hashed", store), 1, f"{store}: {hashed}, expected them hashed to 2^12: convert the"),
+        (("predict", tmp_path / "hashed", raw), 1, f"{raw}: {not_hashed}, expected them hashed to 2^12: hogwild"),
+        (("evaluate", tmp_path / "hashed", raw), 1, f"{raw}: {not_hashed}, expected them hashed to 2^12"),
+        (("predict", tmp_path / "plain", store), 1, f"{store}: {hashed}, those of the model not hashed: give the data"),
+        (("evaluate", tmp_path / "plain", store), 1, f"{store}: {hashed}, those of the model not hashed"),
+        (("train", store, "--hash-bits", 12), 1, f"{store}: {hashed}, expected them hashed to 2^12"),
+        (("train", raw, "--hash-bits", 12), 1, f"{raw}: {not_hashed}, expected them hashed to 2^12"),
+        (("train", store, "--features", 12), 1, f"{store}: hashed to 2^16 = 65536 features, so there cannot be 12"),
+        (("train", store, "--test", raw), 1, f"{raw}: {not_hashed}, expected them hashed to 2^16"),
+        (("train", raw, "--test", store), 1, f"{store}: hashed to 2^16 = 65536 features, so there cannot be 20"),
+        (("train", svm, "--features", 9, "--hash-bits", 12), 2, f"--features 9 and --hash-bits 12 {both}"),
+        (("convert", svm, "x", "--features", 9, "--hash-bits", 12), 2, f"--features 9 and --hash-bits 12 {both}"),
+        (("info", svm, "--features", 9, "--hash-bits", 12), 2, f"--features 9 and --hash-bits 12 {both}"),
+        (("train", svm, "--hash-bits", 31), 2, "'--hash-bits'"),
+        (("convert", store, tmp_path / "x", "--hash-bits", 12), 1, f"{store}: {hashed}, expected them hashed to 2^12"),
+    ):  # fmt: skip
+        result = hogwild(*command)
+        assert (result.status, result.err.count("\n")) == (status, 1), result.err
+        assert said in result.err
+
+
+def test_convert_hashes_a_store(hogwild: Callable, svm: Path, store: Path, tmp_path: Path) -> None:
+    save_store(open_data(svm), tmp_path / "raw")
+    assert hogwild("convert", tmp_path / "raw", tmp_path / "made", "--hash-bits", 16).out.endswith(f"{LINE}\n")
+    for name in ("indptr", "indices", "values", "targets"):
+        assert (tmp_path / "made" / f"{name}.npy").read_bytes() == (store / f"{name}.npy").read_bytes()
+
+
+def test_too_few_bits_are_a_warning(hogwild: Callable, svm: Path) -> None:
+    result = hogwild("info", svm, "--hash-bits", 4)
+    assert result.status == 0
+    said = rf"hogwild: warning: {svm}: .*\d\d % of the features share one of 2\^4 buckets .*: --hash-bits \d would "
+    assert re.match(said, result.err)
+    assert result.err.count("\n") == 1
+
+
+def test_text_is_predicted_block_by_block(
+    hogwild: Callable, svm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(hogwild, svm, tmp_path / "m", "--hash-bits", 16)
+    whole = hogwild("predict", tmp_path / "m", svm, "--decision").out
+    monkeypatch.setattr(sources, "STREAM_BYTES", 256)
+    blocks = list(sources.Sources(hash_bits=16).stream(str(svm)))
+    assert len(blocks) > 10
+    assert {block.hash_bits for block in blocks} == {16}
+    assert hogwild("predict", tmp_path / "m", svm, "--decision").out == whole

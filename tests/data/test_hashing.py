@@ -1,0 +1,454 @@
+"""Hashed features: any index becomes a bucket, the same from text, matrix, store and model, and collisions are told."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hogwild
+from hogwild.data import hashing
+from hogwild.data.cache import Cache
+from hogwild.data.examples import Rows
+from hogwild.data.source import convert, open_data
+from hogwild.data.statistics import describe
+from hogwild.data.store import open_store, read_meta, save_store
+from hogwild.data.svmlight import ParseSummary, iter_svmlight
+from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.metrics import evaluate
+from hogwild.model import LinearModel
+from tests.reference import bucket, hashed_row
+from tests.runs import QUIET, toy
+
+BITS = 20
+PAIRS = [[(0, 0.5), (2, 2.0)], [(4, -1.0), (1, 1.0), (4, 3.0)], [], [(7, 1.0)]]
+TEXT = "1 1:0.5 3:2\n-1 5:-1 2:1 5:3\n1\n-1 8:1\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "x.svm"
+    path.write_text(TEXT)
+    return path
+
+
+def entries(rows: Rows) -> list[list[tuple[int, float]]]:
+    spans = zip(rows.begin.tolist(), rows.end.tolist())
+    return [list(zip(rows.indices[a:b].tolist(), rows.values[a:b].tolist())) for a, b in spans]
+
+
+def parsed(text: str, bits: int = BITS, **options) -> Rows:
+    return open_data(io.BytesIO(text.encode()), hash_bits=bits, **options)
+
+
+def same(a: Rows, b: Rows) -> bool:
+    return (entries(a), a.targets.tolist(), a.shape, a.hash_bits) == (
+        entries(b),
+        b.targets.tolist(),
+        b.shape,
+        b.hash_bits,
+    )
+
+
+# -- the hash ---------------------------------------------------------------------------------------------------------
+
+
+def test_hash_indices_is_its_twin():
+    edges = np.array([0, 1, 2**31 - 1, 2**62, 2**63, 2**64 - 1], dtype=np.uint64)
+    for bits in (1, 13, 30):
+        assert hashing.hash_indices(edges, bits).tolist() == [bucket(i, bits) for i in edges.tolist()]
+    for dtype in (np.int8, np.int32, np.int64, np.uint16):
+        assert hashing.hash_indices(np.arange(9, dtype=dtype), 11).tolist() == [bucket(i, 11) for i in range(9)]
+    with pytest.raises(InputError, match="indices: expected 0 or more, got -3"):
+        hashing.hash_indices(np.array([5, -3]), 9)
+    with pytest.raises(InputError, match="expected whole numbers in one dimension, got float64"):
+        hashing.hash_indices(np.array([0.5]), 9)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 10, 1 << 10, 1 << 20, 1 << 40])
+def test_buckets_are_evenly_filled(stride):
+    """Chi-square of counts, one-sided: six standard deviations above its mean is not chance, whatever the stride."""
+    m, n = 1 << 10, 1 << 16
+    counts = np.bincount(hashing.hash_indices(np.arange(n, dtype=np.uint64) * np.uint64(stride), 10), minlength=m)
+    chi_square = ((counts - n / m) ** 2).sum() / (n / m)
+    assert chi_square < (m - 1) + 6 * np.sqrt(2 * (m - 1))
+
+
+@pytest.mark.parametrize("bits", [0, 31, -1, 64, 2.5, "20", True, None])
+def test_bits_out_of_range(bits, text):
+    with pytest.raises(UsageError, match=r"hash_bits=.*: expected 1 to 30 \(indices are int32"):
+        hashing.check_bits(bits)
+    if bits is not None:
+        with pytest.raises(UsageError, match="expected 1 to 30"):
+            open_data(text, hash_bits=bits)
+        with pytest.raises(UsageError, match="expected 1 to 30"):
+            list(iter_svmlight(text, hash_bits=bits))
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_text(text):
+    for chunk in (16, 1 << 20):
+        rows = next(iter_svmlight(text, hash_bits=BITS, chunk_bytes=chunk))
+        assert entries(rows) == [hashed_row(pairs, BITS) for pairs in PAIRS][: len(rows)]
+    rows = open_data(text, hash_bits=BITS)
+    assert entries(rows) == [hashed_row(pairs, BITS) for pairs in PAIRS]
+    assert (rows.shape, rows.hash_bits) == ((4, 2**BITS), BITS)
+    rows.compact()._check()
+    assert "hash_bits=20" in repr(rows)
+
+
+def test_random_text_is_its_twin():
+    random = np.random.default_rng(3)
+    pairs = [
+        list(zip(random.integers(0, 2**64 - 1, n, dtype=np.uint64).tolist(), random.integers(-9, 9, n).tolist()))
+        for n in [0, 1, 3, 12, 40, 300, 600, 2]
+    ]
+    text = "".join("1 " + " ".join(f"{i}:{x}" for i, x in row) + "\n" for row in pairs)
+    for bits in (3, 8, 26):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert entries(parsed(text, bits, zero_based=True)) == [hashed_row(row, bits) for row in pairs]
+
+
+def test_indices_are_counted_from_zero_before_they_are_hashed():
+    one, zero = parsed("1 1:1 9:2\n-1 3:1\n"), parsed("1 0:1 8:2\n-1 2:1\n", zero_based=True)
+    matrix = scipy.sparse.csr_array(([1.0, 2, 1], [0, 8, 2], [0, 2, 3]), shape=(2, 9))
+    assert same(one, zero)
+    assert same(one, hashing.hash_rows(Rows.from_scipy(matrix, [1, -1]), BITS))
+
+
+def test_huge_indices_are_legal_only_if_hashed():
+    for index in (2**31, 2**62, 2**63, 2**64 - 1):
+        assert entries(parsed(f"1 {index}:1\n")) == [[(bucket(index - 1, BITS), 1.0)]]
+        assert entries(parsed(f"1 {index}:1\n", zero_based=True)) == [[(bucket(index, BITS), 1.0)]]
+        with pytest.raises(InputError, match=r"index .* is beyond the largest, 2147483647 \(--hash-bits takes any"):
+            open_data(io.BytesIO(f"1 {index}:1\n".encode()))
+    for index in (2**64, 10**20, 10**39):
+        with pytest.raises(InputError, match=rf":2: index '{index}' is beyond the largest, 18446744073709551615$"):
+            parsed(f"1 1:1\n1 {index}:1\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1 0:1", "index 0, but indices count from 1"),
+        ("1 00000000000000000000:1", "index 0, but indices count from 1"),
+        ("1 -1:1", "bad index in '-1:1'"),
+        ("1 x:1", "bad index"),
+        ("1 3", "missing colon"),
+        ("1 3:", "missing value"),
+        ("1 3:1e39", "bad value in '3:1e39': beyond float32"),
+        ("1 3:3e38 3:3e38", "the sum of one bucket's values is beyond float32"),
+    ],
+)
+def test_what_is_said_of_wrong_text(line, said):
+    with pytest.raises(InputError, match=f"stream:3: {said}|<stdin>:3: {said}"):
+        parsed(f"1 1:1\n# c\n{line}\n1 x\n")
+
+
+def test_sums_of_collisions():
+    first = next(i for i in range(1, 100) if bucket(i, 4) == bucket(0, 4))
+    with pytest.warns(HogwildWarning, match="features share one"):
+        rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
+    assert entries(rows)[0] == [(bucket(0, 4), 2.25)]
+    assert sum(value for _, value in entries(rows)[2]) == 30
+    summary = ParseSummary()
+    list(iter_svmlight(io.BytesIO(b"1 0:1 0:2\n1 1:1"), zero_based=True, hash_bits=BITS, summary=summary))
+    assert (summary.duplicate_rows, summary.unsorted_rows, summary.nnz, summary.width) == (1, 0, 2, 2**BITS)
+
+
+def test_rows_in_memory(text):
+    raw = Rows.from_scipy(np.eye(5, 40, dtype=np.float32), np.arange(5), weights=np.ones(5))
+    hashed = hashing.hash_rows(raw, BITS)
+    assert entries(hashed) == [[(bucket(i, BITS), 1.0)] for i in range(5)]
+    assert hashed.weights.tolist() == [1] * 5
+    assert raw.hash_bits is None
+    parts = [hashed.select([0, 2]), hashed.block(1, 3), hashed.compact(), *hashed.split(0.4)]
+    assert [part.hash_bits for part in parts] == [BITS] * 5
+    assert [part.width for part in parts] == [2**BITS] * 5
+    with pytest.raises(InputError, match=r"the features are hashed to 2\^20 already"):
+        hashing.hash_rows(hashed, 8)
+    with pytest.raises(InputError, match=r"width 40: expected 2\^20 features"):
+        Rows([0, 1], [1], [1.0], [1.0], 40, hash_bits=BITS)
+    huge = Rows.from_scipy(np.array([[3e38, 3e38, 3e38, 3e38]]), [1])
+    with pytest.raises(InputError, match="share a bucket is beyond float32"):
+        hashing.hash_rows(huge, 1)
+
+
+def test_many_pieces_are_one(monkeypatch):
+    raw = toy(500, 304, 8)
+    whole = hashing.hash_rows(raw, BITS)
+    monkeypatch.setattr(hashing, "PIECE", 100)
+    assert same(hashing.hash_rows(raw, BITS), whole)
+    assert len(list(hashing.hashed_pieces(raw, BITS))) > 10
+
+
+# -- every way in -----------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
+    with pytest.warns(HogwildWarning, match="unsorted"):
+        raw = open_data(text)
+    expected = open_data(text, hash_bits=BITS)
+    X, y = raw.to_scipy()
+    scipy.sparse.save_npz(tmp_path / "x.npz", X)
+    scipy.io.mmwrite(tmp_path / "m.mtx", X)
+    np.save(tmp_path / "x.npy", y)
+    np.save(tmp_path / "m.npy", y)
+    save_store(raw, tmp_path / "store")
+    assert same(open_data(tmp_path / "x.npz", hash_bits=BITS), expected)
+    assert same(open_data(tmp_path / "m.mtx", hash_bits=BITS), expected)
+    assert same(open_data(tmp_path / "m.mtx", hash_bits=BITS, cache=Cache(tmp_path / "cache")), expected)
+    for number, name in enumerate(("x.svm", "x.npz", "m.mtx", "store")):
+        made = tmp_path / f"made{number}"
+        meta = convert(tmp_path / name, made, hash_bits=np.int64(BITS))
+        assert same(open_store(made), expected)
+        assert (meta["hash_bits"], meta["width"]) == (BITS, 2**BITS)
+        assert meta["hashing"] == hashing.collisions(BITS, len(np.unique(expected.indices)))
+        assert same(open_data(made, hash_bits=np.int64(BITS)), expected)
+    again = convert(tmp_path / "made0", tmp_path / "again", hash_bits=BITS)  # hashed alike already: a copy
+    assert same(open_store(tmp_path / "again"), expected)
+    assert again["hashing"] == meta["hashing"]
+    assert convert(tmp_path / "made0", tmp_path / "again", overwrite=True)["hash_bits"] == BITS
+
+
+def test_synthetic(tmp_path):
+    name = "synthetic:rcv1?rows=40&features=500&nnz=9"
+    cache = Cache(tmp_path / "cache")
+    raw = open_data(name)
+    for _ in range(2):
+        rows = open_data(name, hash_bits=BITS, cache=cache)
+        assert same(rows, hashing.hash_rows(raw, BITS))
+        assert rows.store is not None
+    assert open_data(name, cache=cache).hash_bits is None
+    assert len(cache.list()) == 2
+
+
+def test_cache_keys(text, tmp_path):
+    cache = Cache(tmp_path / "cache")
+    options = [{"hash_bits": 8}, {"hash_bits": 9}, {"hash_bits": 8, "zero_based": True}, {}]
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [open_data(text, cache=cache, **some) for some in options]
+        assert [rows.hash_bits for rows in found] == [8, 9, 8, None]
+        assert [rows.width for rows in found] == [256, 512, 256, 8]
+    assert len(cache.list()) == 4
+
+
+def test_order_in_the_text_is_no_fault_of_it(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_data(text, hash_bits=BITS)
+
+
+def test_old_stores_and_unhashed_ones_say_nothing_of_it(tmp_path):
+    meta = read_meta(save_store(toy(20), tmp_path / "s"))
+    assert not {"hash_bits", "hashing"} & set(meta)
+    assert open_store(tmp_path / "s").hash_bits is None
+
+
+def test_a_saved_store_remembers(tmp_path):
+    save_store(hashing.hash_rows(toy(20), BITS), tmp_path / "s")
+    assert open_store(tmp_path / "s").hash_bits == BITS
+    assert hashing.occupancy(open_store(tmp_path / "s"))["used"] > 100  # counted: save_store leaves that out
+
+
+def test_what_does_not_go_together(tmp_path, text):
+    store = tmp_path / "s9"
+    convert(text, store, hash_bits=9)
+    with pytest.warns(HogwildWarning, match="unsorted"):
+        convert(text, tmp_path / "plain")
+    for call in (open_data, lambda *a, **o: convert(*a, tmp_path / "out", **o)):
+        with pytest.raises(
+            InputError, match=r"s9: the features are hashed to 2\^9, expected them hashed to 2\^10: conv"
+        ):
+            call(store, hash_bits=10)
+        with pytest.raises(InputError, match=r"s9: hashed to 2\^9 = 512 features, so there cannot be 100"):
+            call(store, width=100)
+        with pytest.raises(UsageError, match=r"width=100: hash_bits=9 makes it 512: give one of them"):
+            call(text, hash_bits=9, width=100)
+    with pytest.raises(
+        InputError, match=r"plain: the features are not hashed, expected them hashed to 2\^9: hogwild conv"
+    ):
+        open_data(tmp_path / "plain", hash_bits=9)
+    assert open_data(text, hash_bits=9, width=512, beyond="ignore").hash_bits == 9
+    with pytest.raises(UsageError, match="width 100: hash_bits=9 makes it 512"):
+        list(iter_svmlight(text, hash_bits=9, width=100))
+    assert not (tmp_path / "out").exists()
+
+
+# -- collisions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", [0.05, 0.3, 1.0, 2.0])
+def test_estimates(load):
+    """Number of features and share of them with company, against what was drawn; slack of five standard errors."""
+    m, bits = 1 << 14, 14
+    n = int(load * m)
+    ids = np.unique(np.random.default_rng(7).integers(0, 2**63, 2 * n))[:n]
+    buckets = hashing.hash_indices(ids, bits)
+    counts = np.bincount(buckets, minlength=m)
+    facts = hashing.collisions(bits, int(np.count_nonzero(counts)))
+    error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
+    assert abs(facts["features"] / n - 1) < 5 * error + 1e-3
+    assert abs(facts["share"] - np.mean(counts[buckets] > 1)) < 0.03
+    assert not facts["full"]
+
+
+def test_collisions_at_the_ends():
+    assert hashing.collisions(4, 0) == {"bits": 4, "used": 0, "features": 0, "share": 0.0, "full": False}
+    full = hashing.collisions(4, 16)
+    assert full["full"]
+    assert full["features"] == round(16 * np.log(16))
+    one = hashing.collisions(30, 1)
+    assert (one["features"], one["share"]) == (1, 0.0)
+
+
+def test_the_line():
+    line = "hashed to 2^22 = 4,194,304 weights: 1,203,411 buckets used, about {} features, {} of them share one"
+    facts = hashing.collisions(22, 1_203_411)
+    assert hashing.collision_line(facts) == line.format("1.42 million", "29 %")
+    assert hashing.collision_line(facts | {"features": 1_151_000_000, "share": 0.999}) == line.format(
+        "1.15 billion", "nearly all"
+    )
+    assert hashing.collision_line(facts | {"features": 12_345, "share": 0.002}) == line.format("12,345", "under 1 %")
+    assert "4,096 buckets used, more than 34,070 features" in hashing.collision_line(hashing.collisions(12, 4096))
+    assert "1 bucket used, about 1 features, 0 % of them" in hashing.collision_line(hashing.collisions(30, 1))
+
+
+def test_warning_of_too_few_bits(tmp_path):
+    text = tmp_path / "x.svm"
+    text.write_text("".join(f"1 {i}:1 {i + 1000}:1\n" for i in range(1, 1001)))
+    told = r"(x.svm|store): 8\d % of the features share one of 2\^10 buckets .*: --hash-bits 14 would make it 1\d %"
+    for _ in range(2):
+        with pytest.warns(HogwildWarning, match=told) as caught:
+            open_data(text, hash_bits=10, cache=Cache(tmp_path / "cache"))
+        assert [Path(warning.filename).name for warning in caught] == ["test_hashing.py"]
+    with pytest.warns(HogwildWarning, match=told):
+        convert(text, tmp_path / "store", hash_bits=10)
+    for call in (open_data, lambda name: convert(name, tmp_path / "copy")):
+        with pytest.warns(HogwildWarning, match=told) as caught:
+            call(tmp_path / "store")
+        assert len(caught) == 1
+    with pytest.warns(HogwildWarning, match=r"the rows: at least 8\d % .* 2\^3 buckets .* it at least 1\d %") as caught:
+        hashing.hash_rows(open_data(text), 3)
+    assert Path(caught[0].filename).name == "test_hashing.py"
+
+
+def test_statistics_and_occupancy_agree(tmp_path):
+    rows = hashing.hash_rows(toy(300), BITS)
+    facts = describe(rows)
+    assert facts["hashing"] == hashing.occupancy(rows) == hashing.collisions(BITS, len(np.unique(rows.indices)))
+    assert "hashing" not in describe(toy(20))
+    part = rows.select(np.arange(5))
+    assert hashing.occupancy(part)["used"] == len(np.unique(part.compact().indices))
+
+
+# -- models -----------------------------------------------------------------------------------------------------------
+
+
+def trained(rows: Rows, **options) -> LinearModel:
+    return hogwild.train(rows, epochs=2, **QUIET | options).finish()
+
+
+def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
+    raw = toy(400)
+    X, y = raw.to_scipy()
+    path = tmp_path / "x.svm"
+    from hogwild.data.svmlight import write_svmlight
+
+    write_svmlight(path, raw)
+    convert(path, tmp_path / "store", hash_bits=BITS)
+    model = trained(open_data(tmp_path / "store"))
+    other = trained(hashing.hash_rows(raw, BITS))
+    assert model.coef_.tobytes() == other.coef_.tobytes()
+    assert model.hash_bits == other.hash_bits == BITS
+    model.save(tmp_path / "m")
+    loaded = hogwild.load(tmp_path / "m")
+    assert loaded.hash_bits == BITS
+    expected = loaded.decision_function(open_data(path, hash_bits=BITS))
+    inputs = [
+        X,
+        X.tocoo(),
+        X.toarray(),
+        raw,
+        open_data(tmp_path / "store"),
+        open_data(path, cache=Cache(tmp_path / "c")),
+    ]
+    wider = scipy.sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], 2**31 - 1))
+    for given in [*inputs, wider]:
+        np.testing.assert_array_equal(loaded.decision_function(given), expected)
+    weights = {u: loaded.coef_[0, bucket(u, BITS)] for u in np.unique(raw.indices).tolist()}  # the slow way
+    slow = [sum(x * float(weights[u]) for u, x in row) + float(loaded.intercept_[0]) for row in entries(raw)]
+    np.testing.assert_allclose(expected, slow, atol=1e-5)
+    assert np.mean(loaded.predict(X) == y) > 0.9
+
+
+def test_long_inputs_are_hashed_in_pieces(monkeypatch):
+    raw = toy(300)
+    model = trained(hashing.hash_rows(raw, BITS))
+    expected = model.decision_function(raw)
+    monkeypatch.setattr(hashing, "PIECE", 64)
+    np.testing.assert_array_equal(model.decision_function(raw), expected)
+    assert model.predict(raw.select(np.arange(0))).shape == (0,)
+
+
+def test_models_and_rows_hashed_otherwise():
+    raw = toy(200)
+    plain, hashed = trained(raw), trained(hashing.hash_rows(raw, BITS))
+    assert plain.hash_bits is None
+    with pytest.raises(
+        InputError, match=r"the rows: the features are hashed to 2\^20, those of the model not hashed: give"
+    ):
+        plain.predict(hashing.hash_rows(raw, BITS))
+    with pytest.raises(
+        InputError, match=r"the rows: the features are hashed to 2\^12, those of the model hashed to 2\^20: conv"
+    ):
+        hashed.predict(hashing.hash_rows(raw, 12))
+    with pytest.raises(InputError, match=r"the rows: the features are not hashed, those of the model hashed to 2\^20"):
+        evaluate(hashed, raw)  # walks the rows itself
+    assert evaluate(hashed, hashing.hash_rows(raw, BITS))["rows"] == 200
+    with pytest.raises(InputError, match=r"coef has 8 features, expected 2\^4 of a hashed model"):
+        LinearModel(np.zeros(8), [0], "log", labels=[0, 1], hash_bits=4)
+    with pytest.raises(UsageError, match="hash_bits=40"):
+        LinearModel(np.zeros(8), [0], "log", labels=[0, 1], hash_bits=40)
+
+
+def test_test_rows_are_hashed_as_the_training_rows():
+    raw = toy(200)
+    hashed = hashing.hash_rows(raw, BITS)
+    hogwild.train(hashed, hashing.hash_rows(toy(50), BITS), epochs=1, **QUIET).finish()
+    with pytest.raises(InputError, match=r"the test rows: the features are not hashed, training's hashed to 2\^20"):
+        hogwild.train(hashed, raw, **QUIET)
+    with pytest.raises(InputError, match=r"the test rows: the features are hashed to 2\^20, training's not hashed"):
+        hogwild.train(raw, hashed, **QUIET)
+
+
+def test_an_old_model_file_is_not_hashed(tmp_path):
+    from safetensors import safe_open
+
+    for name, rows in (("plain", toy(100)), ("hashed", hashing.hash_rows(toy(100), 10))):
+        trained(rows).save(tmp_path / name)
+        with safe_open(tmp_path / name, "numpy") as file:
+            header = json.loads(file.metadata()["hogwild"])
+        assert header.get("hash_bits") == (10 if name == "hashed" else None)
+        assert ("hash_bits" in header) == (name == "hashed")  # equal models make the files they made before
+    assert hogwild.load(tmp_path / "plain").hash_bits is None
+
+
+def test_a_run_is_not_resumed_with_other_bits(tmp_path):
+    raw, state = toy(200), tmp_path / "state"
+    hogwild.train(hashing.hash_rows(raw, BITS), epochs=1, checkpoint=state, **QUIET).finish()
+    again = {"epochs": 2, "checkpoint": state, "resume": True, **QUIET}
+    for rows in (raw, hashing.hash_rows(raw, BITS - 1), hashing.hash_rows(raw, BITS + 1)):
+        with pytest.raises(InputError, match="cannot resume: the training data are not those of the checkpoint"):
+            hogwild.train(rows, **again)
+    assert hogwild.train(hashing.hash_rows(raw, BITS), **again).finish().hash_bits == BITS

@@ -1,0 +1,114 @@
+"""The hash against whole-number arithmetic and its published first value, and the sort against a stable NumPy one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hogwild.kernels import hashing, parse
+from tests.reference import bucket
+
+EDGES = [0, 1, 2, 2**31 - 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
+
+
+@pytest.fixture(autouse=True)
+def wrapping():
+    """The hash wraps around, which NumPy tells of when the kernels run as plain Python."""
+    with np.errstate(over="ignore"):
+        yield
+
+
+def test_published_first_output_of_splitmix64():
+    assert bucket(0, 64) == 0xE220A8397B1DCDAF
+    assert hashing.bucket(np.uint64(0), 30) == 0xE220A8397B1DCDAF >> 34
+
+
+@pytest.mark.parametrize("bits", [1, 2, 7, 8, 22, 30])
+def test_bucket_is_its_twin(bits):
+    random = np.random.default_rng(bits).integers(0, 2**64 - 1, 40, dtype=np.uint64).tolist()
+    for index in EDGES + random:
+        assert hashing.bucket(np.uint64(index), bits) == bucket(index, bits)
+
+
+def test_fewer_bits_are_a_prefix():
+    for index in EDGES:
+        assert hashing.bucket(np.uint64(index), 9) == hashing.bucket(np.uint64(index), 20) >> 11
+
+
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize("digits", [str(e) for e in EDGES] + ["007", "0" * 18 + "12", "9" * 18, "1" + "0" * 18])
+def test_bucket_of_digits(digits, base):
+    text = bytearray(f"{digits}:1\n".encode())
+    found, end = parse._bucket(text, 0, base, 24)
+    assert end == len(digits) + 1
+    assert found == (-1 if int(digits) < base else bucket(int(digits) - base, 24))
+
+
+@pytest.mark.parametrize("digits", ["", "x", "1.5", "-1", str(2**64), str(2**64 + 1), "2" * 20, "9" * 21, "9" * 400])
+def test_no_bucket(digits):
+    assert parse._bucket(bytearray(f"{digits}:1\n".encode()), 0, 0, 24)[0] == -1
+
+
+def sort(lengths, indices, values, bits):
+    longest = max(lengths, default=0)
+    spare = np.empty(longest, np.int32), np.empty(longest, np.float32), np.empty(hashing.BINS, np.int64)
+    lengths, indices, values = np.array(lengths, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
+    nnz, summed, bad = hashing.sort_rows(lengths, indices, values, bits, *spare)
+    return lengths.tolist(), indices[:nnz].tolist(), values[:nnz].tolist(), summed, bad
+
+
+def twin(lengths, indices, values):
+    out, summed, begin = ([], [], []), 0, 0
+    for n in lengths:
+        row, x = np.array(indices[begin : begin + n]), np.array(values[begin : begin + n], np.float32)
+        order = np.argsort(row, kind="stable")
+        unique = np.unique(row)
+        out[0].append(len(unique))
+        out[1].extend(unique.tolist())
+        for u in unique:
+            total = 0.0
+            for i in order:
+                total += float(x[i]) if row[i] == u else 0.0
+            out[2].append(float(np.float32(total)))
+        summed += len(unique) < n
+        begin += n
+    return *out, summed, -1
+
+
+@pytest.mark.parametrize("bits", [1, 3, 5, 12, 30])
+def test_sort_is_its_twin(bits):
+    random = np.random.default_rng(bits)
+    lengths = [0, 1, 2, 0, hashing.FEW, hashing.FEW + 1, 17, 64, 65, 200, 0]
+    indices = random.integers(0, 2**bits, sum(lengths))
+    values = random.standard_normal(sum(lengths)).astype(np.float32)
+    assert sort(lengths, indices, values, bits) == twin(lengths, indices, values)
+
+
+@pytest.mark.parametrize("bits", [10, 11, 20, 21, 30])
+@pytest.mark.parametrize("kind", ["random", "one bin", "one bucket", "falling"])
+def test_long_rows(bits, kind):
+    """Around the length from which rows are sorted by radix, also rows written by someone who knows the hash."""
+    random = np.random.default_rng(bits)
+    for n in (hashing.SHORT - 1, hashing.SHORT, 1500):
+        indices = {
+            "random": random.integers(0, 2**bits, n), "one bin": random.integers(0, 40, n),
+            "one bucket": np.full(n, 2**bits - 1), "falling": np.arange(n)[::-1] % 2**bits,
+        }[kind]  # fmt: skip
+        lengths, found, values, summed, bad = sort([n], indices, np.ones(n), bits)
+        unique, counts = np.unique(indices, return_counts=True)
+        assert (lengths, found, values) == ([len(unique)], unique.tolist(), counts.tolist())
+        assert (summed, bad) == (int(len(unique) < n), -1)
+
+
+def test_the_first_row_whose_sum_is_too_large():
+    assert sort([1, 2, 2], [5, 1, 1, 1, 1], [3e38, 3e38, 3e38, 3e38, 3e38], 4)[4] == 1
+    assert sort([3], [1, 1, 1], [3e38, 3e38, -3e38], 4)[2:] == ([float(np.float32(3e38))], 1, -1)  # in float64
+
+
+def test_mark():
+    seen = np.zeros(4, np.uint8)
+    frozen = np.array([0, 31, 8, 8, 0], np.int32)
+    frozen.flags.writeable = False
+    assert hashing.mark(seen, frozen) == 3
+    assert hashing.mark(seen, frozen) == 0
+    assert np.unpackbits(seen, bitorder="little").nonzero()[0].tolist() == [0, 8, 31]
