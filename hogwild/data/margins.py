@@ -47,6 +47,8 @@ class Margins:
         """Margins of rows that fit in memory, (n,) or (n, K) float64; ``scales`` if they are known already."""
         import scipy.sparse
 
+        if not self.coef.any():  # before the first epoch
+            return np.zeros((len(part), *self.coef.shape[1:])) + self.intercept
         part = known_part(part, self.width)
         low, high = (int(part.begin[0]), int(part.end[-1])) if len(part) else (0, 0)
         offsets = np.zeros(len(part) + 1, dtype=np.int32 if high - low < 2**31 else np.int64)

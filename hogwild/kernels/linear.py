@@ -181,7 +181,7 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
 
 
 @njit(forceinline=True, **JIT)
-def prefetch_row(far, parameters, data, rows, i):
+def prefetch_row(far, penalty, parameters, data, rows, i):
     """Ask for what rows a little ahead of ``rows[i]`` need; ``rows`` is padded, so nothing is out of range."""
     row = rows[i + OFFSETS_AHEAD]
     prefetch(data.begin, row)
@@ -194,7 +194,10 @@ def prefetch_row(far, parameters, data, rows, i):
     if far:
         row = rows[i + 1]
         for j in range(data.begin[row], data.end[row]):
-            prefetch(parameters.coef, np.uint32(data.indices[np.uint64(j)]))
+            u = np.uint32(data.indices[np.uint64(j)])
+            prefetch(parameters.coef, u)
+            if penalty != NO_PENALTY:
+                prefetch(data.rates, u)
 
 
 @njit(forceinline=True, **JIT)
@@ -286,7 +289,7 @@ def epoch(loss, discipline, penalty, adagrad, far):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(far, parameters, data, rows, i)
+                prefetch_row(far, penalty, parameters, data, rows, i)
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
                 if discipline == LOCKED:

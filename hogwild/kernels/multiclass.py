@@ -195,7 +195,7 @@ def epoch(loss, discipline, penalty, adagrad, far):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(0, parameters, data, rows, i)
+                prefetch_row(0, penalty, parameters, data, rows, i)
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
                 if discipline == LOCKED:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild.config import TrainConfig
+from hogwild.data.degrees import degrees
 from hogwild.data.examples import Rows, shortest
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
@@ -190,7 +191,7 @@ class LinearProblem:
         scales = row_scales(rows, self.normalize)
         weights = row_weights(rows, class_weight)
         penalised = self.l1 > 0 or self.l2 > 0
-        rates = (len(rows) / np.maximum(rows.degrees(), 1)).astype(np.float32) if penalised else empty
+        rates = (len(rows) / np.maximum(degrees(rows), 1)).astype(np.float32) if penalised else empty
         return {
             "targets": self.encode(rows.targets),
             "weights": empty if weights is None else weights,
@@ -325,12 +326,13 @@ def intercept_share(config: TrainConfig, rows: Rows) -> float:
     count = min(len(rows), SHARE_ROWS, max(64, SHARE_NONZEROS * len(rows) // max(rows.nnz, 1)))
     ids = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))
     sample = rows.select(ids).compact()
-    X = sample.to_scipy()[0].astype(np.float64)
     scales = row_scales(sample, config.normalize)
-    scales = np.ones(len(sample)) if scales is None else scales.astype(np.float64)
-    mean = X.T @ scales / len(sample)
-    lengths = np.square(X.data) @ np.repeat(np.square(scales), np.diff(X.indptr)) / len(sample)
-    return float(np.clip(max(mean @ mean, 0.01 * lengths), 1e-4, 1.0))
+    values = sample.values.astype(np.float64)
+    if scales is not None:
+        values *= np.repeat(scales, sample.end - sample.begin)
+    total = np.bincount(sample.indices, weights=values)
+    own, mutual = (np.einsum("i,i->", x, x) for x in (values, total / len(sample)))  # without BLAS and its threads
+    return float(np.clip(max(mutual, 0.01 * own / len(sample)), 1e-4, 1.0))
 
 
 def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hogwild.data.degrees import degrees
 from hogwild.data.examples import Rows
 from hogwild.kernels.tiers import QUANTUM, Tiers
 
@@ -51,7 +52,7 @@ NEVER = 1 << 60  # rows
 PER_EPOCH = 2  # merges of every other tier, at least
 BUDGET = 0.05  # of a worker's time, for merges
 FEWEST, MOST = 16, 512  # updates between two merges, whatever they cost
-SAMPLED = 1 << 18  # nonzeros from which rates are estimated
+SAMPLED = 1 << 17  # nonzeros from which rates are estimated
 OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
 LINE = 16  # float32 in a cache line
 MERGES = 128  # that are timed at once
@@ -145,8 +146,9 @@ def _merging(problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str,
 
 def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Share of the rows that hold each feature, (width,) float64; at least one row's."""
-    degrees = len(rows) / arrays["rates"] if arrays["rates"].size else rows.degrees()
-    return np.maximum(degrees, 1).astype(np.float64) / len(rows)
+    if arrays["rates"].size:
+        return 1.0 / arrays["rates"].astype(np.float64)
+    return np.maximum(degrees(rows), 1) / len(rows)
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:

@@ -1,0 +1,104 @@
+"""What a benchmark is asked to do: workers, repeats, and the data sets every section shares.
+
+The decision that matters: sizes are chosen so that a set outgrows the cores' own caches, because data that fit in them
+answer another question; ``quick`` gives that up where it must to end within a minute on two cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hogwild import machine
+
+if TYPE_CHECKING:
+    from hogwild.data.cache import Cache
+    from hogwild.data.examples import Rows
+
+L2 = 1e-5
+ROWS = {"rcv1": 200_000, "uniform": 400_000, "ctr": 200_000}
+QUICK_ROWS = {"rcv1": 60_000, "uniform": 100_000, "ctr": 50_000}
+FEATURES = {"ctr": 1 << 24}
+STEPS = {"rcv1": 0.5, "uniform": 0.05, "ctr": 0.05}  # rows of length 1; rows of 32 and of 39 ones
+REPEATS, QUICK_REPEATS = 9, 3
+
+
+def data_names(quick: bool = False, rows: int | None = None) -> dict[str, str]:
+    """Name of each generated set, as ``hogwild.open_data`` reads it."""
+    names = {}
+    for family, usual in (QUICK_ROWS if quick else ROWS).items():
+        names[family] = f"synthetic:{family}?rows={rows or usual}"
+        if family in FEATURES:
+            names[family] += f"&features={FEATURES[family]}"
+    return names
+
+
+def doubling(cores: int) -> tuple[int, ...]:
+    """1, 2, 4 ... and, last, all cores."""
+    powers = [1]
+    while 2 * powers[-1] <= cores:
+        powers.append(2 * powers[-1])
+    return tuple(sorted({*powers, cores}))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Options of one benchmark.
+
+    Attributes
+    ----------
+    workers : tuple of int
+        Numbers of workers to measure, ascending.
+    repeats : int
+        Rounds that count; one more before them does not.
+    quick : bool
+        Smaller everything.
+    against : bool
+        Other programs too, where they are installed.
+    host : str
+        Who runs the workers of training runs: ``threads`` or ``processes``.
+    names : dict
+        Data name of each family.
+    cache : Cache or None
+        Where generated data are kept.
+    note : callable
+        Told in a few words what is being done, often.
+    """
+
+    workers: tuple[int, ...] = field(default_factory=lambda: doubling(machine.physical_cores()))
+    repeats: int = REPEATS
+    quick: bool = False
+    against: bool = False
+    host: str = "threads"
+    names: dict[str, str] = field(default_factory=data_names)
+    cache: Cache | None = None
+    note: Callable[[str], None] = lambda text: None
+
+    def open(self, family: str, **dials: Any) -> Rows:
+        """The rows of a family, with other ``dials`` (see ``hogwild.data.synthetic``) where given."""
+        from hogwild.data.source import open_data
+        from hogwild.data.synthetic import parse_spec
+
+        name = self.names[family]
+        if dials:
+            name = str(dataclasses.replace(parse_spec(name), **dials))
+        self.note(f"opening {name}")
+        return open_data(name, cache=self.cache)
+
+
+def about(name: str, rows: Rows) -> dict[str, Any]:
+    """What a row of measurements says of its data; ``beyond_cache``: whether the entries exceed the last cache."""
+    return {
+        "data": name, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz,
+        "megabytes": 8 * rows.nnz / 1e6, "beyond_cache": 8 * rows.nnz > last_cache(),
+    }  # fmt: skip
+
+
+def last_cache() -> int:
+    """Bytes of the largest cache; 0 where it cannot be read."""
+    units = {"K": 10, "M": 20, "G": 30}
+    sizes = [int(text[:-1]) << units[text[-1]] for text in machine.caches().values()
+             if text[-1] in units and text[:-1].isdigit()]  # fmt: skip
+    return max(sizes, default=0)

@@ -1,0 +1,114 @@
+"""How everything is timed: rounds in which every side has its turn, and threads that are let go together.
+
+Machines drift, so what is compared is timed A B A B in one process and compared by medians; the first round (page
+faults, branch predictors, a clock that speeds up) is not counted. A side that fails keeps its place in the table with
+the reason, and the others go on.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hogwild.errors import HogwildError
+from hogwild.machine import CPUS
+
+Side = Callable[[], float]  # does its work once and returns its seconds
+WIDE = 0.25  # spread (between the quartiles, over the median) from which a figure is doubtful
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one side over the rounds that counted; None without any."""
+
+    seconds: float | None
+    low: float | None = None  # the quartiles
+    high: float | None = None
+    rounds: int = 0
+    status: str = "ok"
+
+    @classmethod
+    def of(cls, times: Sequence[float], status: str = "ok") -> Timing:
+        if status != "ok" or not times:
+            return cls(None, status=status)
+        low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [times[0]] * 3
+        return cls(statistics.median(times), low, high, len(times))
+
+    def fields(self) -> dict[str, Any]:
+        """As fields of a row."""
+        return {
+            "seconds": self.seconds, "seconds_q25": self.low, "seconds_q75": self.high, "rounds": self.rounds,
+            "status": self.status,
+        }  # fmt: skip
+
+    def per_second(self, count: float) -> float | None:
+        """Rate at which ``count`` things were done."""
+        return count / self.seconds if self.seconds else None
+
+
+def interleaved(
+    sides: Mapping[str, Side], repeats: int, note: Callable[[str], None] = lambda text: None
+) -> dict[str, Timing]:
+    """Time every side once a round for ``repeats + 1`` rounds; the first is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    failed: dict[str, str] = {}
+    for turn in range(repeats + 1):
+        for name, side in sides.items():
+            if name in failed:
+                continue
+            note(f"round {turn} of {repeats}: {name}")
+            try:
+                times[name].append(side())
+            except HogwildError as error:  # diverged, or a worker was lost
+                failed[name] = f"failed: {error}"
+    return {name: Timing.of(times[name][1:], failed.get(name, "ok")) for name in sides}
+
+
+def ratio(over: float | None, under: float | None) -> float | None:
+    """``over / under``, or None where either is missing."""
+    return over / under if over is not None and under else None
+
+
+def together(tasks: Sequence[Callable[[], object]]) -> float:
+    """Run each task on a thread of its own, pinned to a core where there are enough; seconds from first to last."""
+    gate, spans, errors = threading.Barrier(len(tasks)), [], []
+    cpus = cores()
+
+    def run(number: int, task: Callable[[], object]) -> None:
+        try:
+            if len(tasks) <= len(cpus):
+                os.sched_setaffinity(0, {cpus[number]})  # of this thread alone
+            gate.wait()
+            start = time.perf_counter()
+            task()
+            spans.append((start, time.perf_counter()))
+        except BaseException as error:
+            gate.abort()
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(tasks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return max(end for _, end in spans) - min(start for start, _ in spans)
+
+
+def cores() -> list[int]:
+    """One usable CPU of every physical core."""
+    found: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            siblings = Path(CPUS, f"cpu{cpu}", "topology", "thread_siblings_list").read_text()
+        except OSError:
+            siblings = str(cpu)
+        found.setdefault(siblings, cpu)
+    return list(found.values())

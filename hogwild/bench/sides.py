@@ -1,0 +1,137 @@
+"""What takes turns in a round: a training run by its own clock, or one worker's loop on a job laid out by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import threading
+import time
+import warnings
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from hogwild.bench.plan import L2
+from hogwild.bench.rounds import cores, together
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.order import Order
+from hogwild.errors import HogwildWarning
+from hogwild.hosts.job import Desk, Job, Task
+from hogwild.kernels import bench, linear
+from hogwild.problems.linear import LinearProblem
+from hogwild.training import train
+
+ENDLESS = 10**6  # epochs
+
+
+class Training:
+    """A side that trains one more epoch at each call; its seconds are those of the run's clock, without evaluation.
+
+    Several worker threads are pinned to a core each, as worker processes pin themselves: an epoch of milliseconds is
+    over before the scheduler has moved two threads apart.
+    """
+
+    def __init__(self, rows: Rows, step: float, **options: Any) -> None:
+        given: dict[str, Any] = {"l2": L2, "schedule": "constant", "epochs": ENDLESS, "step": step} | options
+        others = {thread.ident for thread in threading.enumerate()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
+            self.run = train(rows, **given)
+        _pin([thread for thread in threading.enumerate() if thread.ident not in others])
+        self._last = next(self.run)
+
+    def __call__(self) -> float:
+        before, self._last = self._last["train_seconds"], next(self.run)
+        return self._last["train_seconds"] - before
+
+    @property
+    def objective(self) -> float:
+        """After the epochs so far."""
+        return self._last["objective"]
+
+    @property
+    def epochs(self) -> int:
+        return round(self._last["epoch"])
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.run.close()
+
+
+def _pin(threads: list[threading.Thread]) -> None:
+    """Give each of several threads a core of its own, if there are enough."""
+    cpus = cores()
+    if 1 < len(threads) <= len(cpus):
+        for thread, cpu in zip(threads, cpus):
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(thread.native_id or 0, {cpu})
+
+
+class Loop:
+    """A side that runs the one-worker kernel over an epoch: for what ``train`` decides by itself.
+
+    ``far`` says whether the kernel prefetches weights. No evaluation, no pool: the loop and nothing else.
+    """
+
+    def __init__(self, rows: Rows, step: float, order: str = "shuffled", far: bool | None = None, l2: float = L2):
+        config = TrainConfig(l2=l2, discipline="serial", workers=1, order=order)
+        problem = LinearProblem.of(config, rows, "serial")
+        if far is not None:
+            problem = dataclasses.replace(problem, far=far)
+        problem.compile()
+        cut = Order.of(len(rows), order == "shuffled", 8 * rows.nnz / max(len(rows), 1))
+        self._job = Job.of(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
+        self._desk = Desk(0)
+        self._desk.take(self._job)
+        self._step, self._epoch = step, 0
+
+    def __call__(self) -> float:
+        task = Task(self._epoch, 0, (self._step, 1.0, 0.0))
+        self._epoch += 1
+        start = time.perf_counter()
+        self._job.begin_epoch(task.epoch, 0)
+        began = time.perf_counter() - start
+        return began + together([lambda: self._desk.take(task)])
+
+    @property
+    def coef(self) -> np.ndarray:
+        """The weights as they are, (width,) float32."""
+        return self._job.problem.parameters(self._job.flat).coef
+
+
+class NaiveLoop:
+    """The same epoch in file order by ``kernels.bench.naive_epoch``, with the same arrays, penalty and intercept."""
+
+    def __init__(self, rows: Rows, step: float) -> None:
+        problem = LinearProblem.of(TrainConfig(l2=L2, discipline="serial", workers=1), rows, "serial")
+        arrays = problem.row_arrays(rows, None)
+        self._step, self._part = np.float32(step), np.float32(problem.intercept)
+        self._rates, self._shrink = arrays["rates"], np.empty(rows.width, np.float32)
+        self.coef, self._intercept = np.zeros(rows.width, np.float32), np.zeros(1, np.float32)
+        self._data = rows.begin, rows.end, rows.indices, rows.values, arrays["targets"]
+
+    def __call__(self) -> float:
+        return together([self._epoch])
+
+    def _epoch(self) -> None:
+        linear.shrink_table(self._shrink, self._rates, self._step, np.float32(L2))  # once an epoch, as in training
+        bench.naive_epoch(self.coef, self._intercept, *self._data, self._shrink, self._step, self._part)
+
+
+class Streaming:
+    """A side in which ``workers`` threads read the entries of ``rows``, a share each, and do nothing with them."""
+
+    def __init__(self, rows: Rows, workers: int) -> None:
+        bits = rows.values.view(np.int32)
+        cuts = [len(bits) * k // workers for k in range(workers + 1)]
+        self._shares = [(rows.indices[a:b], bits[a:b]) for a, b in itertools.pairwise(cuts)]
+        bench.stream(rows.indices[:0], bits[:0])  # compiled before any clock runs
+
+    def __call__(self) -> float:
+        return together([lambda share=share: bench.stream(*share) for share in self._shares])  # type: ignore[misc]

@@ -1,0 +1,74 @@
+"""The sections of a benchmark, and the loop over them: rows come out as they are measured.
+
+A section is a module of this package with ``measure(plan)``, a generator of flat rows; it is imported when its turn
+comes. Adding one is a file and a line here. Every row says when it was taken and how busy the machine was; the first
+one also says which machine it was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hogwild import machine
+from hogwild.bench.plan import Plan
+from hogwild.errors import UsageError
+
+SECTIONS = {
+    "streaming": "CSR streaming rate of 1 .. W workers: the wall",
+    "kernel": "one worker's loop, as shares of that rate",
+    "scaling": "every discipline for 1 .. W workers",
+    "adds": "cost of shared additions, and how many are lost",
+    "merge": "cost of bringing private and shared weights together",
+    "parsing": "svmlight text read by 1 .. W cores",
+    "startup": "from data ready to the first update",
+    "memory": "what a run owns beside its data",
+    "against": "other programs on the same data, to the same held-out loss",
+}
+HIGH_LOAD = 0.5  # waiting processes beside ours from which figures are doubtful
+
+
+def chosen(names: Iterable[str], against: bool) -> list[str]:
+    """The sections to run, in their order; all but ``against`` by default.
+
+    Raises
+    ------
+    UsageError
+        For a name that is no section; the message lists them.
+    """
+    asked = set(names)
+    unknown = sorted(asked - set(SECTIONS))
+    if unknown:
+        raise UsageError(f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}")
+    if not asked:
+        asked = set(SECTIONS) - {"against"}
+    if against:
+        asked.add("against")
+    return [name for name in SECTIONS if name in asked]
+
+
+def section(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
+    """The rows of one section, each complete when it comes."""
+    load = os.getloadavg()[0]
+    for row in importlib.import_module(f"hogwild.bench.{name}").measure(plan):
+        yield {"section": name, **row, "load_before": round(load, 2)}
+
+
+def conditions() -> dict[str, Any]:
+    """The machine as it is now: for the first row."""
+    allowed = sorted(os.sched_getaffinity(0))
+    caches = {f"cache_{level}": size for level, size in machine.caches().items()}
+    return machine.machine_fields() | caches | {"affinity": " ".join(map(str, allowed))}
+
+
+def doubts(plan: Plan) -> list[str]:
+    """What is wrong with measuring here and now, a line each."""
+    load, cores = os.getloadavg()[0], machine.physical_cores()
+    found = []
+    if load > HIGH_LOAD:
+        found.append(f"the load is {load:.2f}: figures taken beside other work are worth little")
+    if plan.workers[-1] > cores:
+        found.append(f"{plan.workers[-1]} workers share {cores} cores: those rows time the scheduler")
+    return found

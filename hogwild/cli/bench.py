@@ -1,0 +1,228 @@
+"""``hogwild bench``: measures this machine, section by section, and prints a table of each.
+
+Rows go to ``--json`` as they are measured and a section's table is printed even if it is interrupted, so nothing that
+took minutes is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from hogwild.bench.plan import QUICK_REPEATS, REPEATS, Plan, data_names, doubling
+from hogwild.bench.rounds import WIDE
+from hogwild.bench.suite import SECTIONS, chosen, conditions, doubts, section
+from hogwild.bench.targets import targets
+from hogwild.cli.display import Display
+from hogwild.cli.rows import RowsFile
+from hogwild.cli.sources import CacheDir, check_apart, check_writable
+from hogwild.config import HOSTS
+from hogwild.errors import HogwildError, HogwildWarning, UsageError
+
+MOST_WORKERS = 1024
+Format = Callable[[Any], str]
+
+
+def _figure(form: str, scale: float = 1.0, unit: str = "") -> Format:
+    return lambda value: "-" if value is None else f"{value * scale:{form}}{unit}"
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+SECONDS, COUNT, TIMES, SHARE = _figure(".4g"), _figure(",.0f"), _figure(".2f", unit="x"), _figure(".1%")
+MILLIONS, PLAIN = _figure(",.0f", 1e-6), _figure(".4g")
+TIME: tuple[tuple[str, str, Format], ...] = (("seconds", "seconds", SECONDS), ("spread", "spread", SHARE))
+SPEED = ("Mnnz/s", "nonzeros_per_second", MILLIONS)
+
+# (header, field, format) of each section's table
+COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
+    "streaming": (("workers", "workers", COUNT), *TIME, SPEED, ("GB/s", "gigabytes_per_second", PLAIN),
+                  ("speed-up", "speedup", TIMES)),
+    "kernel": (("data", "family", _text), ("loop", "loop", _text), ("order", "order", _text), *TIME, SPEED,
+               ("of streaming", "share_of_streaming", SHARE)),
+    "scaling": (("data", "family", _text), ("discipline", "discipline", _text), ("workers", "workers", COUNT), *TIME,
+                SPEED, ("speed-up", "speedup", TIMES), ("of streaming", "share_of_streaming", SHARE),
+                ("objective", "objective", _figure(".5f")), ("/ serial", "objective_ratio", _figure(".4f"))),
+    "adds": (("cells", "cells", COUNT), ("workers", "workers", COUNT), ("add", "add", _text),
+             ("ns", "nanoseconds", _figure(".2f")), ("spread", "spread", SHARE),
+             ("lost", "lost_share", _figure(".4%"))),
+    "merge": (("coordinates", "coordinates", COUNT), ("workers", "workers", COUNT), *TIME,
+              ("ns a coordinate", "nanoseconds", _figure(".2f"))),
+    "parsing": (("reader", "reader", _text), ("cores", "workers", COUNT), *TIME,
+                ("MB/s", "megabytes_per_second", _figure(",.0f")), ("speed-up", "speedup", TIMES)),
+    "startup": (("host", "host", _text), ("workers", "workers", COUNT), ("what", "what", _text), *TIME,
+                ("of it evaluating", "evaluation_seconds", SECONDS)),
+    "memory": (("data", "data", _text), ("data MB", "megabytes", _figure(",.0f")),
+               ("peak MB of its own", "peak_megabytes", _figure(",.0f"))),
+    "against": (("what", "what", _text), ("loss", "loss", _text), ("solver", "solver", _text),
+                ("order", "order", _text),
+                *TIME, ("effort", "effort", COUNT), ("held-out loss", "held_out", _figure(".5f")),
+                ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
+}  # fmt: skip
+
+
+def bench(
+    sections: Annotated[list[str] | None, typer.Argument(metavar="[SECTION]...",
+        help=f"Some of {', '.join(SECTIONS)}; default: all but the last.")] = None,
+    workers: Annotated[str | None, typer.Option("--workers", "-w", help="Numbers of workers, such as 1,2,4.",
+                                                show_default="1, 2, 4 ... physical cores")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Rounds that count.",
+                                                show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick")] = None,
+    rows: Annotated[int | None, typer.Option(min=100, help="Rows of each generated set.",
+                                             show_default="beyond a core's cache")] = None,
+    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(HOSTS)}.")] = "threads",
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within a minute.")] = False,
+    against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
+    json: Annotated[str | None, typer.Option(metavar="ROWS",
+        help="Write rows here as JSON lines ('-': standard output).")] = None,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw speed-up against workers.")] = None,
+    cache: CacheDir = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+) -> None:  # fmt: skip
+    """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up."""
+    names = chosen(sections or [], against)
+    counts = parse_workers(workers)
+    if host not in HOSTS:
+        raise UsageError(f"--host {host}: expected one of {', '.join(HOSTS)}")
+    check_outputs(json, plot, names)
+    display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
+    label = ["starting"]
+    from hogwild.data.cache import Cache
+
+    plan = Plan(
+        counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, "against" in names, host,
+        data_names(quick, rows), Cache(cache), lambda text: label.__setitem__(0, text),
+    )  # fmt: skip
+    with contextlib.closing(RowsFile(json)) as rows_file:
+        run(names, plan, display, rows_file, plot, label)
+
+
+def parse_workers(text: str | None) -> tuple[int, ...]:
+    """``--workers 1,2,4`` as ascending numbers."""
+    if text is None:
+        from hogwild import machine
+
+        return doubling(machine.physical_cores())
+    try:
+        counts = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        counts = []
+    if not counts or not 1 <= counts[0] <= counts[-1] <= MOST_WORKERS:
+        raise UsageError(f"--workers {text}: expected numbers from 1 to {MOST_WORKERS}, such as 1,2,4")
+    return tuple(counts)
+
+
+def check_outputs(json: str | None, plot: str | None, names: list[str]) -> None:
+    """Refuse outputs that cannot be written or would stay empty, before anything is measured."""
+    check_apart({"--json": json, "--plot": plot}, [])
+    if json not in (None, "-"):
+        check_writable("--json", str(json))
+    if plot is not None:
+        if "scaling" not in names:
+            raise UsageError("--plot draws the section scaling: add it to the sections")
+        if not plot.endswith(".png"):
+            raise UsageError(f"--plot {plot}: expected a name that ends in .png")
+        check_writable("--plot", plot, regular=True)
+
+
+def run(
+    names: list[str], plan: Plan, display: Display, rows_file: RowsFile, plot: str | None, label: list[str]
+) -> None:
+    """Run the sections; whatever ends them, what was measured is shown, kept and drawn."""
+    facts = conditions()
+    display.say(f"{facts['cpu']}, {facts['cores']} cores (CPUs {facts['affinity']}), load {facts['load']}")
+    for doubt in doubts(plan):
+        warnings.warn(doubt, HogwildWarning, stacklevel=2)
+    first: dict[str, Any] = facts | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
+    done: list[dict[str, Any]] = []
+    try:
+        for name in names:
+            with shown(display, name, done), display.live(lambda name=name: f"{name}: {label[0]}"):  # type: ignore[misc]
+                for row in follow(name, plan):
+                    rows_file.write(row | first)
+                    done.append(row)
+                    first = {}
+        lines = targets(done)
+        for line in lines:
+            rows_file.write(line)
+        show_targets(display, lines)
+    finally:
+        if plot is not None and any(row["section"] == "scaling" for row in done):
+            from hogwild.bench.plot import draw
+
+            draw(done, plot)
+            display.say(f"speed-up drawn in {plot}")
+
+
+def follow(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
+    """The rows of a section; one that cannot be measured ends with a row that says why."""
+    try:
+        yield from section(name, plan)
+    except HogwildError as error:
+        yield {"section": name, "status": f"failed: {error}"}
+
+
+@contextlib.contextmanager
+def shown(display: Display, name: str, done: list[dict[str, Any]]) -> Iterator[None]:
+    """Print the table of what was measured inside the block."""
+    before = len(done)
+    try:
+        yield
+    finally:
+        if rows := done[before:]:
+            show(display, f"{name}: {SECTIONS[name]}", COLUMNS[name], rows)
+
+
+def show(
+    display: Display, title: str, columns: tuple[tuple[str, str, Format], ...], rows: list[dict[str, Any]]
+) -> None:
+    """One table, with the reasons of rows that have no figures."""
+    if display.quiet:
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    notes = [row.get("status", "ok") for row in rows]
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for header, _, form in columns:
+        table.add_column(header, justify="left" if form is _text else "right", no_wrap=True)
+    if any(note != "ok" for note in notes):
+        table.add_column("status")
+    for row, note in zip(rows, notes):
+        cells = [form((row | {"spread": spread(row)}).get(field)) for _, field, form in columns]
+        table.add_row(*cells, *([] if note == "ok" else [note]))
+    console = Console(file=display.stream, highlight=False)
+    if not console.is_terminal:
+        console.width = 160  # in a file lines are as long as they are
+    console.print(table)
+    if doubtful := sum((spread(row) or 0.0) > WIDE for row in rows):
+        display.say(f"warning: {doubtful} of these rows have a spread above {WIDE:.0%}: the machine was not quiet")
+
+
+def show_targets(display: Display, lines: list[dict[str, Any]]) -> None:
+    """The table of what is asked and what was measured."""
+    units: dict[str, Format] = {"x": TIMES, "share": SHARE, "s": _figure(".3f", unit=" s")}
+    rows = []
+    for line in lines:
+        form = units[line["unit"]]
+        met = {True: "yes", False: "no", None: "-"}[line["met"]]
+        sign = "<=" if line["most"] else ">="
+        rows.append({"target": line["target"], "asked": f"{sign} {form(line['asked'])}",
+                     "measured": form(line["measured"]), "met": met})  # fmt: skip
+    show(display, "targets", tuple((name, name, _text) for name in ("target", "asked", "measured", "met")), rows)
+
+
+def spread(row: dict[str, Any]) -> float | None:
+    """Distance of the quartiles over the median: how far a figure can be trusted."""
+    if not row.get("seconds") or row.get("seconds_q25") is None:
+        return None
+    return (row["seconds_q75"] - row["seconds_q25"]) / row["seconds"]
