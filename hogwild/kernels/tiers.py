@@ -36,7 +36,8 @@ class Tiers(NamedTuple):
 
     features: np.ndarray  # (ranked,) int32: the feature of each rank
     bounds: np.ndarray  # (tiers + 1,) int64: the ranks at which tiers begin, multiples of a cache line; the end
-    intervals: np.ndarray  # (tiers,) int64: rows between two merges of a tier
+    intervals: np.ndarray  # (tiers,) int64: rows between two merges of a tier, at most
+    floors: np.ndarray  # (tiers,) int64: and rows that lie between them in any case
     rates: np.ndarray  # (ranked,) float32: bound of the curvature along a coordinate, per unit of the loss's
     tops: np.ndarray  # (tiers + 1,) float32: the largest rate in each tier; last, the intercept's
 
@@ -159,11 +160,16 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
     next_rows, next_grown = np.int64(1 << 62), np.inf
     for t in range(len(tiers.intervals)):
         age, strength = rows - replica.rows[t], grown - replica.grown[t]
-        if age >= replica.due[t] or strength >= replica.limits[t] or (everything and age > 0):
+        ripe = strength >= replica.limits[t]
+        if age >= replica.due[t] or (ripe and age >= tiers.floors[t]) or (everything and age > 0):
             merge(adagrad, tiers, replica, parameters, control, plan, t, strength)
             replica.rows[t], replica.grown[t], replica.due[t] = rows, grown, tiers.intervals[t]
-        next_rows = min(next_rows, replica.rows[t] + replica.due[t])
-        next_grown = min(next_grown, replica.grown[t] + replica.limits[t])
+            ripe = False
+        if ripe:
+            next_rows = min(next_rows, replica.rows[t] + tiers.floors[t])
+        else:
+            next_rows = min(next_rows, replica.rows[t] + replica.due[t])
+            next_grown = min(next_grown, replica.grown[t] + replica.limits[t])
     return next_rows, next_grown
 
 

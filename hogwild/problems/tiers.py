@@ -22,9 +22,9 @@ quotient. So, with the *rates*
 does that; it is 1 for small x_j (plain sums, exact in the limit) and 1 / W for large ones (plain averaging, which by
 convexity is stable where one worker is). kappa = 8 leaves the cap nothing to do in ordinary runs, because a tier is
 also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches ``PATIENCE``: shorter intervals cost
-time but no progress, caps cost progress. The cap is what remains when that would be more often than every ``QUANTUM``
-rows. As the curvature is summed up row by row, it is small once rows are fitted (a bound such as 1/4 is then far too
-careful), and it is large at once when they no longer are.
+time but no progress, caps cost progress. The cap is what remains where that would be more often than every ``QUANTUM``
+rows, or would take ``HARDEST`` times as long as the rows themselves. As the curvature is summed up row by row, it is
+small once rows are fitted (a bound such as 1/4 is then far too careful), and large at once when they no longer are.
 
 Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
 coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
@@ -52,6 +52,7 @@ NEVER = 1 << 60  # rows
 PER_EPOCH = 2  # merges of every other tier, at least
 BUDGET = 0.05  # of a worker's time, for merges
 FEWEST, MOST = 16, 512  # updates between two merges, whatever they cost
+HARDEST = 4.0  # of the time of the rows between, for the merges of a tier that the cap would bind otherwise
 SAMPLED = 1 << 17  # nonzeros from which rates are estimated
 OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
 LINE = 16  # float32 in a cache line
@@ -67,18 +68,18 @@ FEW = 1.0  # weights of a row
 
 def no_tiers() -> Tiers:
     """What disciplines without tiers have in their place."""
-    return _tiers([], [0], [], [], [])
+    return _tiers([], [0], [], [], [], [])
 
 
 def one_tier(width: int) -> Tiers:
     """A tier that is merged after every row."""
-    return _tiers(range(width), [0, width], [1], np.ones(width), np.ones(2))
+    return _tiers(range(width), [0, width], [1], [1], np.ones(width), np.ones(2))
 
 
-def _tiers(features: Any, bounds: Any, intervals: Any, rates: Any, tops: Any) -> Tiers:
+def _tiers(*parts: Any) -> Tiers:
     """The arrays as kernels want them: of one type each, read-only."""
-    types = np.int32, np.int64, np.int64, np.float32, np.float32
-    arrays = [np.array(part, dtype=dtype) for part, dtype in zip((features, bounds, intervals, rates, tops), types)]
+    types = np.int32, np.int64, np.int64, np.int64, np.float32, np.float32
+    arrays = [np.array(part, dtype=dtype) for part, dtype in zip(parts, types, strict=True)]
     for array in arrays:
         array.flags.writeable = False
     return Tiers(*arrays)
@@ -100,11 +101,11 @@ def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]
     features = np.argsort(-frequency, kind="stable").astype(np.int32)
     frequency = frequency[features]
     bounds = _cut(frequency)
-    intervals = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers)
+    intervals, floors = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers)
     rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
     tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.array([intercept])
     tops[0] = max(tops[0], intercept)
-    return _tiers(features, bounds, intervals, rates, tops)
+    return _tiers(features, bounds, intervals, floors, rates, tops)
 
 
 def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
@@ -160,17 +161,19 @@ def _cut(frequency: np.ndarray) -> np.ndarray:
     return np.array(bounds, dtype=np.int64)
 
 
-def _intervals(problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int) -> np.ndarray:
-    """Rows between two merges of each tier, from the highest frequency in it."""
+def _intervals(
+    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Most and fewest rows between two merges of each tier, from the highest frequency in it and its size."""
     if workers == 1 or not len(sizes):
-        return np.full(len(sizes), NEVER, dtype=np.int64)
+        return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM)
     tier, feature = merge_seconds(problem)
-    merging = float(highest @ (tier + feature * sizes))  # seconds a row, if each feature were merged at each update
-    working = rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS
-    updates = np.clip(merging / max(BUDGET * working, 1e-12), FEWEST, MOST)
+    cost = tier + feature * sizes
+    working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)
+    updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
     longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
-    wanted = np.clip(updates / highest, QUANTUM, longest).astype(np.int64)
-    return np.where(highest * len(rows) < RARE, NEVER, wanted)
+    wanted = np.where(highest * len(rows) < RARE, NEVER, np.clip(updates / highest, QUANTUM, longest))
+    return wanted, np.clip(cost / (HARDEST * working), QUANTUM, wanted)
 
 
 def _rates(
