@@ -22,7 +22,17 @@ LOSSES = (
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 LABEL_LOSSES = LOSSES[:6]
 PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
-HOSTS = ("processes", "threads")
+HOSTS = ("processes", "threads", "simulator")
+REAL_HOSTS = HOSTS[:2]  # on which time means something
+#: The simulator's delay laws, and their numbers: (default, least, most). See hosts/delays.py.
+DELAYS: dict[str, dict[str, tuple[float, float, float]]] = {
+    "round-robin": {},
+    "constant": {"delay": (1, 0, 1023)},
+    "random": {"shape": (1.0, 0.01, 1e6)},
+    "straggler": {"alpha": (1.5, 1.01, 1e6), "slow": (0, 0, 1024), "factor": (10.0, 1.0, 1e6)},
+}
+TIMING: dict[str, tuple[float, float, float]] = {"window": (0.1, 0.0, 1.0), "quantum": (1, 1, 1_000_000)}  # of any law
+COUNTED = ("delay", "slow", "quantum")  # whole numbers
 ORDERS = ("shuffled", "file")
 SCHEDULES = ("constant", "epoch", "round", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
@@ -59,7 +69,10 @@ class TrainConfig:
     workers : int or None
         None takes the physical cores this process may use.
     host : str
-        ``processes`` or ``threads``.
+        ``processes`` or ``threads``; ``simulator``: all workers are virtual, one after another in this thread.
+    delay : str
+        The simulator's delay law, one of ``DELAYS`` with its numbers (``straggler:alpha=1.2,window=0.5``): see
+        :func:`parse_delay`.
     order : str
         ``shuffled`` (fresh each epoch, without replacement) or ``file``.
     epochs : int
@@ -92,6 +105,7 @@ class TrainConfig:
     discipline: str = "auto"
     workers: int | None = None
     host: str = "processes"
+    delay: str = "round-robin"
     order: str = "shuffled"
     epochs: int = 20
     average: bool = False
@@ -113,6 +127,7 @@ class TrainConfig:
         _choice("loss", self.loss, LOSSES)
         _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
         _choice("host", self.host, HOSTS)
+        law, numbers = parse_delay(self.delay)
         _choice("order", self.order, ORDERS)
         _choice("schedule", self.schedule, SCHEDULES)
         _choice("normalize", self.normalize, NORMALIZE)
@@ -133,6 +148,7 @@ class TrainConfig:
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._check_together()
+        self._check_delay(law, numbers)
 
     def _check_together(self) -> None:
         if self.schedule == "optimal" and self.l2 == 0:
@@ -154,6 +170,16 @@ class TrainConfig:
         if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
             raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
 
+    def _check_delay(self, law: str, numbers: dict[str, float]) -> None:
+        if self.delay != "round-robin" and self.host != "simulator":
+            raise UsageError(f"delay={self.delay!r} is for host='simulator' (hogwild simulate), not {self.host!r}")
+        if law != "round-robin" and self.discipline == "round-robin":
+            raise UsageError(f"delay={self.delay!r}: discipline 'round-robin' has turns of its own: leave delay out")
+        if self.workers is not None and numbers.get("delay", 0) > self.workers - 1:
+            raise UsageError(
+                f"delay={self.delay!r} needs workers={int(numbers['delay']) + 1} or more, got workers={self.workers}"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """A plain dict that ``from_json`` turns back into an equal config."""
         return dataclasses.asdict(self)
@@ -171,6 +197,34 @@ class TrainConfig:
         """Names of the options that differ and that ``--resume`` may not change."""
         mine, theirs = self.to_json(), other.to_json()
         return [name for name in mine if name not in RESUMABLE and mine[name] != theirs[name]]
+
+
+def parse_delay(text: str) -> tuple[str, dict[str, float]]:
+    """Name and numbers, defaults filled in, of a delay law such as ``straggler:alpha=1.2,window=0.5``.
+
+    Raises
+    ------
+    UsageError
+        That lists the laws, or the numbers of this one.
+    """
+    name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
+    if name not in DELAYS:
+        raise UsageError(f"delay={text!r}: expected one of {', '.join(DELAYS)}, with numbers as in straggler:alpha=1.2")
+    ranges = DELAYS[name] | TIMING
+    numbers = {key: default for key, (default, _, _) in ranges.items()}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        if key not in ranges:
+            raise UsageError(f"delay={text!r}: cannot read {part!r}: {name} has {', '.join(ranges)}")
+        _, low, high = ranges[key]
+        try:
+            numbers[key] = float(value)
+        except ValueError:
+            numbers[key] = math.nan
+        if not low <= numbers[key] <= high or (key in COUNTED and numbers[key] % 1):
+            kind = "whole number" if key in COUNTED else "number"
+            raise UsageError(f"delay={text!r}: {key}={value}: expected a {kind} from {low:g} to {high:g}")
+    return name, numbers
 
 
 def _choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections.abc import Mapping
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -90,7 +93,8 @@ def shared_memory() -> tuple[int, int] | None:
     return facts.f_frsize * facts.f_blocks, facts.f_frsize * facts.f_bavail
 
 
-def versions() -> dict[str, str]:
+@lru_cache(None)
+def versions() -> Mapping[str, str]:
     """Versions of Python and of the packages that decide speed and results, without importing them."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -98,7 +102,7 @@ def versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return MappingProxyType(found)  # one for all callers
 
 
 def machine_fields() -> dict[str, Any]:

@@ -34,12 +34,13 @@ from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem
 from hogwild.problems.objective import Objective
-from hogwild.problems.tiers import choose
+from hogwild.problems.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.resume import Saved, fingerprint, load_saved, make_directory
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
+UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates"))  # but by the simulator
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
 
 
@@ -72,8 +73,12 @@ class Clock:
         return self._before + (0.0 if since is None else time.perf_counter() - since)
 
 
-def start_pool(host: str, workers: int) -> Pool:
-    """Started workers that ``train(..., pool=...)`` can use, one run after another."""
+def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
+    """Started workers that ``train(..., pool=...)`` can use, one run after another; ``delay``: the simulator's law."""
+    if host == "simulator":
+        from hogwild.hosts.simulator import Simulator
+
+        return Simulator(workers, delay)
     if host == "threads":
         from hogwild.hosts.threads import Threads
 
@@ -196,7 +201,7 @@ class Run:
             make_directory(self.checkpoint)
         self._make_objectives(rows, test)
         self._own_pool = pool is None
-        self._pool = pool or start_pool(self.config.host, self.config.workers or 1)
+        self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
         try:
             self._open(rows)
             self._settle_step(saved)
@@ -252,6 +257,11 @@ class Run:
             hash_bits=self._rows.hash_bits,
         )  # fmt: skip
 
+    @property
+    def staleness(self) -> dict[int, int]:
+        """How many of the last epoch's updates were how stale; empty unless the host is the simulator."""
+        return dict(sorted(getattr(self._pool, "histogram", {}).items()))
+
     def finish(self) -> LinearModel:
         """Train to the end and return the model."""
         for _ in self:
@@ -285,7 +295,7 @@ class Run:
         workers, cores = self.config.workers or 1, machine.physical_cores()
         if workers > n_rows > 0:
             raise InputError(f"{workers} workers for {n_rows} rows: give at most one worker a row (--workers)")
-        if workers > cores:
+        if workers > cores and self.config.host != "simulator":
             warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
 
     def _pose(self, rows: Rows) -> None:
@@ -294,8 +304,12 @@ class Run:
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, _cache_bytes())
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._tiers: Tiers | None = None
+        about = self.problem, rows, self._arrays, self.config.workers or 1
+        price = USUAL_PRICE if self.config.host == "simulator" else None  # else measured, and never twice the same
+        if price and asked == "tiered":
+            self._tiers = plan_tiers(*about, price)
         if asked == "auto":
-            self._tiers, self.reason = choose(self.problem, rows, self._arrays, self.config.workers or 1)
+            self._tiers, self.reason = choose(*about, price)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
@@ -487,7 +501,7 @@ class Run:
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup, **found, "updates": self._epoch_updates,
             "nonzeros_per_second": self._epoch_nonzeros / before if before else None,
-            "workers_lost": self._lost, "status": status,
+            **UNMEASURED, **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
         }  # fmt: skip
         if not self.history:
             row |= machine.machine_fields()

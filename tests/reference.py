@@ -204,6 +204,33 @@ class Sgd:
             self.b = self.b - step * g
 
 
+# --- frequency-tiered replicas ---
+
+
+def share(x, workers, kappa):
+    """What part of its delta a worker adds: from 1 where steps are small to 1 / workers where they are large."""
+    return (x + kappa) / (workers * x + kappa)
+
+
+def merged(shared, base, private, x, workers, kappa, l1=0.0):
+    """The shared values after a worker has brought ``private - base``; a zero that l1 made is not crossed."""
+    shared, base, private = np.float64(shared), np.float64(base), np.float64(private)
+    new = shared + share(x, workers, kappa) * (private - base)
+    return np.where((l1 > 0) & (private == 0) & (new * base < 0), 0.0, new)
+
+
+def tier_rates(X, weights, groups):
+    """``E[s |x_j| (|x_t| . v)] / v_j`` of dense rows, ``v_j = sqrt(E |x_j|)``, t the features of j's own group."""
+    X, weights = np.abs(np.asarray(X, np.float64)), np.asarray(weights, np.float64)
+    v, rates = np.sqrt(X.mean(axis=0)), np.zeros(X.shape[1])
+    for group in set(groups):
+        own = np.flatnonzero(np.asarray(groups) == group)
+        moves = sum(X[:, k] * v[k] for k in own)
+        for j in own:
+            rates[j] = (weights * X[:, j] * moves).mean() / v[j] if v[j] else 0.0
+    return rates
+
+
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
     mask = 2**64 - 1

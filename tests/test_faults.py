@@ -32,7 +32,7 @@ from hogwild.training import Run, start_pool
 from tests.conftest import ROOT, descendants
 from tests.runs import QUIET, long_epochs, start, toy, until, when
 
-LOCK_FREE, HOLDING = ["hogwild", "atomic"], ["aig", "locked", "round-robin"]
+LOCK_FREE, HOLDING = ["hogwild", "atomic", "tiered"], ["aig", "locked", "round-robin"]
 NOTICED = 2.0  # seconds
 
 
@@ -73,7 +73,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 # ---- killed workers
 
 
-@pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2)])
+@pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2), ("tiered", 2)])
 def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: str, workers: int) -> None:
     run = start(rows, discipline=discipline, workers=workers, host="processes", epochs=2)
     next(run)

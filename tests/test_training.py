@@ -38,7 +38,7 @@ from tests.runs import QUIET, long_epochs, start, toy, until, when
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
     "train_seconds wall_seconds setup_seconds objective train_loss train_accuracy updates nonzeros_per_second "
-    "workers_lost status".split()
+    "staleness_mean staleness_max lost_updates workers_lost status".split()
 )
 MACHINE = {"cpu", "cores", "load", "version_python", "version_numpy", "version_numba", "version_torch"}
 
@@ -340,7 +340,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str)
 
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
-@pytest.mark.parametrize("discipline", ["hogwild", "locked", "round-robin"])
+@pytest.mark.parametrize("discipline", ["hogwild", "tiered", "locked", "round-robin"])
 def test_stop_from_another_thread(tmp_path: Path, discipline: str, host: str) -> None:
     rows = long_epochs(tmp_path)
     run = start(rows, workers=2, discipline=discipline, host=host, epochs=3)

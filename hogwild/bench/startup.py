@@ -18,7 +18,7 @@ from typing import Any
 
 from hogwild.bench.plan import STEPS, Plan, about
 from hogwild.bench.rounds import Timing
-from hogwild.config import HOSTS
+from hogwild.config import REAL_HOSTS
 from hogwild.errors import TrainingError
 
 CODE = "import json, sys; from hogwild.bench.startup import child; print(json.dumps(child(*json.loads(sys.argv[1]))))"
@@ -31,17 +31,17 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 
     rows = plan.open("rcv1")
     directory = None if plan.cache is None else str(plan.cache.directory)
-    found: dict[str, list[dict[str, float]]] = {host: [] for host in HOSTS}
+    found: dict[str, list[dict[str, float]]] = {host: [] for host in REAL_HOSTS}
     with Training(rows, STEPS["rcv1"], workers=plan.workers[-1]) as side:  # the kernels are cached from here on
         side()
     before = 0 if plan.quick else 1  # rounds that are not counted
     rounds = before + max(plan.repeats // 3, 1)
     for turn in range(rounds):
-        for host in HOSTS:
+        for host in REAL_HOSTS:
             plan.note(f"round {turn + 1} of {rounds}: {host}")
             arguments = [plan.names["rcv1"], directory, host, plan.workers[-1], STEPS["rcv1"]]
             found[host].append(_in_a_fresh_interpreter(arguments))
-    for host in HOSTS:
+    for host in REAL_HOSTS:
         counted = found[host][before:]
         for part, what in WHAT.items():
             timing = Timing.of([one[part] for one in counted])

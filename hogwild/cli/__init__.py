@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, data, predict, train
+from hogwild.cli import bench, data, predict, simulate, train
 
 app = typer.Typer(
     name="hogwild",
@@ -20,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train.train, predict.predict, predict.evaluate, data.convert, data.info, bench.bench):
+training = train.train, simulate.simulate, predict.predict, predict.evaluate
+for command in (*training, data.convert, data.info, bench.bench):
     app.command()(command)
 app.add_typer(data.cache, name="cache")
 

@@ -22,7 +22,7 @@ from hogwild.bench.targets import targets
 from hogwild.cli.display import Display
 from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import CacheDir, check_apart, check_writable
-from hogwild.config import HOSTS
+from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
 
 MOST_WORKERS = 1024
@@ -78,7 +78,7 @@ def bench(
                                                 show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick")] = None,
     rows: Annotated[int | None, typer.Option(min=100, help="Rows of each generated set.",
                                              show_default="beyond a core's cache")] = None,
-    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(HOSTS)}.")] = "threads",
+    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.")] = "threads",
     quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within a minute.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
     json: Annotated[str | None, typer.Option(metavar="ROWS",
@@ -90,8 +90,8 @@ def bench(
     """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up."""
     names = chosen(sections or [], against)
     counts = parse_workers(workers)
-    if host not in HOSTS:
-        raise UsageError(f"--host {host}: expected one of {', '.join(HOSTS)}")
+    if host not in REAL_HOSTS:
+        raise UsageError(f"--host {host}: expected one of {', '.join(REAL_HOSTS)}")
     check_outputs(json, plot, names)
     display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
     label = ["starting"]

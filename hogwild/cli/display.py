@@ -23,6 +23,9 @@ COLUMNS = (
     ("test auc", "test_auc", 8, ".4f"),
     ("test rmse", "test_rmse", 10, ".6g"),
     ("test mae", "test_mae", 10, ".6g"),
+    ("stale mean", "staleness_mean", 10, ".2f"),
+    ("stale max", "staleness_max", 9, "d"),
+    ("lost", "lost_updates", 10, "d"),
     ("Mnnz/s", "nonzeros_per_second", 7, ".1f"),
     ("seconds", "train_seconds", 8, ".2f"),
 )
@@ -56,7 +59,8 @@ class Display:
     def row(self, row: dict[str, Any]) -> None:
         """The line of one epoch; before the first, the headers."""
         if not self.columns:
-            self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in _ALWAYS]
+            always = _ALWAYS + _SIMULATED * (row.get("host") == "simulator")
+            self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in always]
             self.say("  ".join(f"{header:>{width}}" for header, _, width, _ in self.columns))
         line = "  ".join(_cell(row.get(field), width, form) for _, field, width, form in self.columns)
         notes = [] if row.get("status", "ok") == "ok" else [str(row["status"])]
@@ -96,6 +100,7 @@ class Display:
                 self._live = None
 
 
+_SIMULATED = ("staleness_mean", "staleness_max", "lost_updates")
 _ALWAYS = ("nonzeros_per_second", "train_seconds")  # absent or null in the row of epoch 0
 
 

@@ -42,10 +42,10 @@ def _key(name: Any) -> str:
 
 
 class RowsFile:
-    """Where ``--json`` rows go: a file, standard output for "-", or nowhere for None."""
+    """Where rows go that an option such as ``--json`` asks for: a file, standard output for "-", nowhere for None."""
 
-    def __init__(self, name: str | None, append: bool = False) -> None:
-        self.name = name
+    def __init__(self, name: str | None, append: bool = False, option: str = "--json") -> None:
+        self.name, self.option = name, option
         self._file: TextIO | None = None
         if name == "-":
             self._file = sys.stdout
@@ -55,7 +55,7 @@ class RowsFile:
                     _cut_partial_line(name)
                 self._file = open(name, "a" if append else "w", encoding="utf-8")
             except OSError as error:
-                raise OutputError(f"--json {name}: cannot write there: {error.strerror or error}") from None
+                raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
 
     def write(self, row: dict[str, Any]) -> None:
         if self._file is None:
@@ -70,7 +70,7 @@ class RowsFile:
             if file is not sys.stdout:
                 with contextlib.suppress(OSError):  # what is still buffered cannot be written either
                     file.close()
-            raise OutputError(f"--json {self.name}: {error.strerror or error}") from None
+            raise OutputError(f"{self.option} {self.name}: {error.strerror or error}") from None
 
     def close(self) -> None:
         if self._file is not None and self._file is not sys.stdout:
@@ -78,7 +78,7 @@ class RowsFile:
             try:
                 file.close()
             except OSError as error:
-                raise OutputError(f"--json {self.name}: {error.strerror or error}") from None
+                raise OutputError(f"{self.option} {self.name}: {error.strerror or error}") from None
 
 
 def _cut_partial_line(name: str) -> None:

@@ -46,6 +46,7 @@ class Request:
     checkpoint: str | None
     resume: bool
     quiet: bool
+    histogram: str | None = None  # of a simulation
 
     def check(self) -> None:
         if self.test is not None and self.holdout is not None:
@@ -57,11 +58,14 @@ class Request:
         for name in (self.data, self.test):
             if name is not None:
                 check_readable(name)
-        check_apart({"--out": self.out, "--json": self.rows}, [self.data, self.test])
+        outputs = {"--out": self.out, "--json": self.rows, "--histogram": self.histogram}
+        check_apart(outputs, [self.data, self.test])
         if self.out is not None:
             check_writable("--out", self.out, regular=True)
         if self.rows not in (None, "-"):
             check_writable("--json", self.rows)
+        if self.histogram is not None:
+            check_writable("--histogram", self.histogram)
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
 
@@ -82,15 +86,16 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
         with display.live(lambda: "starting workers and compiling"), naming(request):
             run = train(rows, test, config=config, **options)
-        with run, contextlib.closing(RowsFile(request.rows, append=going_on)) as rows_file:
+        histogram = RowsFile(request.histogram, going_on, "--histogram")
+        with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.rows, going_on)) as rows_file:
             interrupts.follow(run)
             display.say(describe_run(run.config, run.reason))
-            drive(run, display, rows_file, request.out)
+            drive(run, display, rows_file, request.out, histogram)
         display.say(summary(run.history[-1], request.out, interrupts.number))
         return interrupts.status
 
 
-def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> None:
+def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, histogram: RowsFile) -> None:
     """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
@@ -99,6 +104,9 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
                 rows_file.write(row | command)
                 display.row(row)
                 command = {}
+                if run.staleness:
+                    about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
+                    histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
     except (TrainingError, OutputError) as error:  # the latter: a full disk for rows or checkpoints
         if out is None or not run.history:
             raise
@@ -171,8 +179,10 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
-    exact = workers == 1 or config.discipline == "round-robin"
+    exact = workers == 1 or config.discipline == "round-robin" or config.host == "simulator"
     repeat = "reproducible to the last bit" if exact else "they race, so two runs differ"
+    if config.host == "simulator":
+        repeat = f"delay {config.delay}, one core plays them all; {repeat}"
     return (
         f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{config.discipline} on {who}: {repeat}"
@@ -187,7 +197,8 @@ def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> s
     parts += [f"{name} {last[field]:.4f}" for field, name in names.items() if last.get(field) is not None]
     parts += [f"train accuracy {last['train_accuracy']:.4f}"] if last.get("train_accuracy") is not None else []
     line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
-    times = f"{last['train_seconds']:.2f} s training, {last['wall_seconds']:.2f} s in all"
+    training = "to play all workers on one core" if last["host"] == "simulator" else "training"
+    times = f"{last['train_seconds']:.2f} s {training}, {last['wall_seconds']:.2f} s in all"
     if last.get("nonzeros_per_second"):
         times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
     return f"{line}\n{times}\n" + (f"model saved to {out}" if out else "model not saved (--out MODEL keeps it)")

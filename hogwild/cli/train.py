@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated, Any
 
 import typer
@@ -71,20 +72,28 @@ def train(
     quiet: Annotated[bool, _option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
 ) -> None:  # fmt: skip
     """Train a sparse linear model on DATA with all cores."""
+    raise typer.Exit(begin(dict(locals())))
+
+
+def begin(options: dict[str, Any], default_data: str | None = None, histogram: str | None = None) -> int:
+    """Do what ``train`` or ``simulate`` was asked, by its parameters' names, and return the exit status."""
     from hogwild.cli.session import Request, run_training
 
-    config = TrainConfig(
-        loss=loss, loss_param=loss_param, l1=l1, l2=l2, normalize=normalize, class_weight=class_weight,
-        intercept=not no_intercept, step=parse_step(step), schedule=schedule, decay=decay, power=power,
-        adagrad=adagrad, order=order, seed=seed, average=average, discipline=discipline, workers=workers, host=host,
-        epochs=epochs, patience=patience, tol=tol, target=target,
-    )  # fmt: skip
-    if data is None and holdout is None and test is None:
-        holdout = DEFAULT_HOLDOUT
-    name = DEFAULT_DATA if data is None else data  # an empty name is a mistake, and check() says so
-    request = Request(name, data is not None, test, holdout, out, json, checkpoint, resume, quiet)
-    sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
-    raise typer.Exit(run_training(request, sources, config))
+    given = dict(options)
+    step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
+    fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
+    sources = Sources(
+        cache_directory=given.pop("cache"),
+        **{field.name: given.pop(field.name) for field in dataclasses.fields(Sources) if field.name in given},
+    )
+    named = given["data"] is not None
+    if not named:
+        given["data"] = default_data or DEFAULT_DATA  # an empty name is a mistake, and check() says so
+        if given["holdout"] is None and given["test"] is None:
+            given["holdout"] = DEFAULT_HOLDOUT
+    request = Request(data_named=named, rows=given.pop("json"), histogram=histogram, **given)
+    return run_training(request, sources, config)
 
 
 def parse_step(text: str) -> float | None:

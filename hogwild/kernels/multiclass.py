@@ -46,9 +46,9 @@ from hogwild.kernels.losses import SOFTMAX, bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due
-from hogwild.kernels.turns import begin_turn
+from hogwild.kernels.turns import HANDED, ROW, SOME, TAKEN, begin_turn
 
-VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; gathered coordinates come behind them
+VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spare); gathered coordinates come behind
 
 
 @njit(forceinline=True, **JIT)
@@ -169,8 +169,8 @@ def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far):
-    """As ``linear.epoch``."""
+def epoch(loss, discipline, penalty, adagrad, far, unit):
+    """As ``linear.epoch``; weights are not prefetched, and values always read."""
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -253,15 +253,16 @@ def turns(loss, penalty, adagrad):
     """As ``turns.turns``."""
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer):
+    def run(parameters, data, control, locks, plan, rows, buffer, state):
         l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef = plan.stride, parameters.coef
         g, bias, owed, gained, squares, gathered = vectors(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
-        size, in_hand = plan.block * BLOCKS_PER_CHUNK, -1
-        position = plan.start + plan.worker
-        pending, some, row, factor, step = False, False, np.int64(0), ZERO, ZERO
-        while True:
+        size, in_hand, left, kept = plan.block * BLOCKS_PER_CHUNK, state[HANDED] - 1, plan.limit, (VECTORS - 1) * stride
+        position = plan.start + plan.worker + state[TAKEN] * plan.workers
+        pending, some, row = state[TAKEN] > 0, state[SOME] != 0, state[ROW]
+        factor, step = buffer[kept], buffer[kept + 1]
+        while left > 0:
             if position < plan.n_rows and position // size != in_hand:
                 in_hand = position // size
                 chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
@@ -297,5 +298,9 @@ def turns(loss, penalty, adagrad):
             pending = True
             count(control, plan.worker, 1, end - begin)
             position += plan.workers
+            state[TAKEN] += 1
+            left -= 1
+        state[HANDED], state[ROW], state[SOME] = in_hand + 1, row, some
+        buffer[kept], buffer[kept + 1] = factor, step
 
     return run

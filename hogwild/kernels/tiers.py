@@ -38,6 +38,7 @@ class Tiers(NamedTuple):
     bounds: np.ndarray  # (tiers + 1,) int64: the ranks at which tiers begin, multiples of a cache line; the end
     intervals: np.ndarray  # (tiers,) int64: rows between two merges of a tier, at most
     floors: np.ndarray  # (tiers,) int64: and rows that lie between them in any case
+    patience: np.ndarray  # (tiers,) float64: see problems/tiers.py
     rates: np.ndarray  # (ranked,) float32: bound of the curvature along a coordinate, per unit of the loss's
     tops: np.ndarray  # (tiers + 1,) float32: the largest rate in each tier; last, the intercept's
 
@@ -150,7 +151,7 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
         parameters.intercept[k] = new
 
 
-@njit(**JIT)
+@njit(forceinline=True, **JIT)
 def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, everything):
     """Merge the tiers whose time has come (``everything``: all that changed) and say when the next one's will.
 
@@ -211,4 +212,4 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         replica.rows[t], replica.total[t] = 0, 0.0
         replica.due[t] = max(tiers.intervals[t] // plan.workers * (plan.worker + 1), 1)
         replica.grown[t] = 0.0
-        replica.limits[t] = plan.patience / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)
+        replica.limits[t] = tiers.patience[t] / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)

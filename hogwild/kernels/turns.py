@@ -5,7 +5,8 @@ position ``t - W``, copies the coordinates of row ``t`` and passes the turn on; 
 others have theirs. So row ``t`` sees exactly the updates of rows up to ``t - W``: a delay of ``W - 1`` by construction,
 bitwise reproducible for a given order and W. After the last position come ``W`` turns that only apply.
 
-The order is not claimed but given by the positions, so every worker builds every chunk.
+The order is not claimed but given by the positions, so every worker builds every chunk. After ``plan.limit`` turns a
+call returns and the next one goes on from ``state`` and ``buffer``: the simulator makes one call a turn.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from hogwild.kernels.locks import wait_for
 from hogwild.kernels.losses import dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+
+# Cells of a worker's state: one more than the chunk in hand, turns taken, the row of the last one, if it moves weights
+HANDED, TAKEN, ROW, SOME = range(4)
 
 
 @njit(forceinline=True, **JIT)
@@ -82,13 +86,14 @@ def turns(loss, penalty, adagrad):
     """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set)."""
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer):
+    def run(parameters, data, control, locks, plan, rows, buffer, state):
         l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
-        size, in_hand = plan.block * BLOCKS_PER_CHUNK, -1
-        position = plan.start + plan.worker
-        pending, row, factor, g, step, bias, squares = False, np.int64(0), ZERO, ZERO, ZERO, ZERO, ZERO
-        while True:
+        size, in_hand, left, kept = plan.block * BLOCKS_PER_CHUNK, state[HANDED] - 1, plan.limit, len(buffer) - 3
+        position = plan.start + plan.worker + state[TAKEN] * plan.workers
+        pending, row, bias, squares = state[TAKEN] > 0, state[ROW], ZERO, ZERO
+        g, factor, step = buffer[kept], buffer[kept + 1], buffer[kept + 2]
+        while left > 0:
             if position < plan.n_rows and position // size != in_hand:
                 in_hand = position // size
                 chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
@@ -121,5 +126,9 @@ def turns(loss, penalty, adagrad):
             pending = True
             count(control, plan.worker, 1, end - begin)
             position += plan.workers
+            state[TAKEN] += 1
+            left -= 1
+        state[HANDED], state[ROW] = in_hand + 1, row
+        buffer[kept], buffer[kept + 1], buffer[kept + 2] = g, factor, step
 
     return run

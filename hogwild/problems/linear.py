@@ -12,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,20 +25,22 @@ from hogwild.data.examples import Rows, shortest
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, InputError
-from hogwild.kernels import linear, multiclass, turns
+from hogwild.kernels import linear, multiclass, simulated, turns
 from hogwild.kernels.control import LAST, NEXT, TURN, cells
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import PIECE, Replica, Tiers
-from hogwild.problems.tiers import KAPPA, PATIENCE, no_tiers, one_tier
+from hogwild.problems.tiers import KAPPA, no_tiers, one_tier
 
 LINE = 16  # float32 in a cache line
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
+FAR = 4  # times the L2 cache: weights of at least this size are prefetched; below, it costs more than it saves
 MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # of which some are no whole numbers: they look like real targets
+COMPARED = 1 << 16  # values at a time
 EXACT = 2**24  # float32 holds all whole numbers below
 SHARE_ROWS, SHARE_NONZEROS = 4_096, 1 << 22  # that intercept_share looks at, in memory
 
@@ -78,6 +82,7 @@ class OrderSlice(NamedTuple):
     worker: int
     workers: int
     limit: int = NO_LIMIT  # rows after which ``work`` returns, to be called again with the same scratch
+    crew: simulated.Crew | None = None  # virtual workers, whose events are done instead (see hosts/simulator.py)
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class LinearProblem:
     longest: int  # most nonzeros in a row
     falling: bool  # the step falls within an epoch
     far: bool  # the weights outgrow the cache
+    unit: bool  # all values are one
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -116,7 +122,8 @@ class LinearProblem:
             config.loss, float(param), float(config.l1), float(config.l2), config.adagrad, discipline,
             intercept_share(config, rows), config.normalize, labels, rows.width, int((rows.end - rows.begin).max()),
             config.schedule in FALLING,
-            4 * rows.width * stride > cache_bytes,
+            4 * rows.width * stride > FAR * cache_bytes,
+            stride == 1 and all_ones(rows.values),
         )  # fmt: skip
 
     @property
@@ -232,6 +239,12 @@ class LinearProblem:
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
     ) -> None:
         """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
+        self.prepare(shared, scratch, data, part, step)()
+
+    def prepare(
+        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
+    ) -> Callable[[], Any]:
+        """``work`` as a function of nothing, for the simulator, which calls it once for every few rows or events."""
         order, penalty = part.order, self._penalty
         if self._tabulates and step[2] == 0.0:
             penalty = linear.L2_TABLE
@@ -244,22 +257,27 @@ class LinearProblem:
             l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
             flush=1 if locked or part.workers == 1 else FLUSH,
             worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
-            limit=part.limit, kappa=KAPPA, patience=PATIENCE,
+            limit=part.limit, kappa=KAPPA,
         )  # fmt: skip
         if part.limit == NO_LIMIT:
             scratch.state[:] = 0
+        if part.crew is not None:
+            kernel = simulated.events(LOSSES[self.loss], int(self.classes > 1), penalty, int(self.adagrad))
+            return partial(kernel, shared.parameters, data, shared.control, plan, scratch.rows, part.crew)
         kernel = self._kernel(penalty)
         if self.discipline == "round-robin":
-            kernel(shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer)
-            return
+            return partial(
+                kernel, shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer,
+                scratch.state,
+            )  # fmt: skip
         parameters, replica = shared.parameters, None
         if self.discipline == "tiered":
             parameters = self.parameters(scratch.own)
         replica = Replica(
             *shared.parameters, *self.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
         )
-        kernel(
-            parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer, scratch.state,
+        return partial(
+            kernel, parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer, scratch.state,
             shared.tiers, replica,
         )  # fmt: skip
 
@@ -277,8 +295,8 @@ class LinearProblem:
         loss, adagrad = LOSSES[self.loss], int(self.adagrad)
         if self.discipline == "round-robin":
             return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad)
-        source, far = (multiclass, 0) if self.classes > 1 else (linear, int(self.far))
-        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, far)
+        source, constants = (multiclass, (0, 0)) if self.classes > 1 else (linear, (int(self.far), int(self.unit)))
+        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, *constants)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
@@ -308,6 +326,12 @@ def aligned(size: int) -> np.ndarray:
     padded = np.zeros(size + 2 * LINE, dtype=np.float32)
     start = -padded.__array_interface__["data"][0] // 4 % LINE
     return padded[start : start + size]
+
+
+def all_ones(values: np.ndarray) -> bool:
+    """Whether all values are one, as those of binary features; other data are found out by the first few."""
+    pieces = (values[first : first + COMPARED] for first in range(0, len(values), COMPARED))
+    return bool((values[:64] == 1.0).all()) and all(bool((piece == 1.0).all()) for piece in pieces)
 
 
 def intercept_share(config: TrainConfig, rows: Rows) -> float:

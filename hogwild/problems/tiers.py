@@ -21,8 +21,10 @@ quotient. So, with the *rates*
 
 does that; it is 1 for small x_j (plain sums, exact in the limit) and 1 / W for large ones (plain averaging, which by
 convexity is stable where one worker is). kappa = 8 leaves the cap nothing to do in ordinary runs, because a tier is
-also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches ``PATIENCE``: shorter intervals cost
-time but no progress, caps cost progress. The cap is what remains where that would be more often than every ``QUANTUM``
+also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*: shorter intervals
+cost time but no progress, caps cost progress. What merges take falls as one over the patience, what stale weights cost
+grows with it and shrinks with the rows to come, so patience is proportional to the root of what a merge takes times the
+rows a worker has, within ``PATIENCE``. The cap is what remains where that would be more often than every ``QUANTUM``
 rows, or would take ``HARDEST`` times as long as the rows themselves. As the curvature is summed up row by row, it is
 small once rows are fitted (a bound such as 1/4 is then far too careful), and large at once when they no longer are.
 
@@ -44,7 +46,9 @@ from hogwild.kernels.tiers import QUANTUM, Tiers
 if TYPE_CHECKING:
     from hogwild.problems.linear import LinearProblem
 
-KAPPA, PATIENCE = 8.0, 0.5  # see above
+KAPPA = 8.0  # see above
+PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that); times the root of a merge's price ...
+FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
 GROWTH = 2.0  # of the interval from tier to tier
 SPAN = 3  # neighbouring tiers whose features are taken to move together
 RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only
@@ -65,27 +69,32 @@ CACHED = 1 << 15  # lines
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row
 
+Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
+USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # where nothing may be timed, because results are to repeat themselves
+
 
 def no_tiers() -> Tiers:
     """What disciplines without tiers have in their place."""
-    return _tiers([], [0], [], [], [], [])
+    return _tiers([], [0], [], [], [], [], [])
 
 
 def one_tier(width: int) -> Tiers:
     """A tier that is merged after every row."""
-    return _tiers(range(width), [0, width], [1], [1], np.ones(width), np.ones(2))
+    return _tiers(range(width), [0, width], [1], [1], [1.0], np.ones(width), np.ones(2))
 
 
 def _tiers(*parts: Any) -> Tiers:
     """The arrays as kernels want them: of one type each, read-only."""
-    types = np.int32, np.int64, np.int64, np.int64, np.float32, np.float32
+    types = np.int32, np.int64, np.int64, np.int64, np.float64, np.float32, np.float32
     arrays = [np.array(part, dtype=dtype) for part, dtype in zip(parts, types, strict=True)]
     for array in arrays:
         array.flags.writeable = False
     return Tiers(*arrays)
 
 
-def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> Tiers:
+def plan_tiers(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
+) -> Tiers:
     """Rank and cut the features of the training rows.
 
     Parameters
@@ -96,19 +105,23 @@ def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]
     arrays : dict
         ``problem.row_arrays(rows)``.
     workers : int
+    price : (float, float), optional
+        What a merge costs, as :func:`merge_seconds` measures it if it is not given.
     """
     frequency = _frequency(rows, arrays)
     features = np.argsort(-frequency, kind="stable").astype(np.int32)
     frequency = frequency[features]
     bounds = _cut(frequency)
-    intervals, floors = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers)
+    intervals, floors, patience = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers, price)
     rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
     tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.array([intercept])
     tops[0] = max(tops[0], intercept)
-    return _tiers(features, bounds, intervals, floors, rates, tops)
+    return _tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
-def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
+def choose(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
+) -> tuple[Tiers | None, str]:
     """Whether several workers should have replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     Compares what a row would wait for under ``hogwild``, weights on cache lines that another worker has written last,
@@ -126,22 +139,24 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
     if foreign < FEW:
         return None, f"only {why}"
     if passes < waiting:
-        tiers = plan_tiers(problem, rows, arrays, workers)
-        if passes + _merging(problem, tiers, rows, arrays, workers) < waiting:
+        tiers = plan_tiers(problem, rows, arrays, workers, price)
+        if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting:
             return tiers, f"{why}; merging private copies costs less"
     return None, f"{why}, but merging private copies would cost more"
 
 
-def _merging(problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> float:
+def _merging(
+    problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None
+) -> float:
     """Seconds of merging a row, at a usual step."""
     part = rows.block(0, min(len(rows), 2000)).compact()
     lengths = np.square(part.values, dtype=np.float64).sum() / len(part)
     if arrays["scales"].size:
         lengths = 1.0
     strength = USUAL / max(lengths, 1e-30)  # a row
-    ripe = PATIENCE / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
+    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
     between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)
-    tier, feature = merge_seconds(problem)
+    tier, feature = price or merge_seconds(problem)
     return float(((tier + feature * np.diff(tiers.bounds)) / between).sum())
 
 
@@ -162,18 +177,21 @@ def _cut(frequency: np.ndarray) -> np.ndarray:
 
 
 def _intervals(
-    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Most and fewest rows between two merges of each tier, from the highest frequency in it and its size."""
+    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, price: Price | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each tier, from the highest frequency in it and its size: most and fewest rows between merges; patience."""
     if workers == 1 or not len(sizes):
-        return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM)
-    tier, feature = merge_seconds(problem)
+        return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
+    tier, feature = price or merge_seconds(problem)
     cost = tier + feature * sizes
-    working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)
+    working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # a row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
     longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
     wanted = np.where(highest * len(rows) < RARE, NEVER, np.clip(updates / highest, QUANTUM, longest))
-    return wanted, np.clip(cost / (HARDEST * working), QUANTUM, wanted)
+    floors = np.clip(cost / (HARDEST * working), QUANTUM, wanted)
+    plenty = len(rows) / workers / FEW_ROWS
+    patience = EAGER * np.sqrt(cost / working * plenty)
+    return wanted, floors, np.clip(patience, PATIENCE[0], PATIENCE[1] * np.clip(np.sqrt(plenty) / 2, 1.0, 2.0))
 
 
 def _rates(
@@ -197,8 +215,8 @@ def _rates(
     seen = np.bincount(rank, minlength=width)
     means = _smoothed(np.bincount(rank, weights=size, minlength=width) / len(ids), seen, frequency, bounds)
     v = np.sqrt(np.maximum(means, 1e-30))
-    moves: Any = np.bincount(row * groups + group, weights=size * v[rank], minlength=len(ids) * groups)
-    moves = moves.reshape(len(ids), groups)  # |x_t| . v
+    sums = np.bincount(row * groups + group, weights=size * v[rank], minlength=len(ids) * groups)
+    moves = sums.astype(np.float64).reshape(len(ids), groups)  # |x_t| . v; bincount of nothing makes integers
     moves[:, 0] += problem.intercept  # its |x| and v are both the root of the share of the step that it takes
     moves *= weights[:, None]
     found = np.bincount(rank, weights=size * moves[row, group], minlength=width) / len(ids) / v
@@ -225,4 +243,5 @@ def merge_seconds(problem: LinearProblem) -> tuple[float, float]:
     """
     small, large = (min(problem.rehearse(MERGES, size) for _ in range(3)) / MERGES for size in (LINE, 32 * LINE))
     feature = max((large - small) / (31 * LINE), 1e-10)
-    return max(small - LINE * feature, 1e-8), 2 * feature * (MISSES if problem.far else 1)
+    outgrown = problem.width * problem.stride > CACHED * LINE
+    return max(small - LINE * feature, 1e-8), 2 * feature * (MISSES if outgrown else 1)

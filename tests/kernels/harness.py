@@ -13,8 +13,9 @@ from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT, LAST
+from hogwild.kernels.linear import BEGUN
 from hogwild.kernels.losses import LABEL_LOSSES
-from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear import LinearProblem, OrderSlice
 from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
@@ -53,10 +54,11 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     arrays = problem.row_arrays(rows, None)
     job = Job.of(problem, order, seed, workers, rows, arrays, shared=False)
     if start:
-        rng = np.random.default_rng(1)
-        for part, spread in zip(problem.parameters(job.flat), (rng.normal, rng.normal, rng.random, rng.random)):
+        rng, flat = np.random.default_rng(1), np.zeros_like(job.flat)
+        for part, spread in zip(problem.parameters(flat), (rng.normal, rng.normal, rng.random, rng.random)):
             matrix = part.reshape(-1, problem.stride)
             matrix[:, : problem.classes] = spread(size=(len(matrix), problem.classes)) / 2
+        job.restore(flat)  # which is by rank where the discipline is tiered
     return job
 
 
@@ -85,7 +87,7 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
 
     def work(worker):
         try:
-            job.work(job.shared(), job.problem.scratch(job.order), job.data(), Task(epoch, start, step), worker)
+            job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, step), worker)
         except BaseException:
             job.control[ABORT] = 1  # or the others would wait for ever
             raise
@@ -115,15 +117,32 @@ def _in_threads(job, work, meanwhile):
             future.result()
 
 
+@np.errstate(all="ignore")
+def interleave(job, epoch=0, step=CONSTANT, seed=0, longest=8, stops=()):
+    """One epoch by all workers in this one thread: whoever is drawn goes on for up to ``longest`` rows.
+
+    Seeded, so the same every time. ``stops``: workers that are never heard of again after their first turn.
+    """
+    job.begin_epoch(epoch, 0)
+    rng, scratches = np.random.default_rng(seed), [job.scratch() for _ in range(job.workers)]
+    shared, data, running = job.shared(), job.data(), list(range(job.workers))
+    while running:
+        worker, limit = int(rng.choice(running)), int(rng.integers(1, longest + 1))
+        part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, worker, job.workers, limit)
+        job.problem.work(shared, scratches[worker], data, part, step)
+        if worker in stops or not scratches[worker].state[BEGUN]:
+            running.remove(worker)
+
+
 def bits(job):
-    """The parameters, to be compared bit by bit."""
-    return job.flat.view(np.int32).tolist()
+    """The parameters in the user's numbering, to be compared bit by bit."""
+    return job.export().view(np.int32).tolist()
 
 
 def twin_of(job, rows, dtype=np.float32):
     """The slow twin at the job's present parameters."""
     problem, arrays = job.problem, job.local
-    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(job.flat)]
+    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(job.export())]
     if problem.classes == 1:
         parts = [part[:, 0] for part in parts]
     w, b, w_squares, b_squares = parts
@@ -145,12 +164,12 @@ def sequence(job, epoch):
 
 def assert_equal_to_twin(job, twin, rtol=0.0):
     """Weights and intercept; to the last bit unless ``rtol`` says otherwise."""
-    coef, intercept = job.problem.solution(job.flat)
+    coef, intercept = job.problem.solution(job.export())
     close = {"rtol": rtol, "atol": rtol, "strict": rtol == 0.0}
     np.testing.assert_allclose(coef, twin.w.T, **close)
     np.testing.assert_allclose(intercept, np.atleast_1d(twin.b), **close)
     if job.problem.adagrad and rtol == 0.0:
-        squares = job.problem.parameters(job.flat).coef_squares.reshape(-1, job.problem.stride)
+        squares = job.problem.parameters(job.export()).coef_squares.reshape(-1, job.problem.stride)
         np.testing.assert_array_equal(squares[:, : job.problem.classes], twin.w_squares.reshape(len(squares), -1))
 
 

@@ -23,14 +23,14 @@ from tests.kernels.harness import awkward_rows, make_job, run_epoch
 WORKERS, N, HOT = 4, 1_000_000, 8
 ONE, TINY = (1.0, 1.0, 0.0), (2.0**-24, 1.0, 0.0)
 LOSING_NONE = ("atomic", "aig", "locked", "round-robin")
-PARALLEL = ("hogwild", *LOSING_NONE)
+PARALLEL = ("hogwild", "tiered", *LOSING_NONE)
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
 
 def hot_job(discipline, n=N, targets=None, order=None, workers=WORKERS, **options):
     """``n`` rows of ones in all of ``HOT`` features; at step 1 each adds 1 to every weight and to the intercept."""
-    targets = np.full(n, 1e9) if targets is None else targets
+    targets = np.full(n, 1e20) if targets is None else targets  # so far that tiered adds whole deltas
     same = np.zeros(n, np.int64), np.full(n, HOT)  # begin and end of every row
     rows = Rows(same, np.arange(HOT), np.ones(HOT), targets, HOT)
     options = {"loss": "epsilon-insensitive"} | options
@@ -124,7 +124,7 @@ def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, loss):
     job.begin_epoch(0, 0)
     if lock is not None:
         job.state["locks"][lock] = 1
-    args = (job.shared(), job.problem.scratch(job.order), job.data(), Task(0, 0, ONE), 0)
+    args = (job.shared(), job.scratch(), job.data(), Task(0, 0, ONE), 0)
     worker = threading.Thread(target=job.work, args=args)
     worker.start()
     time.sleep(0.1)

@@ -9,7 +9,7 @@ import pytest
 
 from hogwild import config
 from hogwild.kernels import losses
-from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES, REAL_LOSSES, dloss, loss
+from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES, REAL_LOSSES, bend, dloss, loss
 from hogwild.problems import objective
 from tests import reference
 
@@ -137,11 +137,87 @@ def test_softmax_and_unknown_codes_are_no_scalar_loss():
         assert math.isnan(dloss(code, 0.5, 1.0, 0.0))
 
 
+# --- bend: the curvature on the way to where a row is fitted ---
+
+# name: the most it can be, and where the loss is smooth and bend its second derivative, of (z, r) = (yp, |p - y|)
+BENDS = {
+    "log": (0.25, lambda z, r: z >= 0),
+    "hinge": (1.0, lambda z, r: z > 1.5),
+    "squared-hinge": (2.0, lambda z, r: z != 1),
+    "modified-huber": (2.0, lambda z, r: z > -1 and z != 1),
+    "perceptron": (1.0, lambda z, r: z > 0.5),
+    "squared-error": (1.0, lambda z, r: True),
+    "huber": (1.0, lambda z, r: r < PARAM),
+    "epsilon-insensitive": (1.0, lambda z, r: r < PARAM - 0.5),
+    "squared-epsilon-insensitive": (2.0, lambda z, r: abs(r - PARAM) > 1e-9),
+    "poisson": (math.exp(losses.POISSON_CAP) * 1.01, lambda z, r: False),  # where exp(p) > y: see below
+    "softmax": (1.0, lambda z, r: False),  # no scalar function: kernels/multiclass.py has its own
+}
+
+
+def bend_at(name, p, y):
+    return bend(LOSSES[name], p, y, dloss(LOSSES[name], p, y, PARAM), PARAM)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bend_is_bounded_and_not_negative(name, dtype):
+    most, _ = BENDS[name]
+    far = [value * sign for value in (1e30, 3.4e38, 1e4, 100.0, 60.0, 0.0) for sign in (1, -1)]
+    for y in targets(name):
+        for p in (*points(name), *far):
+            slope = 0.5 if name == "softmax" else dloss(LOSSES[name], dtype(p), dtype(y), PARAM)
+            found = bend(LOSSES[name], dtype(p), dtype(y), slope, PARAM)
+            assert 0 <= found <= most
+            assert math.isfinite(np.float32(found))
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_bend_is_the_second_derivative(name):
+    code, h, seen = LOSSES[name], 1e-5, 0
+    _, smooth = BENDS[name]
+    for y in targets(name):
+        for p in np.arange(-4, 4.01, 0.0625):
+            z, r = y * p, abs(p - y)
+            here = p > math.log(max(y, 1e-30)) if name == "poisson" else smooth(z, r)
+            if here:
+                second = (dloss(code, p + h, y, PARAM) - dloss(code, p - h, y, PARAM)) / (2 * h)
+                assert bend_at(name, p, y) == pytest.approx(second, rel=1e-4, abs=1e-6)
+                seen += 1
+    assert seen > 5 or name == "epsilon-insensitive"  # whose tube is narrower than what is near its edges
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_bend_looks_ahead(name):
+    """Where a row is not fitted it is not zero though the loss be straight, and it falls with the way to the bend."""
+    for y in targets(name):
+        wrong = [p for p in np.arange(-40, 40.01, 0.5) if (y * p if name in LABEL_LOSSES else -abs(p - y)) < -0.75]
+        found = [bend_at(name, p, y) for p in sorted(wrong, key=lambda p: abs(p - y))]
+        assert name == "poisson" or min(found) > 0
+        if name not in ("poisson", "log"):
+            assert np.all(np.diff(found) <= 1e-12)
+
+
+def test_bend_of_poisson_is_not_below_the_count():
+    """A row with a large count and a small prediction will bend as much as exp(p) = y does."""
+    for y in targets("poisson"):
+        assert bend_at("poisson", -30.0, y) == pytest.approx(y)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_bend_of_a_diverged_row_ends_no_worker(name):
+    for y in targets(name):
+        for p in (math.nan, math.inf, -math.inf):
+            slope = dloss(LOSSES[name], p, y, PARAM)
+            assert not bend(LOSSES[name], p, y, slope, PARAM) < 0
+
+
 def test_registry_agrees_with_the_evaluator():
     """The same names and defaults stand in three places that may not import each other."""
     assert LABEL_LOSSES | REAL_LOSSES | COUNT_LOSSES == set(LOSSES) == set(config.LOSSES)
     assert len(set(LOSSES.values())) == len(LOSSES) == len(LABEL_LOSSES) + len(REAL_LOSSES) + len(COUNT_LOSSES)
     assert set(objective.VALUES) == set(SCALAR)
+    assert set(BENDS) == set(LOSSES)
     assert objective.LABEL_LOSSES == LABEL_LOSSES
     assert {name: param for name, param in DEFAULT_PARAM.items() if param} == objective.DEFAULT_PARAM
     assert objective.POISSON_CAP == losses.POISSON_CAP

@@ -1,0 +1,132 @@
+"""`hogwild simulate` from end to end: its rows, its histogram, and mistakes that show before any data are read."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hogwild.cli.simulate import simulate
+from hogwild.cli.train import train
+from hogwild.model_file import load_model
+
+SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
+    model, rows, histogram = tmp_path / "model", tmp_path / "rows", tmp_path / "histogram"
+    result = hogwild("simulate", SMALL, "--holdout", 0.25, "--epochs", 3, "--discipline", "hogwild", "--delay",
+                     "straggler:alpha=1.3", "--json", rows, "--histogram", histogram, "--out", model)  # fmt: skip
+    assert (result.status, result.err) == (0, "")
+    found = lines_of(rows)
+    assert [row["epoch"] for row in found] == [0, 1, 2, 3]
+    assert {(row["host"], row["workers"], row["discipline"]) for row in found} == {("simulator", 64, "hogwild")}
+    assert found[0]["staleness_mean"] is found[0]["staleness_max"] is found[0]["lost_updates"] is None
+    assert found[3]["objective"] < found[0]["objective"]
+    counted = lines_of(histogram)
+    assert [line["epoch"] for line in counted] == [1, 2, 3]
+    for row, line in zip(found[1:], counted):
+        counts = {int(stale): count for stale, count in line["staleness"].items()}
+        assert sum(counts.values()) == row["updates"] == 450
+        assert max(counts) == row["staleness_max"]
+        assert sum(k * n for k, n in counts.items()) / 450 == pytest.approx(row["staleness_mean"])
+        assert row["lost_updates"] > 0
+        assert line["delay"] == "straggler:alpha=1.3"
+    assert "hogwild on 64 workers (simulator): delay straggler:alpha=1.3, one core" in result.out
+    header = next(line for line in result.out.splitlines() if line.startswith(" epoch"))
+    assert "stale mean  stale max        lost" in header
+    assert "to play all workers on one core" in result.out
+    assert load_model(model).config["host"] == "simulator"
+
+
+def test_train_plays_round_robin_too(hogwild: Callable) -> None:
+    result = hogwild("train", SMALL, "--host", "simulator", "--workers", 9, "--discipline", "atomic", "--epochs", 1,
+                     "--json", "-")  # fmt: skip
+    assert result.status == 0
+    row = json.loads(result.out.splitlines()[-1])
+    assert (row["staleness_max"], row["lost_updates"]) == (8, 0)
+
+
+def test_two_runs_are_one(hogwild: Callable) -> None:
+    def objectives(*more: object) -> list[float]:
+        out = hogwild("simulate", SMALL, "--epochs", 2, "--delay", "random", "--json", "-", *more).out
+        return [json.loads(line)["objective"] for line in out.splitlines()]
+
+    assert objectives() == objectives() != objectives("--seed", 1)
+
+
+def test_default_data(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hogwild.cli.simulate as command
+
+    monkeypatch.setattr(command, "DEFAULT_DATA", SMALL)
+    result = hogwild("simulate", "--epochs", 1, "-w", 5)
+    assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
+    assert "held out 120 rows" in result.out
+
+
+def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
+    histogram = tmp_path / "histogram"
+    more = (
+        SMALL,
+        "-w",
+        7,
+        "--discipline",
+        "locked",
+        "--checkpoint",
+        tmp_path / "state",
+        "--histogram",
+        histogram,
+        "-q",
+    )
+    assert hogwild("simulate", *more, "--epochs", 1).status == 0
+    assert hogwild("simulate", *more, "--epochs", 2, "--resume").status == 0
+    assert [(line["epoch"], line["staleness"]) for line in lines_of(histogram)] == [(1, {"0": 600}), (2, {"0": 600})]
+    result = hogwild("simulate", *more, "--epochs", 3, "--resume", "--delay", "random")
+    assert result.status == 1
+    assert "delay was 'round-robin'" in result.err
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
+    (("--delay", "straggler:beta=1"), "straggler has alpha, slow, factor, window, quantum"),
+    (("--delay", "constant:delay=64"), "needs workers=65 or more, got workers=64"),
+    (("--delay", "random", "--discipline", "round-robin"), "has turns of its own"),
+    (("--discipline", "serial"), "discipline='serial' has one worker"),
+    (("--workers", 1025), "workers=1025"),
+    (("--host", "threads"), "No such option"),
+    (("--histogram", "-"), "expected the name of a file"),
+])  # fmt: skip
+def test_wrong_usage(hogwild: Callable, options: tuple[object, ...], message: str) -> None:
+    result = hogwild("simulate", "no-such-file", *options)
+    assert result.status == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_outputs_are_apart(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("simulate", SMALL, "--json", tmp_path / "x", "--histogram", tmp_path / "x")
+    assert result.status == 2
+    assert "--histogram" in result.err
+    result = hogwild("simulate", SMALL, "--histogram", tmp_path / "no" / "x")
+    assert result.status == 1
+    assert "--histogram" in result.err
+
+
+def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
+    result = hogwild("simulate", svm, "-w", 201)
+    assert result.status == 1
+    assert "201 workers for 200 rows" in result.err
+
+
+def test_the_options_of_train_and_three_more() -> None:
+    mine, theirs = (set(inspect.signature(command).parameters) for command in (simulate, train))
+    assert mine - theirs == {"delay", "histogram"}
+    assert theirs - mine == {"host"}

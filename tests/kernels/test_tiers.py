@@ -1,0 +1,653 @@
+"""Frequency-tiered replicas: tiers and merges against their slow twins, sums that lose nothing, steps that stay stable.
+
+All workers are virtual, in one thread and in a seeded random interleaving, so that every sum is exact and repeatable;
+what only a race can lose is not seen here.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.store import open_store, save_store
+from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
+from hogwild.kernels.linear import Plan
+from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
+from hogwild.problems import linear as problem_module
+from hogwild.problems import tiers as module
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.objective import Objective
+from hogwild.problems.tiers import choose, merge_seconds, plan_tiers
+from tests import reference
+from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, interleave, make_job, run_epoch
+
+LINE_FLOATS, KAPPA = 16, 8.0
+FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
+WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
+WIDTHS = (1, 15, 16, 17, 100)
+needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
+
+
+@pytest.fixture(autouse=True)
+def price(monkeypatch):
+    """The same tiers on every machine."""
+    monkeypatch.setattr(module, "merge_seconds", lambda problem: (1e-7, 1e-9))
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Merges every few rows, so that small sets see many."""
+    for name, value in {"FEWEST": 1, "MOST": 1, "RARE": 0, "PER_EPOCH": 8}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def zipf_rows(n=300, width=100, seed=0, counts=False, targets=None, longest=9):
+    """Rows of few to ``longest`` features, low numbers mostly, in an order that ranks must change; some have none."""
+    rng = np.random.default_rng(seed)
+    popularity = rng.permutation(1.0 / np.arange(1, width + 1))
+    popularity[rng.random(width) < 0.1] *= width > 1e9 or width < 10  # features that no row holds
+    holders = np.flatnonzero(popularity)
+    lengths = rng.integers(0, min(longest, len(holders)) + 1, size=n)
+    chances = popularity[holders] / popularity[holders].sum()
+    indices = [np.sort(rng.choice(holders, size=k, replace=False, p=chances)) for k in lengths]
+    values = rng.integers(1, 5, lengths.sum()) * (1 if counts else 0.25)
+    targets = np.full(n, FAR) if targets is None else targets
+    return Rows(np.append(0, np.cumsum(lengths)), np.concatenate(indices), values, targets, width)
+
+
+def sums(rows):
+    """What every feature's values add up to."""
+    return np.bincount(rows.indices, weights=rows.values, minlength=rows.width)
+
+
+def coef(job):
+    return job.problem.solution(job.export())[0]
+
+
+# --- which tiers there are ---
+
+
+def planned(rows, workers=4, **options):
+    config = TrainConfig(**{"discipline": "tiered", "l2": 0.0} | options)
+    problem = LinearProblem.of(config, rows, "tiered")
+    return plan_tiers(problem, rows, problem.row_arrays(rows, config.class_weight), workers)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 16])
+@pytest.mark.parametrize("width", [*WIDTHS, 3000])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_tiers_hold_every_feature_once(width, workers, l2):
+    rows = zipf_rows(2000, width)
+    tiers = planned(rows, workers, loss="squared-error", l2=l2)
+    assert sorted(tiers.features) == list(range(width))
+    degrees = np.maximum(rows.degrees(), 1)[tiers.features]
+    assert np.all(np.diff(degrees) <= 0)
+    assert np.all(np.diff(tiers.bounds) > 0)
+    assert (tiers.bounds[0], tiers.bounds[-1]) == (0, width)
+    assert np.all(tiers.bounds[:-1] % LINE_FLOATS == 0)
+    for first, end in zip(tiers.bounds[:-2], tiers.bounds[1:-1]):
+        assert degrees[end] < degrees[first] / 2 or end == first + LINE_FLOATS
+        assert degrees[end - LINE_FLOATS] >= degrees[first] / 2  # it is rounded up to a cache line, no more
+    assert len(tiers.intervals) == len(tiers.bounds) - 1 == len(tiers.tops) - 1
+    assert np.all(np.diff(tiers.intervals) >= 0)
+    assert tiers.intervals.min() >= QUANTUM
+    assert workers > 1 or np.all(tiers.intervals == module.NEVER)
+    assert np.all(np.isfinite(tiers.rates) & (tiers.rates >= 0))
+    for t, (first, end) in enumerate(zip(tiers.bounds, tiers.bounds[1:])):
+        assert tiers.tops[t] == max(tiers.rates[first:end].max(), tiers.tops[-1] if t == 0 else 0)
+    for array in tiers:
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize": "l2"}, {"intercept": False}, {"class_weight": "balanced"}])
+def test_rates_against_the_twin(options):
+    rng = np.random.default_rng(0)
+    weights = np.where(rng.random(400) < 0.3, 0.0, rng.random(400))
+    rows = zipf_rows(400, 150, targets=np.sign(rng.normal(size=400) + 0.5), longest=40)
+    rows = Rows.from_scipy(rows.to_scipy()[0], rows.targets, weights)
+    problem = LinearProblem.of(TrainConfig(**options), rows, "tiered")
+    arrays = problem.row_arrays(rows, options.get("class_weight"))
+    tiers = plan_tiers(problem, rows, arrays, 4)
+    X = rows.to_scipy()[0].toarray()[:, tiers.features]
+    X *= reference.row_scales(X, options.get("normalize", "none"))[:, None]
+    tier = np.repeat(np.arange(len(tiers.intervals)), np.diff(tiers.bounds))
+    assert tier[-1] >= module.SPAN  # or there would be one group only
+    s, share = arrays["weights"].astype(np.float64), problem.intercept
+    with_one = np.column_stack((X, np.full(len(X), np.sqrt(share)))) if share else X
+    groups = np.append(tier // module.SPAN, 0) if share else tier // module.SPAN
+    expected = reference.tier_rates(with_one, s, groups)
+    seen = (X != 0).sum(axis=0) >= module.OFTEN
+    assert 50 < seen.sum() < 150
+    if not share:
+        np.testing.assert_allclose(tiers.rates[seen], expected[seen], rtol=1e-5)
+        return
+    # the twin's v of an intercept that is sqrt(share) in every row is share^(1/4); the package's is sqrt(share)
+    v, size = np.sqrt(X.mean(axis=0)), np.abs(X)
+    expected = reference.tier_rates(X, s, tier // module.SPAN)
+    for j in np.flatnonzero(tier < module.SPAN):
+        expected[j] += share * (s * size[:, j]).mean() / v[j] if v[j] else 0.0
+    np.testing.assert_allclose(tiers.rates[seen], expected[seen], rtol=1e-5)
+    own = tier < module.SPAN
+    assert tiers.tops[-1] == pytest.approx((s * (size[:, own] @ v[own] + share)).mean(), rel=1e-5)
+
+
+def test_rates_where_no_row_weighs_anything_in_the_sample():
+    """Weight zero but for one row: finite, and the row's features have a rate."""
+    rows = zipf_rows(200, 40, targets=np.arange(200) % 2)
+    weights = np.where(np.arange(200) == 150, 1.0, 0.0)
+    rows = Rows.from_scipy(rows.to_scipy()[0], rows.targets, weights)
+    tiers = planned(rows)
+    assert np.all(np.isfinite(tiers.rates))
+    assert tiers.rates.any()
+
+
+def test_tiers_of_a_store_and_a_part_of_it(tmp_path):
+    """The same as of the same rows in memory."""
+    stored = open_store(save_store(zipf_rows(600, 80, targets=np.arange(600) % 2), tmp_path / "a.store"))
+    part, _ = stored.split(0.3)
+    for rows in (stored, part, stored.select(np.arange(0, 600, 7))):
+        for mine, theirs in zip(planned(rows), planned(rows.compact()), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@needs_jit
+def test_price_of_a_merge_is_measured():
+    tier, feature = merge_seconds(make_job(awkward_rows(), "tiered").problem)
+    assert 0 < tier < 1
+    assert 0 < feature < 1
+
+
+def chosen(n, width, nnz):
+    stratum = width // nnz
+    indices = np.arange(nnz) * stratum + np.random.default_rng(0).integers(0, stratum, (n, nnz))
+    rows = Rows(np.arange(n + 1) * nnz, indices.ravel(), np.ones(n * nnz), np.arange(n) % 2, width)
+    problem = LinearProblem.of(TrainConfig(), rows, "tiered")
+    return choose(problem, rows, problem.row_arrays(rows, None), 16)
+
+
+@needs_jit
+def test_auto_weighs_contention_against_merging():
+    """Rows of one feature hardly wait; rows of the same few features wait for every one of them."""
+    tiers, why = chosen(200_000, 1 << 16, 1)
+    assert tiers is None
+    assert why.startswith("only")
+    tiers, why = chosen(20_000, 200, 50)
+    assert tiers is not None
+    assert "costs less" in why
+
+
+@pytest.mark.xfail(strict=True, reason="choose counts a feature that no row holds as if one did")
+def test_auto_counts_no_more_weights_than_a_row_has():
+    """Said of 2,000 rows with one nonzero each: "245.8 of the 1.0 weights of a row lie on ..."."""
+    _, why = chosen(2000, 1 << 21, 1)
+    foreign, of = why.removeprefix("only ").split(" weights", 1)[0].split(" of the ")
+    assert float(foreign) <= float(of)
+
+
+# --- merges ---
+
+
+def replica_of(job, worker, scratch):
+    """``(replica, private parameters, plan)`` of a worker, for the kernels."""
+    p = job.problem
+    replica = Replica(
+        *job.shared().parameters, *p.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
+    )
+    plan = Plan(
+        job.state["blocks"], job.order.n_rows, 1, 1, job.order.n_chunks, 0, 0, 0, FALLING, p.l1, p.l2, p.loss_param,
+        p.intercept, 1, worker, job.workers, p.classes, p.stride, 1 << 62, KAPPA, 0.5,
+    )  # fmt: skip
+    return replica, p.parameters(scratch.own), plan
+
+
+def merge_all(job, worker, scratch, strength, rows=10):
+    replica, private, plan = replica_of(job, worker, scratch)
+    return merge_due(int(job.problem.adagrad), job.tiers, replica, private, job.control, plan, strength, rows, True)
+
+
+def by_rank(job, flat):
+    """``flat`` in the user's numbering, by rank."""
+    found = flat.copy()
+    for mine, theirs in zip(job.problem.per_feature(found), job.problem.per_feature(flat)):
+        mine[:] = theirs[job.tiers.features]
+    return found
+
+
+def by_user(job, flat):
+    """The other way round."""
+    found = flat.copy()
+    for mine, theirs in zip(job.problem.per_feature(flat), job.problem.per_feature(found)):
+        theirs[job.tiers.features] = mine
+    return found
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3, 20.0])
+@pytest.mark.parametrize("workers", [1, 2, 16])
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [
+        (2, {"loss": "log"}),
+        (2, {"loss": "log", "l1": 0.01}),
+        (2, {"loss": "log", "adagrad": True}),
+        (3, {"loss": "hinge"}),
+        (3, {"loss": "softmax", "adagrad": True}),
+    ],
+    ids=str,
+)
+def test_merge_against_the_twin(classes, options, workers, strength):
+    job = make_job(awkward_rows(options["loss"], classes, n=200), "tiered", workers, **options)
+    p, rng, scratch = job.problem, np.random.default_rng(3), job.scratch()
+    scratch.base[:] = rng.normal(size=p.size)
+    scratch.own[:] = scratch.base + rng.normal(size=p.size)
+    if p.l1:
+        scratch.own[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
+    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.own))[2:]):
+        old[:], mine[:] = np.abs(old), 0.0
+    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.own)[2:]):
+        mine[:] = old + rng.random(mine.shape)
+    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.own))]
+    merge_all(job, 0, scratch, strength)
+
+    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.own))
+    x = strength * np.repeat(job.tiers.rates.astype(np.float64), p.stride), strength * job.tiers.tops[-1]
+    for k in range(2):  # the weights, then the intercept
+        shared, base, private = (np.array([part[k], part[k + 2]]) if p.adagrad else [part[k]] for part in before)
+        squares = shared[1] + (private[1] - base[1]) if p.adagrad else 1.0
+        expected = reference.merged(shared[0], base[0], private[0], x[k] / np.sqrt(squares), workers, KAPPA, p.l1)
+        np.testing.assert_allclose(after[k], expected, rtol=1e-5, atol=2e-6)
+        assert np.array_equal(after[k] == 0, expected == 0)
+        np.testing.assert_array_equal(after[k], p.parameters(scratch.base)[k])
+        np.testing.assert_array_equal(after[k], own[k])
+        if p.adagrad:
+            np.testing.assert_allclose(after[k + 2], squares, rtol=1e-6)
+            np.testing.assert_array_equal(after[k + 2], own[k + 2])
+    assert job.control[WORKERS + MERGED] == p.width
+
+
+def test_a_merge_that_is_not_due_changes_nothing():
+    job = make_job(awkward_rows(n=200), "tiered", 2)
+    scratch = job.scratch()
+    replica, private, plan = replica_of(job, 1, scratch)
+    scratch.own[:] = 3.0
+    scratch.counts[1] = [5 + t for t in range(scratch.counts.shape[1])]
+    scratch.sums[1] = 7.0
+    before = bits(job)
+    due = merge_due(0, job.tiers, replica, private, job.control, plan, 6.9, 4, False)
+    assert due == (5, 7.0)
+    assert bits(job) == before
+    merge_due(0, job.tiers, replica, private, job.control, plan, 6.9, 5, False)  # now the first tier's time has come
+    assert job.control[WORKERS + LINE + MERGED] == job.tiers.bounds[1]
+    assert bits(job) != before
+    assert (replica.rows[0], replica.grown[0], replica.due[0]) == (5, 6.9, job.tiers.intervals[0])
+    before = bits(job)
+    merge_due(0, job.tiers, replica, private, job.control, plan, 5.0, 5, True)  # nothing has been done since
+    assert job.control[WORKERS + LINE + MERGED] == job.problem.width  # the other tiers'
+    if len(job.tiers.intervals) == 1:
+        assert bits(job) == before
+
+
+def test_a_zero_that_l1_made_is_not_passed():
+    """Three workers shrink the same weight to zero; the sum of what they did is minus twice the weight."""
+    job = make_job(awkward_rows(n=200), "tiered", 3, l1=0.01)
+    scratches = [job.scratch() for _ in range(3)]
+    for scratch in scratches:
+        scratch.base[:] = job.flat
+    weights = job.problem.parameters(job.flat).coef
+    start = weights.copy()
+    signs = []
+    for k, scratch in enumerate(scratches):
+        merge_all(job, k, scratch, 0.0)
+        signs.append(weights * np.sign(start))
+        np.testing.assert_array_equal(weights, 0)
+    assert np.min(signs) == 0
+
+
+CROSSING = "kernels/tiers.py merged: the rule for zeros that l1 made also holds where there is no l1"
+
+
+@pytest.mark.xfail(strict=True, reason=CROSSING)
+def test_a_zero_that_no_penalty_made_is_a_number_like_others():
+    """With a constant step and slopes of one, as hinge's, weights come back to exactly zero often."""
+    job = make_job(awkward_rows(n=200), "tiered", 2, start=False)
+    scratch = job.scratch()
+    job.flat[0], scratch.base[0] = 0.5, 1.0  # another worker's -0.5 and, own being zero, this one's -1
+    merge_all(job, 0, scratch, 0.0)
+    assert job.flat[0] == -0.5
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_where_steps_are_large_the_shared_value_becomes_the_average(classes):
+    job = make_job(awkward_rows(n=200, classes=classes), "tiered", 4, start=False)
+    rng, scratches = np.random.default_rng(0), [job.scratch() for _ in range(4)]
+    for scratch in scratches:
+        scratch.own[:] = rng.normal(size=job.problem.size)
+    average = np.mean([by_rank(job, scratch.own) for scratch in scratches], axis=0)
+    for k in rng.permutation(4):
+        merge_all(job, k, scratches[k], 1e12)
+    found, expected = job.problem.parameters(job.flat), job.problem.parameters(average)
+    np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.intercept, expected.intercept, rtol=1e-5, atol=1e-6)
+
+
+# --- epochs of several workers: nothing is lost ---
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("width", WIDTHS)
+@needs_jit
+@pytest.mark.usefixtures("often")
+def test_no_delta_is_lost(width, workers):
+    """Whole numbers, so that sums are exact in any order; features in few rows wait for the end of the epoch."""
+    rows = zipf_rows(700, width, counts=True)
+    for seed in range(3):
+        job = make_job(rows, "tiered", workers, start=False, **WHOLE)
+        for epoch in range(2):
+            interleave(job, epoch, (1.0, 1.0, 0.0), seed, longest=8 if seed else 100)
+            assert coef(job).tolist() == ((epoch + 1) * sums(rows)).tolist()
+            assert job.done() == (len(rows), rows.nnz)
+    merges = job.control[WORKERS:].reshape(-1, LINE)[:, MERGED].sum() / width
+    assert merges == 1 if workers == 1 else merges > workers  # more often than at the end
+
+
+@needs_jit
+@pytest.mark.usefixtures("often")
+def test_no_delta_is_lost_with_an_intercept():
+    n = 500
+    rows = Rows(np.arange(n + 1) * 3, np.tile([0, 5, 19], n), np.ones(3 * n), np.full(n, FAR), 20)
+    job = make_job(rows, "tiered", 4, start=False, loss="epsilon-insensitive")
+    interleave(job, 0, (1.0, 1.0, 0.0))
+    assert job.problem.parameters(job.flat).intercept[0] == n
+    assert coef(job)[[0, 5, 19]].tolist() == [n] * 3
+
+
+@pytest.mark.xfail(strict=True, reason=CROSSING)
+@needs_jit
+@pytest.mark.usefixtures("often")
+def test_no_delta_is_lost_with_several_classes(monkeypatch):
+    """Hinge has slope one while margins are tiny; no cap."""
+    monkeypatch.setattr(problem_module, "KAPPA", 1e30)
+    rows = zipf_rows(600, 40, counts=True, targets=np.arange(600) % 3)
+    step = 2.0**-20
+    job = make_job(rows, "tiered", 4, start=False, loss="hinge", intercept=False)
+    interleave(job, 0, (step, 1.0, 0.0))
+    X = rows.to_scipy()[0]
+    signs = np.where(np.arange(3)[:, None] == rows.targets, 1.0, -1.0)
+    np.testing.assert_array_equal(coef(job) / step, signs @ X)
+
+
+@needs_jit
+@pytest.mark.usefixtures("often")
+def test_no_square_is_lost():
+    """AdaGrad without a step: the slope of log stays at a half, values are whole, so squares are multiples of 1/4."""
+    rows = zipf_rows(600, 40, counts=True, targets=np.arange(600) % 2)
+    job = make_job(rows, "tiered", 4, start=False, loss="log", adagrad=True, schedule="constant")
+    interleave(job, 0, (0.0, 1.0, 0.0))
+    squares = np.bincount(rows.indices, weights=np.square(rows.values), minlength=40) / 4
+    parameters = job.problem.parameters(job.export())
+    assert parameters.coef_squares.tolist() == squares.tolist()
+    assert parameters.intercept_squares[0] == len(rows) / 4
+
+
+@needs_jit
+@pytest.mark.usefixtures("often")
+def test_a_worker_that_dies_takes_what_it_had_not_merged():
+    n, longest = 1000, 8
+    rows = Rows(np.arange(n + 1), np.zeros(n, int), np.ones(n), np.full(n, FAR), 1)
+    for seed in range(5):
+        job = make_job(rows, "tiered", 3, start=False, **WHOLE)
+        interleave(job, 0, (1.0, 1.0, 0.0), seed, longest, stops=(1,))
+        done = job.done()[0]
+        assert n - job.order.chunk <= done < n
+        assert job.control[WORKERS + LINE + ROWS] <= longest
+        assert done - longest <= coef(job)[0] <= done
+
+
+@pytest.mark.parametrize(
+    "combination", [{"loss": "log"}, {"loss": "softmax", "adagrad": True}, {"loss": "log", "l1": 0.01}]
+)
+@needs_jit
+def test_the_same_interleaving_gives_the_same_bits(combination):
+    rows = awkward_rows(combination["loss"], 3 if combination["loss"] == "softmax" else 2, n=400)
+    results = set()
+    for seed in (0, 0, 1):
+        job = make_job(rows, "tiered", 4, start=False, schedule="constant", **combination)
+        for epoch in range(2):
+            interleave(job, epoch, seed=seed)
+        results.add(tuple(bits(job)))
+    assert len(results) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 2, 5, 64, 65])
+def test_few_rows(n, workers):
+    rows = zipf_rows(n, 17, counts=True)
+    job = make_job(rows, "tiered", workers, start=False, **WHOLE)
+    interleave(job, 0, (1.0, 1.0, 0.0))
+    assert coef(job).tolist() == sums(rows).tolist()
+    assert job.done() == (n, rows.nnz)
+
+
+EMPTY = pytest.mark.xfail(
+    strict=True, raises=TypeError, reason="problems/tiers.py _rates: bincount of nothing is int64"
+)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("width", [pytest.param(0, marks=EMPTY), pytest.param(4, marks=EMPTY)])
+def test_rows_without_any_feature_train_the_intercept(width, workers):
+    rows = Rows(np.zeros(201, np.int64), [], [], np.arange(200) % 4 > 0, width)
+    serial, job = (make_job(rows, name, w, start=False) for name, w in (("serial", 1), ("tiered", workers)))
+    run_epoch(serial)
+    interleave(job)
+    expected, found = (each.problem.solution(each.export())[1][0] for each in (serial, job))
+    assert found == expected if workers == 1 else found > 0
+
+
+# --- one worker ---
+
+
+def serial_and_tiered(rows, step=FALLING, epochs=2, **options):
+    results = []
+    for name in ("serial", "tiered"):
+        job = make_job(rows, name, **options)
+        for epoch in range(epochs):
+            run_epoch(job, epoch, step)
+        results.append(bits(job))
+    return results
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17])
+def test_one_worker_is_serial_at_every_width(width):
+    rows = zipf_rows(150, width, targets=np.arange(150) % 2)
+    serial, tiered = serial_and_tiered(rows, l1=0.01, l2=0.02)
+    assert serial == tiered
+
+
+@pytest.mark.parametrize(
+    "options", [{"loss": "log", "l2": 0.02}, {"loss": "squared-error", **PENALTIES["elastic"]}], ids=str
+)
+def test_one_worker_against_the_twin_of_sgd(options):
+    against_twin(awkward_rows(options["loss"]), FALLING, discipline="tiered", **options)
+
+
+def test_one_worker_merges_at_the_end_only():
+    job = make_job(awkward_rows(), "tiered")
+    run_epoch(job)
+    assert job.control[WORKERS + MERGED] == job.problem.width
+
+
+def test_one_worker_is_serial_in_limited_calls():
+    rows = awkward_rows(n=200)
+    serial, job = make_job(rows), make_job(rows, "tiered")
+    run_epoch(serial, 0, FALLING)
+    interleave(job, 0, FALLING)
+    assert bits(serial) == bits(job)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        1e15,
+        pytest.param(1e20, marks=pytest.mark.xfail(strict=True, reason="rates of 1e40 are inf in float32: inf / inf")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # of the rates
+def test_one_worker_is_serial_with_large_values(size):
+    rng = np.random.default_rng(0)
+    X = (rng.random((400, 12)) < 0.5) * rng.normal(size=(400, 12)) * size
+    rows = Rows.from_scipy(X.astype(np.float32), np.sign(X[:, 0] + X[:, 1]) + 1)
+    rows = rows.select(np.flatnonzero(rows.targets != 1))
+    serial, tiered = serial_and_tiered(rows, (1e-3, 1.0, 0.0), start=False, loss="hinge")
+    assert np.isfinite(np.array(serial, np.int32).view(np.float32)).all()
+    assert serial == tiered
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("adagrad", [False, True])
+def test_a_diverging_run_shows(workers, adagrad):
+    rows = awkward_rows("squared-error", n=200)
+    job = make_job(rows, "tiered", workers, loss="squared-error", adagrad=adagrad, l1=0.01, schedule="constant")
+    step = (np.inf if adagrad else 1e20, 1.0, 0.0)
+    for epoch in range(3):
+        interleave(job, epoch, step)
+    assert not np.all(np.isfinite(job.flat))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_spreads(bad):
+    """Of one worker's weight to all that share it."""
+    job = make_job(awkward_rows(n=200), "tiered", 2)
+    start = job.export()
+    start[0] = bad  # of the feature in nearly every row
+    job.restore(start)
+    interleave(job, 0)
+    assert not np.isfinite(coef(job)[0])
+
+
+# --- it diverges nowhere where one worker does not ---
+
+
+@pytest.fixture
+def seldom(monkeypatch):
+    """Merges as far apart as any machine may find them worth."""
+    monkeypatch.setattr(module, "FEWEST", module.MOST)
+
+
+def objective(job, rows):
+    p, weights = job.problem, job.local["weights"]
+    judge = Objective(
+        rows, p.loss, p.loss_param, l1=p.l1, l2=p.l2, weights=weights if weights.size else None,
+        normalize=p.normalize, labels=p.labels, width=p.width,
+    )  # fmt: skip
+    return judge.evaluate(*p.solution(job.export()))["objective"]
+
+
+def trained(rows, workers, step, epochs=5, seeds=3, decay=0.9, **options):
+    """Median over seeds of the objective after the last epoch."""
+    found = []
+    for seed in range(seeds):
+        job = make_job(rows, "tiered" if workers > 1 else "serial", workers, seed=seed, start=False, **options)
+        for epoch in range(epochs):
+            at = (step * decay**epoch, 1.0, 0.0)
+            interleave(job, epoch, at, seed) if workers > 1 else run_epoch(job, epoch, at)
+        found.append(objective(job, rows))
+    return float(np.median(found))
+
+
+def labelled(X, seed, noise=0.5):
+    """Labels of a linear model of the columns, each scaled to one."""
+    rng = np.random.default_rng(seed)
+    spread = np.maximum(X.std(axis=0), 1e-9)
+    margins = (X - X.mean(axis=0)) / spread @ rng.normal(size=X.shape[1])
+    return np.where(margins + noise * margins.std() * rng.normal(size=len(X)) > 0, 1.0, -1.0)
+
+
+def binary_rows(n=6000, width=30, seed=0):
+    X = np.random.default_rng(seed).random((n, width)) < 0.4
+    return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
+
+
+def count_rows(n=6000, width=30, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(rng.gamma(0.5, 10.0, size=width), size=(n, width))
+    return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
+
+
+HARD = {"binary": (binary_rows, 0.03, 1.05), "counts": (count_rows, 1e-3, 1.25)}
+
+
+@pytest.mark.parametrize("kind", HARD)
+@needs_jit
+@pytest.mark.usefixtures("seldom")
+def test_stable_where_plain_sums_blow_up(kind, monkeypatch):
+    """Counts have a mean far from zero, and so a curvature along it that caps what is learnt across it."""
+    make, step, slack = HARD[kind]
+    rows = make()
+    serial = trained(rows, 1, step)
+    assert trained(rows, 16, step) < slack * serial
+    monkeypatch.setattr(problem_module, "KAPPA", 1e30)
+    monkeypatch.setattr(problem_module, "PATIENCE", 1e30)
+    assert trained(rows, 16, step, seeds=1) > 3 * serial
+
+
+@pytest.mark.xfail(strict=True, reason="raw counts near serial's best step: 19 % behind it after five epochs")
+@needs_jit
+@pytest.mark.usefixtures("seldom")
+def test_as_good_as_serial_on_counts():
+    rows = count_rows()
+    assert trained(rows, 16, 3e-3) < 1.05 * trained(rows, 1, 3e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "step", "workers"),
+    [
+        pytest.param("squared-error", 0.25, 16, id="one column of ones"),
+        pytest.param("squared-error", 1.0, 4, id="one column of ones, large step"),
+    ],
+)
+@needs_jit
+@pytest.mark.usefixtures("seldom")
+def test_one_feature_in_every_row(loss, step, workers):
+    n = 4000
+    rows = Rows(np.arange(n + 1), np.zeros(n, int), np.ones(n), 5 + np.random.default_rng(0).normal(size=n), 1)
+    options = {"loss": loss, "intercept": False}
+    assert trained(rows, workers, step, **options) < 1.5 * trained(rows, 1, step, **options)
+
+
+RARE = "problems/tiers.py _smoothed: a feature in fewer than OFTEN rows has its tier's rate, whatever its values"
+
+
+@pytest.mark.xfail(strict=True, reason=RARE)
+@needs_jit
+@pytest.mark.usefixtures("seldom")
+def test_a_rare_feature_with_large_values():
+    """Each row that holds it fits it by itself, and so do three workers at once: the sum overshoots."""
+    rng, n, many = np.random.default_rng(1), 3000, 400
+    X = np.zeros((n, 5 + many), dtype=np.float32)
+    X[:, :4] = rng.random((n, 4)) < 0.5
+    for j in range(many):
+        X[rng.choice(n, 3, replace=False), 4 + j] = 0.1
+    X[rng.choice(n, 3, replace=False), -1] = 100.0
+    rows = Rows.from_scipy(X, X @ rng.normal(size=5 + many))
+    options = {"loss": "squared-error", "intercept": False, "decay": 1.0}
+    assert trained(rows, 4, 1.5e-4, **options) < 10 * trained(rows, 1, 1.5e-4, **options)
+
+
+MEAN = "kernels/multiclass.py bends: the mean over classes hides the few whose margins still bend"
+
+
+@pytest.mark.xfail(strict=True, reason=MEAN)
+@pytest.mark.parametrize("loss", ["log", "squared-hinge", "softmax"])
+@needs_jit
+@pytest.mark.usefixtures("seldom")
+def test_two_common_classes_among_many_rare_ones(loss):
+    rng, n, classes = np.random.default_rng(0), 16_000, 32
+    X = (rng.random((n, 12)) < 0.5).astype(np.float32)
+    X[:, 0] = 1
+    targets = (X @ np.linspace(-1, 1, 12) > 0) ^ (rng.random(n) < 0.2)
+    targets = np.where(np.arange(n) < classes, np.arange(n), targets)
+    rows = Rows.from_scipy(X, targets.astype(np.float32))
+    assert trained(rows, 16, 0.1, loss=loss) < 2 * trained(rows, 1, 0.1, loss=loss)
