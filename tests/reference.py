@@ -213,10 +213,11 @@ def share(x, workers, kappa):
 
 
 def merged(shared, base, private, x, workers, kappa, l1=0.0):
-    """The shared values after a worker has brought ``private - base``; a zero that l1 made is not crossed."""
+    """The shared values after a worker has brought ``private - base``; with l1 none crosses zero but with its copy."""
     shared, base, private = np.float64(shared), np.float64(base), np.float64(private)
     new = shared + share(x, workers, kappa) * (private - base)
-    return np.where((l1 > 0) & (private == 0) & (new * base < 0), 0.0, new)
+    alone = (private * base >= 0) & (shared * base >= 0)
+    return np.where((l1 > 0) & alone & (new * base < 0), 0.0, new)
 
 
 def tier_rates(X, weights, groups):

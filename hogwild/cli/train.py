@@ -56,7 +56,7 @@ def train(
     seed: Annotated[int, _option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
     average: Annotated[bool, _option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
     discipline: Annotated[str, _option(PARALLEL, _one_of("How an update reaches a shared weight", DISCIPLINES),
-                                       show_default="serial for one worker, else hogwild")] = DEFAULTS.discipline,
+                                       show_default="serial for one worker, else by the data")] = DEFAULTS.discipline,
     workers: Annotated[int | None, _option(PARALLEL, "Number of workers.", "--workers", "-w",
                                            show_default="physical cores")] = None,
     host: Annotated[str, _option(PARALLEL, _one_of("Who runs them", HOSTS))] = DEFAULTS.host,

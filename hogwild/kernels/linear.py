@@ -282,7 +282,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
         if discipline == TIERED and state[BEGUN] == 0:
             fetch_all(adagrad, tiers, replica, parameters, plan)
-            state[BEGUN] = 1
+            state[BEGUN], state[SEEN] = 1, 0
         if discipline == TIERED:
             done, grown = state[SEEN], replica.total[0]
         while left > 0:

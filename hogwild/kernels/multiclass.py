@@ -113,23 +113,27 @@ def slopes(loss, margins, target, weight, classes, param):
 
 
 @njit(forceinline=True, **JIT)
-def bends(loss, margins, target, classes, param):
-    """``losses.bend``, the mean over the classes (for softmax the diagonal of its second derivative)."""
-    label, total, mean = np.int64(target), 0.0, 0.0
+def add_bends(bent, loss, margins, target, factor, classes, param):
+    """Add to ``bent`` (stride,) ``factor`` times ``losses.bend`` of each class; returns the largest sum.
+
+    Of softmax, the diagonal of its second derivative. A sum for each class: few classes may bend where most do not.
+    """
+    label, top, total, largest = np.int64(target), margins[0], 0.0, ZERO
     if loss == SOFTMAX:
-        top = margins[0]
         for k in range(1, classes):
             top = max(top, margins[k])
         for k in range(classes):
             total += math.exp(np.float64(margins[k] - top))
-        for k in range(classes):
+    for k in range(classes):
+        if loss == SOFTMAX:
             share = math.exp(np.float64(margins[k] - top)) / total
-            mean += share * (1.0 - share)
-    else:
-        for k in range(classes):
+            found = share * (1.0 - share)
+        else:
             y = 1.0 if k == label else -1.0
-            mean += bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
-    return np.float32(mean / classes)
+            found = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
+        bent[k] += factor * np.float32(found)
+        largest = max(largest, bent[k])
+    return largest
 
 
 @njit(forceinline=True, **JIT)
@@ -179,9 +183,11 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
         g, bias, owed, gained, squares, _ = vectors(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
+        bent, most = buffer[(VECTORS - 1) * stride : VECTORS * stride], ZERO  # tiered: curvature since the last merge
+        bent[:] = ZERO
         if discipline == TIERED and state[BEGUN] == 0:
             fetch_all(adagrad, tiers, replica, parameters, plan)
-            state[BEGUN] = 1
+            state[BEGUN], state[SEEN] = 1, 0
         if discipline == TIERED:
             done, grown = state[SEEN], replica.total[0]
         while left > 0:
@@ -208,8 +214,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                     g[k] = fma(factor, g[k], bias[k] - owed[k])
                 weight = row_factor(data.weights, row)
                 if discipline == TIERED:
-                    bent = bends(loss, g, data.targets[row], plan.classes, plan.loss_param)
-                    grown += step * bent * weight
+                    most = add_bends(bent, loss, g, data.targets[row], step * weight, plan.classes, plan.loss_param)
                 some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
                 if some or penalty != NO_PENALTY:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
@@ -232,7 +237,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                     release(locks, 0)
                 if discipline == TIERED:
                     done += 1
-                    if done >= due or (grown >= ripe and done % QUANTUM == 0):
+                    if done >= due or (grown + most >= ripe and done % QUANTUM == 0):
+                        grown, most, bent[:] = grown + most, ZERO, ZERO
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
                         refresh(bias, squares, parameters, adagrad)
                 nonzeros += end - begin
@@ -240,6 +246,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
             state[DONE] = last
             left -= last - first
         if discipline == TIERED:
+            grown += most
             state[SEEN], replica.total[0] = done, grown
         if discipline == TIERED and left > 0:
             merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)

@@ -21,13 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.atomics import compare_exchange, fetch_add, load, store
+from hogwild.kernels.atomics import compare_exchange, load, store
 from hogwild.kernels.control import LINE, MERGED, WORKERS
 from hogwild.kernels.options import JIT
 
 QUANTUM = 4  # rows: merges that the curvature asks for come every so many rows at most
 PIECE = 64  # coordinates merged at a time: the shorter, the less two workers can take from each other
 TINY = np.float32(1e-10)  # as in kernels/linear.py
+LARGE = np.float32(1e30)  # so that no infinity is divided by another
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
@@ -65,11 +66,12 @@ class Replica(NamedTuple):
 @njit(forceinline=True, **JIT)
 def share(x, workers, kappa):
     """What part of its delta a worker adds: one where steps are small, 1 / workers where they are large."""
+    x = min(x, LARGE)
     return (x + kappa) / (workers * x + kappa)
 
 
 @njit(forceinline=True, **JIT)
-def merge_tier(tiers, replica, parameters, t, strength, workers, kappa):
+def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Bring tier ``t`` of the private ``parameters`` and the shared array together; one margin, no AdaGrad.
 
     ``strength``: sum over the rows since the last merge of step times the loss's curvature. Piece by piece: gather,
@@ -84,9 +86,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa):
         for i in range(n):
             r = np.uint64(first + i)
             mine, old, now = piece[np.uint64(i)], base[r], shared[r]
-            x = strength * tiers.rates[r]
-            scale = (x + kappa) / (workers * x + kappa)
-            new = merged(now, old, mine, scale)
+            new = merged(now, old, mine, share(strength * tiers.rates[r], workers, kappa), l1)
             shared[r] = new
             base[r] = new
             piece[np.uint64(i)] = new
@@ -95,7 +95,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa):
 
 
 @njit(forceinline=True, **JIT)
-def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa):
+def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
     """``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added up whole."""
     private, shared, base = parameters.coef, replica.coef, replica.base_coef
     width = np.uint64(stride)
@@ -105,13 +105,13 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
         scale = share(x, workers, kappa)
         for _ in range(stride):
             if adagrad:
-                gained = parameters.coef_squares[q] - replica.base_coef_squares[p]
-                squares = replica.coef_squares[p] + gained
+                others = replica.coef_squares[p] - replica.base_coef_squares[p]
+                squares = parameters.coef_squares[q] + others
                 scale = share(x / np.sqrt(squares + TINY), workers, kappa)
                 replica.coef_squares[p] = squares
                 replica.base_coef_squares[p] = squares
                 parameters.coef_squares[q] = squares
-            new = merged(shared[p], base[p], private[q], scale)
+            new = merged(shared[p], base[p], private[q], scale, l1)
             shared[p] = new
             base[p] = new
             private[q] = new
@@ -120,13 +120,24 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
 
 
 @njit(forceinline=True, **JIT)
-def merged(now, old, mine, scale):
+def merged(now, old, mine, scale, l1):
     """The shared value ``now`` with a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
 
-    A weight that a penalty shrank to zero is not carried past it by other workers' having done the same.
+    With an l1 penalty a weight passes zero only if the worker's own copy did, or what several workers shrank at once
+    would come out on the other side.
     """
     new = mine + (now - old) if scale == ONE else now + scale * (mine - old)
-    return ZERO if mine == ZERO and new * old < ZERO else new
+    return ZERO if l1 and mine * old >= ZERO and now * old >= ZERO and new * old < ZERO else new
+
+
+@njit(forceinline=True, **JIT)
+def add_delta(shared, k, mine, old, scale):
+    """``merged`` into a shared cell that every worker wants, losing nothing; returns what it became."""
+    while True:
+        now = load(shared, k)
+        new = merged(now, old, mine, scale, False)
+        if compare_exchange(shared, k, now, new):
+            return new
 
 
 @njit(forceinline=True, **JIT)
@@ -136,17 +147,12 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
     for k in range(stride):
         scale = share(x, workers, kappa)
         if adagrad:
-            gained = parameters.intercept_squares[k] - replica.base_intercept_squares[k]
-            squares = fetch_add(replica.intercept_squares, k, gained) + gained
+            mine, old = parameters.intercept_squares[k], replica.base_intercept_squares[k]
+            squares = add_delta(replica.intercept_squares, k, mine, old, ONE)
             scale = share(x / np.sqrt(squares + TINY), workers, kappa)
             replica.base_intercept_squares[k] = squares
             parameters.intercept_squares[k] = squares
-        mine, old = parameters.intercept[k], replica.base_intercept[k]
-        while True:
-            now = load(replica.intercept, k)
-            new = merged(now, old, mine, scale)
-            if compare_exchange(replica.intercept, k, now, new):
-                break
+        new = add_delta(replica.intercept, k, parameters.intercept[k], replica.base_intercept[k], scale)
         replica.base_intercept[k] = new
         parameters.intercept[k] = new
 
@@ -178,10 +184,11 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
 def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
     """Merge tier ``t``, with the first also the intercept, and count the coordinates."""
     kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)
+    l1 = plan.l1 > 0
     if adagrad or plan.stride > 1:
-        merge_rows(adagrad, plan.stride, tiers, replica, parameters, t, strength, workers, kappa)
+        merge_rows(adagrad, plan.stride, tiers, replica, parameters, t, strength, workers, kappa, l1)
     else:
-        merge_tier(tiers, replica, parameters, t, strength, workers, kappa)
+        merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1)
     if t == 0:
         merge_intercept(adagrad, plan.stride, tiers, replica, parameters, strength, workers, kappa)
     cell = WORKERS + LINE * plan.worker + MERGED
@@ -195,11 +202,13 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
         p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
         for _ in range(plan.stride):
-            replica.base_coef[p] = replica.coef[p]
-            parameters.coef[q] = replica.coef[p]
+            now = replica.coef[p]  # read once: others may be merging
+            replica.base_coef[p] = now
+            parameters.coef[q] = now
             if adagrad:
-                replica.base_coef_squares[p] = replica.coef_squares[p]
-                parameters.coef_squares[q] = replica.coef_squares[p]
+                now = replica.coef_squares[p]
+                replica.base_coef_squares[p] = now
+                parameters.coef_squares[q] = now
             p += np.uint64(1)
             q += np.uint64(1)
     for k in range(plan.stride):

@@ -53,6 +53,7 @@ GROWTH = 2.0  # of the interval from tier to tier
 SPAN = 3  # neighbouring tiers whose features are taken to move together
 RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only
 NEVER = 1 << 60  # rows
+LARGEST = 1e30  # of a rate: float32 has to hold it
 PER_EPOCH = 2  # merges of every other tier, at least
 BUDGET = 0.05  # of a worker's time, for merges
 FEWEST, MOST = 16, 512  # updates between two merges, whatever they cost
@@ -112,9 +113,11 @@ def plan_tiers(
     features = np.argsort(-frequency, kind="stable").astype(np.int32)
     frequency = frequency[features]
     bounds = _cut(frequency)
-    intervals, floors, patience = _intervals(problem, frequency[bounds[:-1]], np.diff(bounds), rows, workers, price)
+    highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
     rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
-    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.array([intercept])
+    rates = np.minimum(rates, LARGEST)
+    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
     tops[0] = max(tops[0], intercept)
     return _tiers(features, bounds, intervals, floors, patience, rates, tops)
 
@@ -130,6 +133,7 @@ def choose(
     """
     n, stride = len(rows), problem.stride
     frequency = _frequency(rows, arrays)
+    frequency[frequency * n < 1.5] = 0.0  # a feature of one row is nobody else's
     firsts = np.arange(0, len(frequency), max(LINE // stride, 1))  # of the features of each cache line
     lines = np.add.reduceat(frequency, firsts) if len(frequency) else frequency
     foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
@@ -169,7 +173,7 @@ def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 def _cut(frequency: np.ndarray) -> np.ndarray:
     """The ranks at which tiers begin, on cache lines, and the end; ``frequency`` falls with the rank."""
-    bounds = [0]
+    bounds = [0] if len(frequency) else [0, 0]  # the intercept is merged with the first tier, even an empty one
     while bounds[-1] < len(frequency):
         end = np.searchsorted(-frequency, -frequency[bounds[-1]] / GROWTH, side="right")
         bounds.append(min(max(-(-int(end) // LINE) * LINE, bounds[-1] + LINE), len(frequency)))
@@ -180,7 +184,7 @@ def _intervals(
     problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, price: Price | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each tier, from the highest frequency in it and its size: most and fewest rows between merges; patience."""
-    if workers == 1 or not len(sizes):
+    if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
     tier, feature = price or merge_seconds(problem)
     cost = tier + feature * sizes
@@ -224,12 +228,12 @@ def _rates(
 
 
 def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Means per feature; of features hardly seen in the sample, their tier's in proportion to their frequency."""
+    """Means per feature; of features hardly seen in the sample at least their tier's, scaled to their frequency."""
     means = means.copy()
     for first, last in pairwise(bounds):
         part = slice(first, last)
-        usual = means[part].sum() / frequency[part].sum()
-        means[part] = np.where(seen[part] >= OFTEN, means[part], usual * frequency[part])
+        usual = means[part].sum() / max(frequency[part].sum(), 1e-30) * frequency[part]
+        means[part] = np.where(seen[part] >= OFTEN, means[part], np.maximum(means[part], usual))
     return means
 
 

@@ -25,16 +25,10 @@ PARALLEL = [name for name in DISCIPLINES if name != "serial"]
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
 
-ROUNDED = "kernels/tiers.py merge_rows: base + (private - base) rounds AdaGrad's sums of squares"
-
-
 def every_combination(disciplines):
     for discipline in disciplines:
-        for name, (_, options) in COMBINATIONS.items():
-            rounded = [pytest.mark.xfail(strict=True, reason=ROUNDED)] * (
-                discipline == "tiered" and "adagrad" in options
-            )
-            yield pytest.param(discipline, name, marks=rounded)
+        for name in COMBINATIONS:
+            yield discipline, name
 
 
 def job_for(combination, discipline, workers=1, n=200, **more):
@@ -49,7 +43,7 @@ def run_first_worker(job, start=0):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize(("discipline", "combination"), every_combination(PARALLEL))
+@pytest.mark.parametrize(("discipline", "combination"), list(every_combination(PARALLEL)))
 def test_one_worker_is_serial(discipline, combination, intercept):
     results = []
     for name in ("serial", discipline):
@@ -60,7 +54,7 @@ def test_one_worker_is_serial(discipline, combination, intercept):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize(("discipline", "combination"), every_combination(DISCIPLINES))
+@pytest.mark.parametrize(("discipline", "combination"), list(every_combination(DISCIPLINES)))
 def test_resumed_in_the_middle_of_an_epoch(discipline, combination):
     whole, parts = (job_for(combination, discipline) for _ in range(2))
     run_epoch(whole, 1, FALLING)
