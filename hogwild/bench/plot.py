@@ -25,6 +25,8 @@ def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
     panels = figure.subplots(1, len(families), squeeze=False)[0]
     for panel, family in zip(panels, families):
         _panel(panel, [row for row in rows if row["family"] == family])
+    handles = {line.get_label(): line for panel in panels for line in panel.get_lines()}  # one legend for all panels
+    figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize="small")
     panels[0].set_ylabel("speed-up over one serial worker, an epoch")
     partial = f"{path}.tmp"
     try:
@@ -48,4 +50,3 @@ def _panel(panel: Any, rows: list[dict[str, Any]]) -> None:
     if rows:
         panel.set_title(rows[0]["data"].removeprefix("synthetic:").replace("?", "\n"), fontsize="small")
     panel.grid(alpha=0.3)
-    panel.legend(fontsize="small")

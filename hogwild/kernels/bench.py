@@ -65,7 +65,7 @@ def merges(tiers, replica, parameters, workers, kappa, times):
     for _ in range(times):
         for u in range(len(parameters.coef)):
             parameters.coef[u] += TINY
-        merge_tier(tiers, replica, parameters, 0, ONE, workers, kappa)
+        merge_tier(tiers, replica, parameters, 0, ONE, workers, kappa, False)
 
 
 @njit(**FAST)

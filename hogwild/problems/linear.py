@@ -42,7 +42,7 @@ MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # of which some are no whole numbers: they look like real targets
 COMPARED = 1 << 16  # values at a time
 EXACT = 2**24  # float32 holds all whole numbers below
-SHARE_ROWS, SHARE_NONZEROS = 4_096, 1 << 22  # that intercept_share looks at, in memory
+SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # that intercept_share looks at, in memory
 
 
 NO_LIMIT = 1 << 62
