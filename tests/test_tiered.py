@@ -86,9 +86,6 @@ def test_one_worker_is_serial_on_every_host(pools: Callable) -> None:
             np.testing.assert_array_equal(model.intercept_, serial.intercept_)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="sums of deltas are seldom zero: two workers keep three times the weights of one"
-)
 def test_l1_leaves_zeros(pools: Callable) -> None:
     rows = popular()
     found = {}

@@ -34,7 +34,7 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
-from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due
+from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
 SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
@@ -350,6 +350,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
             state[SEEN], replica.total[0] = done, grown
         if discipline == TIERED and left > 0:
             merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+            if penalty == ELASTIC and plan.workers > 1:
+                drop_small(adagrad, tiers, replica, data.rates, plan, step)
             state[BEGUN] = 0
 
     return run

@@ -22,6 +22,7 @@ from hogwild.kernels.linear import (
     AIG,
     BEGUN,
     DONE,
+    ELASTIC,
     LENGTH,
     LOCKED,
     NO_PENALTY,
@@ -45,7 +46,7 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
-from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due
+from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 from hogwild.kernels.turns import HANDED, ROW, SOME, TAKEN, begin_turn
 
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spare); gathered coordinates come behind
@@ -250,6 +251,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
             state[SEEN], replica.total[0] = done, grown
         if discipline == TIERED and left > 0:
             merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+            if penalty == ELASTIC and plan.workers > 1:
+                drop_small(adagrad, tiers, replica, data.rates, plan, step)
             state[BEGUN] = 0
 
     return run

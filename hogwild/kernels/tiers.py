@@ -222,3 +222,20 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         replica.due[t] = max(tiers.intervals[t] // plan.workers * (plan.worker + 1), 1)
         replica.grown[t] = 0.0
         replica.limits[t] = tiers.patience[t] / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)
+
+
+@njit(**JIT)
+def drop_small(adagrad, tiers, replica, rates, plan, step):
+    """Zero what the l1 penalty of one more visit would; at the end of an epoch, and only with several workers.
+
+    One worker shrinks a weight again at every visit. Of several, each shrinks a copy that is mostly zero already, and
+    the sum of what is left over would be many small weights where there should be few.
+    """
+    width = np.uint64(plan.stride)
+    for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
+        pull = step * np.float32(plan.l1) * rates[np.uint32(tiers.features[r])]
+        for k in range(plan.stride):
+            p = np.uint64(r) * width + np.uint64(k)
+            reach = pull / np.sqrt(replica.coef_squares[p] + TINY) if adagrad else pull
+            if abs(replica.coef[p]) <= reach:
+                replica.coef[p] = ZERO
