@@ -208,8 +208,8 @@ class Sgd:
 
 
 def share(x, workers, kappa):
-    """What part of its delta a worker adds: from 1 where steps are small to 1 / workers where they are large."""
-    return (x + kappa) / (workers * x + kappa)
+    """What part of its delta a worker adds: from 1 where steps are small to kappa / workers where they are large."""
+    return np.minimum(1.0, kappa * (1 + x) / (workers * np.maximum(x, 1e-10)))
 
 
 def merged(shared, base, private, x, workers, kappa, l1=0.0):

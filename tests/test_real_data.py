@@ -156,6 +156,29 @@ def test_reaches_the_optimum(name, real_data, pools):
     assert objective(mine)[0] == pytest.approx(run.history[-1]["objective"], rel=1e-9)  # reported is what is minimised
 
 
+# What tiered may be above one worker: a hundredth, with slack for what one worker's own seeds differ by, and more on
+# mushrooms, of which a sixteenth is 400 rows
+SLACK = {"amazon": 0.06, "w8a": 0.06, "mushrooms": 0.25}
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name != "20news"])  # twenty classes take a minute
+def test_sixteen_tiered_workers_are_as_good_as_one(name, real_data):
+    """Simulated, five epochs, at one worker's best step of the powers of two; medians of three seeds."""
+    rows, _ = load(real_data, name)
+    options = {"discipline": "tiered", "l2": 1e-5, "epochs": 5, "normalize": SETS[name][2]}
+
+    def objective(workers, step, seed):
+        where = {"host": "threads"} if workers == 1 else {"host": "simulator", "delay": "random"}
+        try:
+            return list(hogwild.train(rows, workers=workers, step=step, seed=seed, **options, **where))[-1]["objective"]
+        except hogwild.TrainingError:  # diverged
+            return math.inf
+
+    step = min((2.0**power for power in range(-6, 3)), key=lambda step: objective(1, step, 0))
+    serial, tiered = (np.median([objective(workers, step, seed) for seed in SEEDS[:3]]) for workers in (1, 16))
+    assert tiered <= (1.01 + SLACK.get(name, 0.01)) * serial, f"step {step:g}: {tiered:.5f}, one worker {serial:.5f}"
+
+
 def test_labels_and_widths_of_real_files(real_data, pools):
     """a9a's test file is narrower, mushrooms has labels 1 and 2, 20news twenty classes."""
     rows, test = load(real_data, "a9a")

@@ -337,7 +337,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                     bent = np.float32(bend(loss, margin, data.targets[row], slope, plan.loss_param))
                     grown += step * bent * row_factor(data.weights, row)
                     done += 1
-                    if done >= due or (grown >= ripe and done % QUANTUM == 0):
+                    if done >= due or (grown >= ripe and (done + plan.worker) % QUANTUM == 0):
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
                         bias = intercept[0]
                         if adagrad:

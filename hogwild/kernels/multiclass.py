@@ -238,7 +238,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                     release(locks, 0)
                 if discipline == TIERED:
                     done += 1
-                    if done >= due or (grown + most >= ripe and done % QUANTUM == 0):
+                    if done >= due or (grown + most >= ripe and (done + plan.worker) % QUANTUM == 0):
                         grown, most, bent[:] = grown + most, ZERO, ZERO
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
                         refresh(bias, squares, parameters, adagrad)

@@ -65,9 +65,9 @@ class Replica(NamedTuple):
 
 @njit(forceinline=True, **JIT)
 def share(x, workers, kappa):
-    """What part of its delta a worker adds: one where steps are small, 1 / workers where they are large."""
+    """What part of its delta a worker adds: one where steps are small, kappa / workers where they are large."""
     x = min(x, LARGE)
-    return (x + kappa) / (workers * x + kappa)
+    return min(ONE, kappa * (ONE + x) / (workers * x + TINY))
 
 
 @njit(forceinline=True, **JIT)
@@ -220,8 +220,8 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
     for t in range(len(tiers.intervals)):
         replica.rows[t], replica.total[t] = 0, 0.0
         replica.due[t] = max(tiers.intervals[t] // plan.workers * (plan.worker + 1), 1)
-        replica.grown[t] = 0.0
         replica.limits[t] = tiers.patience[t] / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)
+        replica.grown[t] = -replica.limits[t] * (plan.workers - 1 - plan.worker) / plan.workers
 
 
 @njit(**JIT)

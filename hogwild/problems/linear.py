@@ -245,40 +245,36 @@ class LinearProblem:
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
     ) -> Callable[[], Any]:
         """``work`` as a function of nothing, for the simulator, which calls it once for every few rows or events."""
-        order, penalty = part.order, self._penalty
+        penalty = self._penalty
         if self._tabulates and step[2] == 0.0:
             penalty = linear.L2_TABLE
             linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
             data = data._replace(rates=_readonly(scratch.table))
-        locked = self.discipline in ("serial", "locked", "round-robin", "tiered")
-        plan = Plan(
-            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
-            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
-            l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
-            flush=1 if locked or part.workers == 1 else FLUSH,
-            worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
-            limit=part.limit, kappa=KAPPA,
-        )  # fmt: skip
+        plan = self._plan(part, step)
         if part.limit == NO_LIMIT:
             scratch.state[:] = 0
         if part.crew is not None:
             kernel = simulated.events(LOSSES[self.loss], int(self.classes > 1), penalty, int(self.adagrad))
             return partial(kernel, shared.parameters, data, shared.control, plan, scratch.rows, part.crew)
-        kernel = self._kernel(penalty)
-        if self.discipline == "round-robin":
-            return partial(
-                kernel, shared.parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer,
-                scratch.state,
-            )  # fmt: skip
-        parameters, replica = shared.parameters, None
+        kernel, parameters = self._kernel(penalty), shared.parameters
+        own: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
+        if self.discipline != "round-robin":
+            base = self.parameters(scratch.base)
+            replica = Replica(*shared.parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
+            own = (*own, shared.tiers, replica)
         if self.discipline == "tiered":
             parameters = self.parameters(scratch.own)
-        replica = Replica(
-            *shared.parameters, *self.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
-        )
-        return partial(
-            kernel, parameters, data, shared.control, shared.locks, plan, scratch.rows, scratch.buffer, scratch.state,
-            shared.tiers, replica,
+        return partial(kernel, parameters, data, shared.control, shared.locks, plan, *own)
+
+    def _plan(self, part: OrderSlice, step: tuple[float, float, float]) -> Plan:
+        order, alone = part.order, self.discipline in ("serial", "locked", "round-robin", "tiered")
+        return Plan(
+            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
+            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
+            l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
+            flush=1 if alone or part.workers == 1 else FLUSH,
+            worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
+            limit=part.limit, kappa=KAPPA,
         )  # fmt: skip
 
     @property

@@ -15,18 +15,21 @@ quotient. So, with the *rates*
 
     r_j = E[ s |x_j| (|x_t| . v) ] / v_j,    v_j = sqrt(E |x_j|),    x_j = S r_j
 
-``W * scale_j * x_j <= const`` for all j keeps the sum from overshooting, and
+``W * scale_j * x_j <= const`` for all j keeps the sum from overshooting. To first order only: a worker that has done
+many rows has corrected its own error, by a share of ``1 - exp(-x_j)`` of it, less than ``x_j / (1 + x_j)`` times a
+constant near one, and then stops. So
 
-    scale_j = (x_j + kappa) / (W x_j + kappa)
+    scale_j = min(1, kappa (1 + x_j) / (W x_j))
 
-does that; it is 1 for small x_j (plain sums, exact in the limit) and 1 / W for large ones (plain averaging, which by
-convexity is stable where one worker is). kappa = 8 leaves the cap nothing to do in ordinary runs, because a tier is
-also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*: shorter intervals
-cost time but no progress, caps cost progress. What merges take falls as one over the patience, what stale weights cost
-grows with it and shrinks with the rows to come, so patience is proportional to the root of what a merge takes times the
-rows a worker has, within ``PATIENCE``. The cap is what remains where that would be more often than every ``QUANTUM``
-rows, or would take ``HARDEST`` times as long as the rows themselves. As the curvature is summed up row by row, it is
-small once rows are fitted (a bound such as 1/4 is then far too careful), and large at once when they no longer are.
+keeps the sum of W deltas near kappa times the error, or less: plain sums (exact in the limit) for small x_j, kappa
+times the plain average, which by convexity is stable where one worker is, for large ones. That rarely has to act,
+because a tier is also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*:
+shorter intervals cost time but no progress, caps cost progress. What merges take falls as one over the patience, what
+stale weights cost grows with it and shrinks with the rows to come, so patience is proportional to the root of what a
+merge takes times the rows a worker has, within ``PATIENCE``. The cap is what remains where that would be more often
+than every ``QUANTUM`` rows, or would take ``HARDEST`` times as long as the rows themselves. As the curvature is summed
+up row by row, it is small once rows are fitted (a bound such as 1/4 is then far too careful), and large at once when
+they no longer are.
 
 Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
 coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
@@ -46,7 +49,7 @@ from hogwild.kernels.tiers import QUANTUM, Tiers
 if TYPE_CHECKING:
     from hogwild.problems.linear import LinearProblem
 
-KAPPA = 8.0  # see above
+KAPPA = 1.4  # see above
 PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that); times the root of a merge's price ...
 FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
 GROWTH = 2.0  # of the interval from tier to tier
@@ -63,7 +66,7 @@ OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
 LINE = 16  # float32 in a cache line
 MERGES = 128  # that are timed at once
 NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
-MISSES = 4
+MISSES = 4  # times the price of a merge of weights that no cache holds
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 TRANSFER_SECONDS = 4e-9  # what a cache line that another core has written costs a row, for each worker that wants it
 CACHED = 1 << 15  # lines
