@@ -158,7 +158,7 @@ def test_reaches_the_optimum(name, real_data, pools):
 
 # What tiered may be above one worker: a hundredth, with slack for what one worker's own seeds differ by, and more on
 # mushrooms, of which a sixteenth is 400 rows
-SLACK = {"amazon": 0.06, "w8a": 0.06, "mushrooms": 0.25}
+SLACK = {"amazon": 0.12, "w8a": 0.06, "mushrooms": 0.25}
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "20news"])  # twenty classes take a minute

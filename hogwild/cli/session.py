@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hogwild.training import Run
 
 WORKER_MODULE = "hogwild.hosts.worker"
-TRAINING_BYTES = 20  # a feature takes in training, at the least
+TRAINING_BYTES = 48  # a feature takes in training, at the least
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 

@@ -49,7 +49,7 @@ from hogwild.kernels.tiers import QUANTUM, Tiers
 if TYPE_CHECKING:
     from hogwild.problems.linear import LinearProblem
 
-KAPPA = 1.4  # see above
+KAPPA = 1.0  # see above
 PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that); times the root of a merge's price ...
 FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
 GROWTH = 2.0  # of the interval from tier to tier
@@ -105,7 +105,7 @@ def plan_tiers(
     ----------
     problem : LinearProblem
     rows : Rows
-        Training rows; their degrees are exact, everything else comes from a sample of about 2^18 nonzeros.
+        Training rows; their degrees are exact, everything else comes from a sample of about 2^17 nonzeros.
     arrays : dict
         ``problem.row_arrays(rows)``.
     workers : int
