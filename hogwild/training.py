@@ -74,7 +74,14 @@ class Clock:
 
 
 def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
-    """Started workers that ``train(..., pool=...)`` can use, one run after another; ``delay``: the simulator's law."""
+    """Started workers that ``train(..., pool=...)`` can use, one run after another; ``delay``: the simulator's law.
+
+    Raises
+    ------
+    UsageError
+        For a host, a number of workers or a law that there is not.
+    """
+    TrainConfig(host=host, workers=workers, delay=delay)  # checks them
     if host == "simulator":
         from hogwild.hosts.simulator import Simulator
 
@@ -94,7 +101,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     Raises
     ------
     UsageError
-        If the workers asked for are not those of the pool.
+        If the workers asked for, or their delays, are not those of the pool.
     """
     usual = pool.workers if pool is not None else min(machine.physical_cores(), max(n_rows, 1))
     workers = config.workers or (1 if config.discipline == "serial" else usual)
@@ -104,7 +111,10 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
     host = config.host if pool is None else pool.host
-    return dataclasses.replace(config, workers=workers, discipline=discipline, host=host)
+    delay = getattr(pool, "delay", config.delay)  # like the host, the pool's
+    if config.delay not in ("round-robin", delay):
+        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
+    return dataclasses.replace(config, workers=workers, discipline=discipline, host=host, delay=delay)
 
 
 def train(

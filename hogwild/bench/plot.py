@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -28,11 +29,13 @@ def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
     handles = {line.get_label(): line for panel in panels for line in panel.get_lines()}  # one legend for all panels
     figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize="small")
     panels[0].set_ylabel("speed-up over one serial worker, an epoch")
-    partial = f"{path}.tmp"
+    partial = f"{path}.{os.getpid()}.tmp"  # no file of the user's
     try:
         figure.savefig(partial, format="png", dpi=150)
         os.replace(partial, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
         raise OutputError(f"--plot {path}: {error.strerror or error}") from None
 
 

@@ -60,7 +60,7 @@ class Simulator:
         self.workers, self.lost, self.closed = workers, 0, False
         self.job: Job | None = None
         self.histogram: Counter[int] = Counter()
-        self._law = Law(delay, workers)
+        self.delay, self._law = delay, Law(delay, workers)
         self._parts: _Parts | None = None
         self._course: Course | None = None
         self._running = False
