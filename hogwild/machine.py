@@ -59,6 +59,14 @@ def physical_cores() -> int:
     return max(1, min(len(cores), math.ceil(quota) if quota else len(cores)))
 
 
+def one_cpu_a_core() -> list[int]:
+    """One usable CPU of every physical core, for pinning."""
+    cores: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        cores.setdefault(_text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or f"cpu{cpu}", cpu)
+    return list(cores.values())
+
+
 def caches() -> dict[str, str]:
     """Size of each cache that the first usable CPU sees, such as ``{"L2": "2048K"}``."""
     found = {}

@@ -426,11 +426,12 @@ class Run:
         pool, job, lost = self._pool, self._job, self._pool.lost
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
-        self._task = task = Task(self._epoch, self._chunk, self._schedule.plan(self._epoch))
+        task = Task(self._epoch, self._chunk, self._schedule.plan(self._epoch))
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
-        before = self._epoch_began = self._clock.seconds
+        before = self._clock.seconds
         job.begin_epoch(task.epoch, task.start)
+        self._task, self._epoch_began = task, before  # only now, for who watches: the counts are at zero
         if self._stopping:
             job.stop()
         try:

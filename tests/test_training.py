@@ -241,12 +241,12 @@ def test_progress_can_be_watched(tmp_path: Path) -> None:
         list(run)
         stopping.set()
         watcher.join()
-    within = [p for p in seen if 0 < p.rows_done < p.rows_total]
+    within, chunk = [p for p in seen if 0 < p.rows_done < p.rows_total], run._order.chunk
     assert within
     assert {p.epoch for p in within} <= {0, 1}
     for p in within:
         assert p.rows_total == len(rows)
-        assert p.nonzeros == pytest.approx(p.rows_done * 500)
+        assert abs(p.nonzeros - p.rows_done * 500) <= chunk * 500  # the worker goes on between the two counts
         assert 0 < p.seconds < 30
     ordered = [(p.epoch, p.rows_done) for p in seen]
     assert ordered == sorted(ordered)

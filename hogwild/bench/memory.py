@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hogwild.bench.fresh import run_child
 from hogwild.bench.plan import STEPS, Plan, about
-from hogwild.errors import TrainingError
 
-CODE = "import json, sys; from hogwild.bench.memory import child; print(child(*json.loads(sys.argv[1])))"
 LOOKS = 0.01  # seconds between two looks
 
 
@@ -23,11 +19,9 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
     rows = plan.open("rcv1")
     plan.note("training in a fresh interpreter")
     directory = None if plan.cache is None else str(plan.cache.directory)
-    arguments = json.dumps([plan.names["rcv1"], directory, STEPS["rcv1"]])
-    done = subprocess.run([sys.executable, "-c", CODE, arguments], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise TrainingError(f"memory could not be measured: {done.stderr.strip().rpartition(chr(10))[2]}")
-    yield about(plan.names["rcv1"], rows) | {"workers": 1, "peak_megabytes": float(done.stdout), "status": "ok"}
+    arguments = [plan.names["rcv1"], directory, STEPS["rcv1"]]
+    peak = run_child(__name__, arguments, "memory could not be measured")
+    yield about(plan.names["rcv1"], rows) | {"workers": 1, "peak_megabytes": peak, "status": "ok"}
 
 
 def child(name: str, directory: str | None, step: float) -> float:

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from hogwild.bench.plan import Plan
-from hogwild.bench.rounds import Side, cores, interleaved, together
+from hogwild.bench.rounds import Side, interleaved, together
 from hogwild.kernels.bench import merges
 from hogwild.kernels.linear import Parameters
 from hogwild.kernels.tiers import PIECE, Replica, Tiers
+from hogwild.machine import one_cpu_a_core
 
 COORDINATES = (64, 4096, 1 << 16, 1 << 20)
 WORK, QUICK_WORK = 1 << 24, 1 << 21  # coordinates merged in a round
@@ -24,7 +25,7 @@ WORK, QUICK_WORK = 1 << 24, 1 << 21  # coordinates merged in a round
 def measure(plan: Plan) -> Iterator[dict[str, Any]]:
     """Nanoseconds a coordinate, by the length of the range and the number of workers on it."""
     work = QUICK_WORK if plan.quick else WORK
-    counts = [workers for workers in plan.workers if workers <= max(len(cores()), 1)] or [1]
+    counts = [workers for workers in plan.workers if workers <= max(len(one_cpu_a_core()), 1)] or [1]
     for coordinates in COORDINATES:
         times = max(work // coordinates, 1)
         sides: dict[str, Side] = {str(workers): _Side(coordinates, workers, times) for workers in counts}

@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hogwild.errors import HogwildError
-from hogwild.machine import CPUS
+from hogwild.machine import one_cpu_a_core
 
 Side = Callable[[], float]  # does its work once and returns its seconds
 WIDE = 0.25  # spread (between the quartiles, over the median) from which a figure is doubtful
@@ -78,7 +77,7 @@ def ratio(over: float | None, under: float | None) -> float | None:
 def together(tasks: Sequence[Callable[[], object]]) -> float:
     """Run each task on a thread of its own, pinned to a core where there are enough; seconds from first to last."""
     gate, spans, errors = threading.Barrier(len(tasks)), [], []
-    cpus = cores()
+    cpus = one_cpu_a_core()
 
     def run(number: int, task: Callable[[], object]) -> None:
         try:
@@ -100,15 +99,3 @@ def together(tasks: Sequence[Callable[[], object]]) -> float:
     if errors:
         raise errors[0]
     return max(end for _, end in spans) - min(start for start, _ in spans)
-
-
-def cores() -> list[int]:
-    """One usable CPU of every physical core."""
-    found: dict[str, int] = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
-        try:
-            siblings = Path(CPUS, f"cpu{cpu}", "topology", "thread_siblings_list").read_text()
-        except OSError:
-            siblings = str(cpu)
-        found.setdefault(siblings, cpu)
-    return list(found.values())

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from hogwild.bench.plan import L2
-from hogwild.bench.rounds import cores, together
+from hogwild.bench.rounds import together
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning
 from hogwild.hosts.job import Desk, Job, Task
 from hogwild.kernels import bench, linear
+from hogwild.machine import one_cpu_a_core
 from hogwild.problems.linear import LinearProblem
 from hogwild.training import train
 
@@ -66,7 +67,7 @@ class Training:
 
 def _pin(threads: list[threading.Thread]) -> None:
     """Give each of several threads a core of its own, if there are enough."""
-    cpus = cores()
+    cpus = one_cpu_a_core()
     if 1 < len(threads) <= len(cpus):
         for thread, cpu in zip(threads, cpus):
             with contextlib.suppress(OSError):

@@ -8,20 +8,16 @@ before the data are opened, as ``hogwild train`` does.
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from hogwild.bench.fresh import run_child
 from hogwild.bench.plan import STEPS, Plan, about
 from hogwild.bench.rounds import Timing
 from hogwild.config import REAL_HOSTS
-from hogwild.errors import TrainingError
 
-CODE = "import json, sys; from hogwild.bench.startup import child; print(json.dumps(child(*json.loads(sys.argv[1]))))"
 WHAT = {"imports": "import hogwild.training", "first": "first run", "again": "second run"}
 
 
@@ -53,12 +49,7 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _in_a_fresh_interpreter(arguments: list[Any]) -> dict[str, float]:
-    command = [sys.executable, "-c", CODE, json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        reason = done.stderr.strip().rpartition("\n")[2]
-        raise TrainingError(f"start-up could not be timed: {reason or f'status {done.returncode}'}")
-    return json.loads(done.stdout)
+    return run_child(__name__, arguments, "start-up could not be timed")
 
 
 def child(name: str, directory: str | None, host: str, workers: int, step: float) -> dict[str, float]:

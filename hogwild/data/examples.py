@@ -26,7 +26,12 @@ PIECE = 1 << 20  # entries handled at a time where temporaries are made
 
 def _frozen(array: Any, dtype: Any) -> np.ndarray:
     """A read-only C-contiguous view (a copy only if the dtype or layout differs); never a ``memmap`` instance."""
-    view = np.ascontiguousarray(np.asarray(array), dtype=dtype).view()
+    return readonly(np.ascontiguousarray(np.asarray(array), dtype=dtype))
+
+
+def readonly(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written: what kernels know by one type, whether or not the array itself can."""
+    view = array.view()
     view.flags.writeable = False
     return view
 
@@ -238,6 +243,12 @@ class Rows:
         ids = np.asarray(ids)
         weights = None if self.weights is None else self.weights[ids]
         return self._part((self.begin[ids], self.end[ids]), self.targets[ids], weights)
+
+    def spread(self, nonzeros: int, most: int | None = None) -> np.ndarray:
+        """Ids of rows evenly spread over all, with about so many nonzeros; at least 64 ids and at most ``most``."""
+        wanted = max(64, nonzeros * len(self) // max(self.nnz, 1))
+        count = min(len(self), wanted, wanted if most is None else most)
+        return np.unique(np.linspace(0, len(self) - 1, count).astype(np.int64))
 
     def block(self, first: int, last: int) -> Rows:
         """Rows ``first <= i < last`` without copying anything."""

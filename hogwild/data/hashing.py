@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.data.chunks import chunks
-from hogwild.data.examples import PIECE, Rows
+from hogwild.data.examples import PIECE, Rows, readonly
 from hogwild.data.store import MemoryWriter, Sink, read_meta
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -72,7 +72,7 @@ def hash_indices(indices: Any, bits: int) -> np.ndarray:
         given = given.astype(np.uint64)
     buckets = np.empty(len(given), np.int32)
     with np.errstate(over="ignore"):  # wrapping is meant, and is only seen with the JIT off
-        hashing.hash_indices(_readonly(given), check_bits(bits), buckets)
+        hashing.hash_indices(readonly(given), check_bits(bits), buckets)
     return buckets
 
 
@@ -308,11 +308,4 @@ def _said(bits: int | None) -> str:
 def _mark(seen: np.ndarray, indices: Any) -> int:
     from hogwild.kernels import hashing
 
-    return int(hashing.mark(seen, _readonly(np.ascontiguousarray(indices, np.int32))))
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    """A view that kernels know by one type, whether or not the array can be written."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return int(hashing.mark(seen, readonly(np.ascontiguousarray(indices, np.int32))))

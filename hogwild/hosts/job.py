@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.data.examples import Rows
+from hogwild.data.examples import Rows, readonly
 from hogwild.data.order import Order
 from hogwild.data.store import read_meta
 from hogwild.hosts.shared import Block
@@ -82,7 +82,7 @@ class Job:
             for name, array in sent.items():
                 job.state[name][...] = array
         else:
-            job.local = {name: _readonly(array) for name, array in data.items()}
+            job.local = {name: readonly(array) for name, array in data.items()}
         return job
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,8 +149,8 @@ class Job:
         self.problem.work(shared, scratch, data, part, task.step)
 
     def done(self) -> tuple[int, int]:
-        """Rows and nonzeros done in this epoch so far."""
-        counts = self.control[WORKERS:].reshape(-1, LINE)
+        """Rows and nonzeros done in this epoch so far; of workers at work, either may be a chunk ahead."""
+        counts = self.control[WORKERS:].copy().reshape(-1, LINE)
         return int(counts[:, ROWS].sum()), int(counts[:, NONZEROS].sum())
 
     def finished(self) -> bool:
@@ -228,12 +228,6 @@ class Pool(Protocol):
 
     def close(self) -> None:
         """End the workers; no process is left behind."""
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _tight(rows: Rows) -> bool:

@@ -19,12 +19,12 @@ import threading
 from collections.abc import Iterator
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
+from hogwild.machine import one_cpu_a_core
 
 HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a dead worker may hold what others wait for
 DEATHS_IN_A_ROW = 3  # deaths of one worker with nothing done in between: then it is no accident
@@ -269,15 +269,9 @@ def _open_pidfd(pid: int) -> int | None:
 
 def _cpus(workers: int) -> list[int | None]:
     """One CPU of each physical core for each worker; no pinning where there are not enough cores, or for one worker."""
-    cores: dict[str, int] = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        try:
-            cores.setdefault(siblings.read_text(), cpu)
-        except OSError:
-            cores[str(cpu)] = cpu
+    cpus = one_cpu_a_core()
     # One worker alone has nobody to be kept apart from, and two such runs would share the first core.
-    return list(cores.values())[:workers] if 1 < workers <= len(cores) else [None] * workers  # type: ignore[return-value]
+    return [*cpus[:workers]] if 1 < workers <= len(cpus) else [None] * workers
 
 
 @contextlib.contextmanager

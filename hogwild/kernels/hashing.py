@@ -15,7 +15,6 @@ from numba import njit
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import GOLDEN, mix
 
-BARE = JIT | {"_nrt": False}  # see kernels/parse.py: nothing here allocates
 FEW = 6  # entries up to which insertion alone is fastest
 SHORT = 512  # entries from which a row is sorted by radix
 DIGIT = 10  # bits of it
@@ -28,7 +27,7 @@ def bucket(index, bits):
     return np.int64(mix(index + GOLDEN) >> np.uint64(64 - bits))
 
 
-@njit(**BARE)
+@njit(**JIT)
 def hash_indices(
     indices,  # (n,) int32, or any whole numbers
     bits,
@@ -38,7 +37,7 @@ def hash_indices(
         buckets[i] = bucket(np.uint64(indices[i]), bits)
 
 
-@njit(**BARE)
+@njit(**JIT)
 def mark(seen, indices):
     """Set the bits of ``indices`` in ``seen`` (2^bits / 8,) uint8; returns how many were not set before."""
     fresh = 0
@@ -49,7 +48,7 @@ def mark(seen, indices):
     return fresh
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, counts):
     """One stable counting sort of ``n`` entries by ``(index >> shift) % bins``, from ``start`` to ``to``."""
     for b in range(bins + 1):
@@ -66,7 +65,7 @@ def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, cou
         to_values[at] = values[i]
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _insert(indices, values, start, n, to_indices, to_values, to):
     """Stable insertion sort of ``n`` entries from ``start`` to ``to``, which may be the same place."""
     for i in range(n):
@@ -80,7 +79,7 @@ def _insert(indices, values, start, n, to_indices, to_values, to):
         to_values[k] = value
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _sort_row(indices, values, start, n, bits, spare_indices, spare_values, counts):
     if n <= FEW:
         _insert(indices, values, start, n, indices, values, start)
@@ -98,7 +97,7 @@ def _sort_row(indices, values, start, n, bits, spare_indices, spare_values, coun
         _deal(spare_indices, spare_values, 0, n, indices, values, start, shift + DIGIT, 1 << DIGIT, counts)
 
 
-@njit(**BARE)
+@njit(**JIT)
 def sort_rows(
     lengths,  # (n,) int64: entries of each row, in and out
     indices,  # (nnz,) int32 below 2^bits, in and out

@@ -265,6 +265,26 @@ def claim(state, control, plan, rows):
     return True
 
 
+@njit(forceinline=True, **JIT)
+def come_in(adagrad, tiers, replica, parameters, plan, state):
+    """Begin a tiered worker's epoch, or go on with it: rows done, and curvature met, so far."""
+    if state[BEGUN] == 0:
+        fetch_all(adagrad, tiers, replica, parameters, plan)
+        state[BEGUN], state[SEEN] = 1, 0
+    return state[SEEN], replica.total[0]
+
+
+@njit(forceinline=True, **JIT)
+def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over):
+    """Keep what ``come_in`` will ask for; with ``over``, the end of the epoch, bring everything home."""
+    state[SEEN], replica.total[0] = done, grown
+    if over:
+        merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+        if penalty == ELASTIC and plan.workers > 1:
+            drop_small(adagrad, tiers, replica, data.rates, plan, step)
+        state[BEGUN] = 0
+
+
 @lru_cache(None)
 def epoch(loss, discipline, penalty, adagrad, far, unit):
     """The loop of one worker over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; the rest 0 or 1.
@@ -280,11 +300,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
         squares, step, part = ZERO, ZERO, np.float32(plan.intercept)
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
-        if discipline == TIERED and state[BEGUN] == 0:
-            fetch_all(adagrad, tiers, replica, parameters, plan)
-            state[BEGUN], state[SEEN] = 1, 0
         if discipline == TIERED:
-            done, grown = state[SEEN], replica.total[0]
+            done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
         while left > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
@@ -347,11 +364,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
             state[DONE] = last
             left -= last - first
         if discipline == TIERED:
-            state[SEEN], replica.total[0] = done, grown
-        if discipline == TIERED and left > 0:
-            merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
-            if penalty == ELASTIC and plan.workers > 1:
-                drop_small(adagrad, tiers, replica, data.rates, plan, step)
-            state[BEGUN] = 0
+            go_out(
+                adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, left > 0
+            )
 
     return run

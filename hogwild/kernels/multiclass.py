@@ -20,20 +20,19 @@ from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.fma import fma
 from hogwild.kernels.linear import (
     AIG,
-    BEGUN,
     DONE,
-    ELASTIC,
     LENGTH,
     LOCKED,
     NO_PENALTY,
-    SEEN,
     SERIAL,
     STEP_EVERY,
     TIERED,
     VISITED,
     ZERO,
     claim,
+    come_in,
     count,
+    go_out,
     intercept_move,
     lock_row,
     prefetch_row,
@@ -46,7 +45,7 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
-from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
+from hogwild.kernels.tiers import QUANTUM, merge_due
 from hogwild.kernels.turns import HANDED, ROW, SOME, TAKEN, begin_turn
 
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spare); gathered coordinates come behind
@@ -186,11 +185,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
         bent, most = buffer[(VECTORS - 1) * stride : VECTORS * stride], ZERO  # tiered: curvature since the last merge
         bent[:] = ZERO
-        if discipline == TIERED and state[BEGUN] == 0:
-            fetch_all(adagrad, tiers, replica, parameters, plan)
-            state[BEGUN], state[SEEN] = 1, 0
         if discipline == TIERED:
-            done, grown = state[SEEN], replica.total[0]
+            done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
         while left > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
@@ -248,12 +244,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
             left -= last - first
         if discipline == TIERED:
             grown += most
-            state[SEEN], replica.total[0] = done, grown
-        if discipline == TIERED and left > 0:
-            merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
-            if penalty == ELASTIC and plan.workers > 1:
-                drop_small(adagrad, tiers, replica, data.rates, plan, step)
-            state[BEGUN] = 0
+            go_out(
+                adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, left > 0
+            )
 
     return run
 

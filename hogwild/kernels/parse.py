@@ -17,10 +17,6 @@ from numba import njit
 from hogwild.kernels.hashing import bucket
 from hogwild.kernels.options import JIT
 
-# Without reference counts: Numba takes and drops one, atomically, for each array handed to a helper, and fails to prune
-# them in a function of this many branches. 340 MB/s with them, 830 without. Nothing here allocates, so none are needed.
-BARE = JIT | {"_nrt": False}
-
 DONE, BAD_LABEL, BAD_FEATURE = 0, 1, 2  # how parse_rows ended
 GOOD, BAD, UNRESOLVED = 0, 1, 2  # what became of a number
 
@@ -33,7 +29,7 @@ SLACK = 2.0**-50
 POW10 = np.array([float(f"1e{k}") for k in range(64)])
 
 
-@njit(**BARE)
+@njit(**JIT)
 def count_marks(text, size):
     """``(colons, line ends)``: bounds on the features and rows, at memory speed, so that arrays fit what they hold."""
     colons = 0
@@ -44,19 +40,19 @@ def count_marks(text, size):
     return colons, lines
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _skip_blanks(text, p):
     while text[p] == 32 or (text[p] != 10 and 9 <= text[p] <= 13):
         p += 1
     return p
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _ends_token(c):
     return c == 32 or c == 35 or 9 <= c <= 13
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _scaled(mantissa, digits, exponent):
     """``(what, mantissa * 10**exponent)`` for a mantissa of so many digits, the later ones cut off after 18."""
     if mantissa == 0 or digits + exponent < -45:  # below 1e-45 / 10, which rounds to zero
@@ -75,7 +71,7 @@ def _scaled(mantissa, digits, exponent):
     return GOOD, x
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _long_number(text, p):
     """``(what, end, magnitude)`` of any decimal without its sign: many digits, leading zeros, exponents."""
     mantissa, kept, digits, exponent, point = 0, 0, 0, 0, 0
@@ -112,7 +108,7 @@ def _long_number(text, p):
     return what, p, x
 
 
-@njit(**BARE)
+@njit(**JIT)
 def number(text, p):
     """``(what, end, value)`` of the number at ``p``: the common short form here, the rest in ``_long_number``."""
     negative = text[p] == 45
@@ -142,7 +138,7 @@ def number(text, p):
     return what, p, -x if negative else x
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _label(text, p, optional):
     """``number`` at the start of a row; with ``optional``, 0 and nothing consumed where the first token has a colon."""
     if optional:
@@ -157,7 +153,7 @@ def _label(text, p, optional):
     return what, q, x
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _skip_query(text, p):
     """The end of ``qid:digits`` at ``p``, or ``p`` itself if something else stands there."""
     q = p
@@ -170,7 +166,7 @@ def _skip_query(text, p):
     return p
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _index(text, p):
     """``(index, end)`` of ``digits:`` at ``p``, past the colon; -1 for anything else, or over 18 digits."""
     start, index = p, 0
@@ -184,7 +180,7 @@ def _index(text, p):
     return index, p + 1
 
 
-@njit(**BARE)
+@njit(**JIT)
 def _bucket(text, p, base, bits):
     """``(bucket, end)`` of ``digits:`` at ``p``, an index below 2^64, past the colon; -1 for anything else."""
     start, index = p, 0
@@ -210,7 +206,7 @@ def _bucket(text, p, base, bits):
     return bucket(key, bits), p + 1
 
 
-@njit(**BARE)
+@njit(**JIT)
 def parse_rows(
     text,  # bytearray: whole lines
     size,  # bytes of it to read; text[size - 1] is a line end

@@ -21,7 +21,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.degrees import degrees
-from hogwild.data.examples import Rows, shortest
+from hogwild.data.examples import Rows, readonly, shortest
 from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, InputError
@@ -31,9 +31,8 @@ from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import PIECE, Replica, Tiers
-from hogwild.problems.tiers import KAPPA, no_tiers, one_tier
+from hogwild.problems.tiers import KAPPA, LINE, no_tiers, one_tier
 
-LINE = 16  # float32 in a cache line
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
@@ -249,7 +248,7 @@ class LinearProblem:
         if self._tabulates and step[2] == 0.0:
             penalty = linear.L2_TABLE
             linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
-            data = data._replace(rates=_readonly(scratch.table))
+            data = data._replace(rates=readonly(scratch.table))
         plan = self._plan(part, step)
         if part.limit == NO_LIMIT:
             scratch.state[:] = 0
@@ -343,9 +342,7 @@ def intercept_share(config: TrainConfig, rows: Rows) -> float:
         return 0.0
     if config.adagrad:
         return 1.0
-    count = min(len(rows), SHARE_ROWS, max(64, SHARE_NONZEROS * len(rows) // max(rows.nnz, 1)))
-    ids = np.unique(np.linspace(0, len(rows) - 1, count).astype(np.int64))
-    sample = rows.select(ids).compact()
+    sample = rows.select(rows.spread(SHARE_NONZEROS, SHARE_ROWS)).compact()
     scales = row_scales(sample, config.normalize)
     values = sample.values.astype(np.float64)
     if scales is not None:
@@ -419,10 +416,4 @@ def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
 def _empty_data(n_rows: int) -> Data:
     """Rows without features, typed as real data are."""
     arrays = [np.zeros(n_rows, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
-    return Data(*(_readonly(array) for array in arrays))
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return Data(*(readonly(array) for array in arrays))

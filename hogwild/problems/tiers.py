@@ -112,7 +112,13 @@ def plan_tiers(
     price : (float, float), optional
         What a merge costs, as :func:`merge_seconds` measures it if it is not given.
     """
-    frequency = _frequency(rows, arrays)
+    return _plan(problem, rows, arrays, workers, price, _frequency(rows, arrays))
+
+
+def _plan(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None,
+    frequency: np.ndarray,
+) -> Tiers:  # fmt: skip
     features = np.argsort(-frequency, kind="stable").astype(np.int32)
     frequency = frequency[features]
     bounds = _cut(frequency)
@@ -136,9 +142,9 @@ def choose(
     """
     n, stride = len(rows), problem.stride
     frequency = _frequency(rows, arrays)
-    frequency[frequency * n < 1.5] = 0.0  # a feature of one row is nobody else's
-    firsts = np.arange(0, len(frequency), max(LINE // stride, 1))  # of the features of each cache line
-    lines = np.add.reduceat(frequency, firsts) if len(frequency) else frequency
+    common = np.where(frequency * n < 1.5, 0.0, frequency)  # a feature of one row is nobody else's
+    firsts = np.arange(0, len(common), max(LINE // stride, 1))  # of the features of each cache line
+    lines = np.add.reduceat(common, firsts) if len(common) else common
     foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
     waiting = foreign * max(stride / LINE, 1) * TRANSFER_SECONDS * workers
     passes = 2 * problem.width * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
@@ -146,14 +152,15 @@ def choose(
     if foreign < FEW:
         return None, f"only {why}"
     if passes < waiting:
-        tiers = plan_tiers(problem, rows, arrays, workers, price)
+        price = price or merge_seconds(problem)
+        tiers = _plan(problem, rows, arrays, workers, price, frequency)
         if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting:
             return tiers, f"{why}; merging private copies costs less"
     return None, f"{why}, but merging private copies would cost more"
 
 
 def _merging(
-    problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None
+    problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price
 ) -> float:
     """Seconds of merging a row, at a usual step."""
     part = rows.block(0, min(len(rows), 2000)).compact()
@@ -163,7 +170,7 @@ def _merging(
     strength = USUAL / max(lengths, 1e-30)  # a row
     ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
     between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)
-    tier, feature = price or merge_seconds(problem)
+    tier, feature = price
     return float(((tier + feature * np.diff(tiers.bounds)) / between).sum())
 
 
@@ -206,8 +213,8 @@ def _rates(
     bounds: np.ndarray,
 ) -> tuple[np.ndarray, float]:  # fmt: skip
     """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
-    n, width, groups = len(rows), len(features), -(-(len(bounds) - 1) // SPAN) or 1
-    ids = np.unique(np.linspace(0, n - 1, min(n, max(64, SAMPLED * n // max(rows.nnz, 1)))).astype(np.int64))
+    width, groups = len(features), -(-(len(bounds) - 1) // SPAN) or 1
+    ids = rows.spread(SAMPLED)
     sample = rows.select(ids).compact()
     row = np.repeat(np.arange(len(ids)), sample.end - sample.begin)
     rank_of = np.empty(width, dtype=np.int64)
