@@ -20,6 +20,7 @@ LOSSES = (
     "squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive", "poisson",
 )  # fmt: skip
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
+EXCHANGES = ("none", "averaging", "one-shot-averaging")
 LABEL_LOSSES = LOSSES[:6]
 PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
 HOSTS = ("processes", "threads", "simulator")
@@ -68,6 +69,12 @@ class TrainConfig:
         contend for cache lines, else ``hogwild``.
     workers : int or None
         None takes the physical cores this process may use.
+    exchange : str
+        One of ``EXCHANGES``. With ``averaging`` every worker trains a replica of its own, with the serial kernel, and
+        at the end of an epoch the replicas are replaced by their mean; ``one-shot-averaging`` averages once, at the
+        end, and before that only for the measurements. See ``exchanges/averaging.py``.
+    gradient_delay : float
+        Seconds, up to 1, that computing one gradient costs extra (the paper's artificial delay); for experiments.
     host : str
         ``processes`` or ``threads``; ``simulator``: all workers are virtual, one after another in this thread.
     delay : str
@@ -103,6 +110,8 @@ class TrainConfig:
     power: float | None = None
     adagrad: bool = False
     discipline: str = "auto"
+    exchange: str = "none"
+    gradient_delay: float = 0.0
     workers: int | None = None
     host: str = "processes"
     delay: str = "round-robin"
@@ -126,6 +135,7 @@ class TrainConfig:
             object.__setattr__(self, "step", None)
         _choice("loss", self.loss, LOSSES)
         _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
+        _choice("exchange", self.exchange, EXCHANGES)
         _choice("host", self.host, HOSTS)
         law, numbers = parse_delay(self.delay)
         _choice("order", self.order, ORDERS)
@@ -135,6 +145,7 @@ class TrainConfig:
         _number("l1", self.l1, 0, LARGEST_FLOAT32)
         _number("l2", self.l2, 0, LARGEST_FLOAT32)
         _number("tol", self.tol, 0)
+        _number("gradient_delay", self.gradient_delay, 0, 1)
         _number("step", self.step, 0, LARGEST_FLOAT32, optional=True, strict=True)
         _number("loss_param", self.loss_param, 0, optional=True)
         _number("decay", self.decay, 0, 1, optional=True, strict=True)
@@ -148,6 +159,7 @@ class TrainConfig:
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._check_together()
+        self._check_exchange()
         self._check_delay(law, numbers)
 
     def _check_together(self) -> None:
@@ -163,16 +175,36 @@ class TrainConfig:
             raise UsageError(f"loss_param belongs to loss {', '.join(PARAM_LOSSES)}, not to {self.loss!r}")
         if self.class_weight is not None and self.loss not in LABEL_LOSSES:
             raise UsageError(f"class_weight is for classes, and loss {self.loss!r} has real targets")
-        if self.discipline == "serial" and (self.workers or 1) > 1:
+        if self.discipline == "serial" and (self.workers or 1) > 1 and self.exchange == "none":
             raise UsageError(
                 f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}"
             )
         if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
             raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
 
+    def _check_exchange(self) -> None:
+        """What an exchange does not go with: the one table of refusals."""
+        refused = (
+            (self.adagrad, "adagrad keeps sums of squares, which cannot be averaged: leave adagrad out"),
+            (
+                self.discipline not in ("auto", "serial"),
+                f"every worker has a replica to itself, so discipline={self.discipline!r} has nothing to settle: leave "
+                "discipline out",
+            ),
+            (self.host == "simulator", f"host='simulator' has no exchanges: choose host {' or '.join(REAL_HOSTS)}"),
+        )
+        for applies, why in refused:
+            if applies and self.exchange != "none":
+                raise UsageError(f"exchange={self.exchange!r}: {why}")
+
     def _check_delay(self, law: str, numbers: dict[str, float]) -> None:
         if self.delay != "round-robin" and self.host != "simulator":
             raise UsageError(f"delay={self.delay!r} is for host='simulator' (hogwild simulate), not {self.host!r}")
+        if self.gradient_delay and self.host == "simulator":
+            raise UsageError(
+                f"gradient_delay={self.gradient_delay!r} is real time, which host='simulator' has none of: choose host "
+                f"{' or '.join(REAL_HOSTS)}"
+            )
         if law != "round-robin" and self.discipline == "round-robin":
             raise UsageError(f"delay={self.delay!r}: discipline 'round-robin' has turns of its own: leave delay out")
         if self.workers is not None and numbers.get("delay", 0) > self.workers - 1:

@@ -77,6 +77,13 @@ def caches() -> dict[str, str]:
     return found
 
 
+def cache_bytes(level: str | None = None) -> int | None:
+    """Size of one cache, such as "L2"; of the last level without a name. None if it is unknown."""
+    found = caches()
+    size = found.get(level or max(found, default=""), "")
+    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else None
+
+
 def memory() -> tuple[int | None, int | None]:
     """``(total, available)`` bytes; a control group's limit counts as the total where it is lower."""
     facts = {}

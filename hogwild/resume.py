@@ -49,13 +49,15 @@ def make_directory(directory: Path) -> None:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 
 
-def load_saved(directory: Path | None, asked: TrainConfig, print_of_data: str, size: int) -> Saved | None:
+def load_saved(
+    directory: Path | None, asked: TrainConfig, print_of_data: str, size: int, workers: int = 1
+) -> Saved | None:
     """The checkpoint to go on from, checked against what is asked; None if there is none yet.
 
     Raises
     ------
     UsageError
-        Without a directory.
+        Without a directory; with another number of workers where each has a replica that goes on.
     InputError
         One line that says why the checkpoint is not one of this run.
     """
@@ -68,14 +70,20 @@ def load_saved(directory: Path | None, asked: TrainConfig, print_of_data: str, s
     if header.get("problem") != "linear" or "flat" not in arrays:
         raise InputError(f"{where}: not a checkpoint of this problem")
     try:
-        changed = asked.differences(TrainConfig.from_json(header["config"]))
+        before = TrainConfig.from_json(header["config"])
     except UsageError as error:
         raise InputError(f"{where}: its options are of another version: {error}") from error
-    if changed:
-        was = ", ".join(f"{name} was {header['config'][name]!r}" for name in changed)
+    if changed := asked.differences(before):
+        was = ", ".join(f"{name} was {getattr(before, name)!r}" for name in changed)
         raise InputError(f"{where} with other options: {was} (only epochs, workers and host may change)")
     if header["fingerprint"] != print_of_data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
     if arrays["flat"].shape != (size,):
         raise InputError(f"{where}: it holds {len(arrays['flat'])} parameters, expected {size}")
+    if "replicas" in arrays and len(arrays["replicas"]) != workers:
+        had = len(arrays["replicas"])
+        raise UsageError(
+            f"{where} with {workers} workers: under exchange {asked.exchange} the {had} of before each have a replica "
+            f"that goes on: give workers={had} (--workers {had})"
+        )
     return arrays, header

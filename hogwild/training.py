@@ -41,6 +41,7 @@ from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates"))  # but by the simulator
+USUAL_CACHE = 2 << 20  # bytes, where the machine does not say
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
 
 
@@ -104,9 +105,9 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         If the workers asked for, or their delays, are not those of the pool.
     """
     usual = pool.workers if pool is not None else min(machine.physical_cores(), max(n_rows, 1))
-    workers = config.workers or (1 if config.discipline == "serial" else usual)
-    discipline = config.discipline
-    if discipline == "auto" and workers == 1:
+    discipline, alone = config.discipline, config.exchange == "none"
+    workers = config.workers or (1 if discipline == "serial" and alone else usual)
+    if discipline == "auto" and (workers == 1 or not alone):  # in a replica of its own a worker is alone
         discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
@@ -204,7 +205,8 @@ class Run:
         self._fingerprint = fingerprint(rows)
         check_same(rows.hash_bits if test is None else test.hash_bits, rows.hash_bits, "the test rows", "training's")
         size = self.problem.size
-        saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size) if resume else None
+        workers = self.config.workers or 1
+        saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size, workers) if resume else None
         if saved is not None:  # the cut depends on the machine's memory, and the checkpoint counts its chunks
             self._order = dataclasses.replace(self._order, block=saved[1]["block"])
         if self.checkpoint is not None:
@@ -283,6 +285,11 @@ class Run:
         self._stopping = True
         self._job.stop()
 
+    @property
+    def trained_seconds(self) -> float:
+        """What the clock says, also in the middle of an epoch."""
+        return self._clock.seconds
+
     def progress(self) -> Progress:
         """How far the run is."""
         rows, nonzeros = self._job.done()
@@ -311,7 +318,8 @@ class Run:
     def _pose(self, rows: Rows) -> None:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
         asked = self.config.discipline
-        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, _cache_bytes())
+        cache = machine.cache_bytes("L2") or USUAL_CACHE
+        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._tiers: Tiers | None = None
         about = self.problem, rows, self._arrays, self.config.workers or 1
@@ -338,7 +346,8 @@ class Run:
         """Lay out the memory and give it to the workers."""
         workers, shared = self.config.workers or 1, self._pool.shared
         self._job = Job.of(
-            self.problem, self._order, self.config.seed, workers, rows, self._arrays, shared, self._tiers
+            self.problem, self._order, self.config.seed, workers, rows, self._arrays, shared, self._tiers,
+            self.config.exchange,
         )  # fmt: skip
         self._arrays, self._tiers = {}, None  # the job has them
         self._solution = self.problem.solution(self._job.export())
@@ -355,7 +364,8 @@ class Run:
             if saved is not None:
                 step = saved[1]["step"]
             else:
-                probe = Probe(c, self._rows, self._weights)
+                quick = dataclasses.replace(c, gradient_delay=0.0)  # which has no say in which step is good
+                probe = Probe(quick, self._rows, self._weights)
                 with self._clock:
                     step = probe.search()
             self.config = dataclasses.replace(c, step=step)
@@ -367,6 +377,8 @@ class Run:
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self._job.restore(arrays["flat"])
+        if (replicas := self._job.replicas) is not None:
+            replicas.restore(arrays)
         if self._mean is not None:
             self._mean[:] = arrays["mean"]
         self._epoch, self._chunk, self._lost = header["epoch"], header["chunk"], header["workers_lost"]
@@ -391,6 +403,8 @@ class Run:
         arrays = {"flat": self._job.export(), "coef": self._solution[0], "intercept": self._solution[1]}
         if self._mean is not None:
             arrays["mean"] = self._mean
+        if (replicas := self._job.replicas) is not None:
+            arrays |= replicas.state()
         header = {
             "problem": "linear", "config": self.asked.to_json(), "step": self.config.step, "run": self._identity["run"],
             "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "block": self._order.block,
@@ -436,14 +450,7 @@ class Run:
             job.stop()
         try:
             with self._clock:
-                pool.begin(task)
-                while not pool.wait(POLL):
-                    pass
-        except KeyboardInterrupt:
-            self.stop()
-            while not pool.wait(POLL):
-                pass
-            raise
+                self._work(task)
         finally:
             rows, nonzeros = job.done()
             self._epoch_updates += rows
@@ -451,6 +458,21 @@ class Run:
             self._epoch_seconds += self._clock.seconds - before
             self._chunk = self.problem.position(job.control, self._order)
             self._lost += pool.lost - lost
+
+    def _work(self, task: Task) -> None:
+        """Set the workers going and wait until they stand still and have met."""
+        pool = self._pool
+        try:
+            pool.begin(task)
+            while not pool.wait(POLL):
+                pass
+        except KeyboardInterrupt:
+            self.stop()
+            while not pool.wait(POLL):
+                pass
+            raise
+        finally:
+            self._job.meet()
 
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
@@ -505,8 +527,9 @@ class Run:
         step = scale * (max(offset, 1.0) + about * len(self._rows)) ** -power  # at its first row
         seconds, before = self._clock.seconds, self._epoch_seconds
         row = self._identity | {
-            "method": c.discipline, "problem": "linear", "loss": c.loss, "l1": c.l1, "l2": c.l2,
-            "discipline": c.discipline, "order": c.order, "exchange": "none", "host": c.host, "device": "cpu",
+            "method": c.discipline if c.exchange == "none" else c.exchange,
+            "problem": "linear", "loss": c.loss, "l1": c.l1, "l2": c.l2,
+            "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": "cpu",
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
@@ -526,12 +549,6 @@ def _as_rows(data: Rows | tuple[Any, Any]) -> Rows:
     if isinstance(data, tuple) and len(data) == 2:
         return Rows.from_scipy(*data)
     raise UsageError(f"expected Rows or a pair (X, y), got {type(data).__name__}: read a file with hogwild.open_data")
-
-
-def _cache_bytes() -> int:
-    """Size of a core's L2 cache."""
-    text = machine.caches().get("L2", "2048K")
-    return int(text[:-1]) << 10 if text.endswith("K") and text[:-1].isdigit() else 2 << 20
 
 
 def _outgrows_memory(rows: Rows) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hogwild import config as module
-from hogwild.config import RESUMABLE, TrainConfig
+from hogwild.config import DISCIPLINES, EXCHANGES, RESUMABLE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.kernels import linear, losses
 from hogwild.schedule import SCHEDULES
@@ -26,7 +26,8 @@ BAD: list[dict[str, Any]] = [
     {"decay": 0.0}, {"decay": 1.5}, {"power": 0.0, "schedule": "inverse"}, {"target": math.nan},
     {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
     {"epochs": 0}, {"epochs": 1.5}, {"epochs": None}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
-    {"adagrad": 1}, {"average": "yes"}, {"intercept": None},
+    {"adagrad": 1}, {"average": "yes"}, {"intercept": None}, {"exchange": "mean"}, {"exchange": None},
+    {"gradient_delay": -1e-9}, {"gradient_delay": 1.5}, {"gradient_delay": math.nan}, {"gradient_delay": None},
 ]  # fmt: skip
 BAD_TOGETHER: list[dict[str, Any]] = [
     {"schedule": "optimal", "l2": 0.0},
@@ -37,6 +38,10 @@ BAD_TOGETHER: list[dict[str, Any]] = [
     {"adagrad": True, "schedule": "inverse"},
     {"loss_param": 1.0},
     {"class_weight": "balanced", "loss": "squared-error"},
+    {"gradient_delay": 1e-3, "host": "simulator"},
+    *({"exchange": exchange, "host": "simulator"} for exchange in EXCHANGES[1:]),
+    *({"exchange": exchange, "adagrad": True} for exchange in EXCHANGES[1:]),
+    *({"exchange": "averaging", "discipline": discipline} for discipline in DISCIPLINES[1:]),
 ]
 
 
@@ -56,13 +61,22 @@ def test_choices_are_listed(options: dict[str, Any]) -> None:
         TrainConfig(**{name: "nonsense"})
 
 
+def test_exchanges_go_with_the_serial_kernel_on_any_number_of_workers() -> None:
+    for exchange in EXCHANGES[1:]:
+        for discipline in ("auto", "serial"):
+            assert TrainConfig(exchange=exchange, discipline=discipline, workers=4).workers == 4
+        with pytest.raises(UsageError, match=f"exchange='{exchange}': .* leave discipline out"):
+            TrainConfig(exchange=exchange, discipline="locked")
+
+
 def test_unknown_options_list_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"unknown option epoch, lr: expected some of loss, .*epochs"):
         TrainConfig.from_json({"epoch": 3, "lr": 0.1, "l2": 0.0})
 
 
 def test_json_and_back() -> None:
-    config = TrainConfig(loss="huber", loss_param=0.5, l1=1e-3, step=0.25, workers=3, patience=2, target=-1.5, seed=7)
+    config = TrainConfig(loss="huber", loss_param=0.5, l1=1e-3, step=0.25, workers=3, patience=2, target=-1.5, seed=7,
+                         exchange="averaging", gradient_delay=1e-3)  # fmt: skip
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 

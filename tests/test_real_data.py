@@ -195,3 +195,14 @@ def test_labels_and_widths_of_real_files(real_data, pools):
     assert model.coef_.shape == (20, rows.width)
     assert len(model.classes_) == 20
     assert np.mean(model.predict(test) == test.targets) > 0.83
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_papers_inequalities_hold(name, real_data):
+    """Delta <= rho <= min(1, Omega Delta), which the paper's own line for RCV1 breaks."""
+    from hogwild.data.statistics import describe
+
+    for rows in load(real_data, name):
+        facts = describe(rows)
+        assert 0 < facts["delta"] <= facts["rho"] <= facts["rho_upper"] <= 1
+        assert facts["rho_upper"] <= min(1.0, facts["omega"] * facts["delta"]) + 1e-12

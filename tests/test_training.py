@@ -336,6 +336,26 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str)
         hogwild.train(rows, pool=pool, workers=3, step=0.5)
 
 
+@pytest.mark.parametrize("exchange", ["none", "averaging"])
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchange: str) -> None:
+    """And nothing else: not the probing for a step, not compiling."""
+    rows, delay = toy(1000), 2e-4
+    before = time.monotonic()
+    run = hogwild.train(rows, epochs=2, pool=pools(host, 2), exchange=exchange, gradient_delay=delay)
+    last = list(run)[-1]
+    assert last["train_seconds"] >= 2 * len(rows) * delay / 2
+    plain = hogwild.train(rows, epochs=2, workers=1, exchange=exchange)
+    assert run.config.step == plain.config.step
+    plain.close()
+    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)  # a probe would take hours
+    next(one)
+    when(lambda: one.progress().seconds > 0.1, one.stop)
+    row = next(one)
+    assert (row["status"], row["updates"]) == ("interrupted", one._order.chunk)  # finished without further delays
+    assert time.monotonic() - before < 60
+
+
 # ---- stopping
 
 

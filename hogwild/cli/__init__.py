@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, data, predict, simulate, train
+from hogwild.cli import bench, compare, data, predict, report, simulate, train
 
 app = typer.Typer(
     name="hogwild",
@@ -21,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 training = train.train, simulate.simulate, predict.predict, predict.evaluate
-for command in (*training, data.convert, data.info, bench.bench):
+for command in (*training, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)
 app.add_typer(data.cache, name="cache")
 

@@ -20,10 +20,10 @@ from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import SECTIONS, chosen, conditions, doubts, section
 from hogwild.bench.targets import targets
 from hogwild.cli.display import Display
-from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import CacheDir, check_apart, check_writable
 from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
+from hogwild.json_rows import RowsFile
 
 MOST_WORKERS = 1024
 Format = Callable[[Any], str]

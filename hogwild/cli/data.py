@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from hogwild.cli.display import Display, Reading
-from hogwild.cli.rows import to_json
 from hogwild.cli.sources import (
     CacheDir,
     Features,
@@ -24,6 +23,7 @@ from hogwild.cli.sources import (
     check_memory,
     check_readable,
 )
+from hogwild.json_rows import to_json
 
 STATISTICS_BYTES = 32  # that ``describe`` takes for a feature
 

@@ -91,7 +91,7 @@ def evaluate(
     no_cache: NoCache = False,
 ) -> None:
     """Measure a model on DATA: accuracy, log loss, AUC and F1, or the errors of a regression."""
-    from hogwild.cli.rows import to_json
+    from hogwild.json_rows import to_json
 
     sources = Sources(None, zero_based, format, targets, cache, no_cache)
     linear = open_model(model, data)

@@ -18,10 +18,10 @@ from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.rows import RowsFile
 from hogwild.cli.sources import Sources, check_apart, check_memory, check_readable, check_writable
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError
+from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
 
 if TYPE_CHECKING:
@@ -181,11 +181,15 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
     exact = workers == 1 or config.discipline == "round-robin" or config.host == "simulator"
     repeat = "reproducible to the last bit" if exact else "they race, so two runs differ"
+    name = config.discipline
+    if config.exchange != "none":
+        name = config.exchange
+        repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
     if config.host == "simulator":
         repeat = f"delay {config.delay}, one core plays them all; {repeat}"
     return (
         f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{config.discipline} on {who}: {repeat}"
+        f"{config.order} order, seed {config.seed}\n{name} on {who}: {repeat}"
         + (f"\n{config.discipline} because {reason}" if reason else "")
     )
 

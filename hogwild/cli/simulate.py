@@ -34,7 +34,7 @@ Histogram = Annotated[str | None, typer.Option(
 
 
 def _as_train(function: Callable[..., None]) -> Callable[..., None]:
-    """Give ``function`` the parameters of ``train``, as typer reads them, but ``host``, and its own."""
+    """Give ``function`` the parameters of ``train``, as typer reads them, but ``host`` and ``exchange``; its own too."""
     hints = get_type_hints(train, include_extras=True)
     own = {
         "data": (Data, None), "workers": (Workers, WORKERS), "delay": (Delay, TrainConfig().delay),
@@ -45,7 +45,7 @@ def _as_train(function: Callable[..., None]) -> Callable[..., None]:
     parameters = [
         inspect.Parameter(name, kind, default=default, annotation=annotation)
         for name, (annotation, default) in (usual | own).items()
-        if name != "host"
+        if name not in ("host", "exchange")
     ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

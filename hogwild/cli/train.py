@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
-from hogwild.config import DISCIPLINES, HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
+from hogwild.config import DISCIPLINES, EXCHANGES, HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
 from hogwild.errors import UsageError
 
 DEFAULT_DATA = "synthetic:rcv1"
@@ -16,11 +16,11 @@ DEFAULT_HOLDOUT = 0.2
 DEFAULTS = TrainConfig()
 
 
-def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
+def option(panel: str, help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
-def _one_of(what: str, choices: tuple[str, ...]) -> str:
+def one_of(what: str, choices: tuple[str, ...]) -> str:
     return f"{what}: {', '.join(choices)}."
 
 
@@ -30,8 +30,8 @@ GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Worker
 def train(
     data: Annotated[str | None, typer.Argument(metavar="[DATA]",
         help=f"svmlight text (.gz .bz2 .xz), a store, .npz, .mtx or synthetic:... Default: {DEFAULT_DATA}.")] = None,
-    test: Annotated[str | None, _option("Data", "Data to test on after each epoch.")] = None,
-    holdout: Annotated[float | None, _option("Data", "Fraction of DATA to hold out and test on.")] = None,
+    test: Annotated[str | None, option("Data", "Data to test on after each epoch.")] = None,
+    holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on.")] = None,
     features: Features = None,
     zero_based: ZeroBased = False,
     format: Format = None,
@@ -39,37 +39,39 @@ def train(
     hash_bits: HashBits = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
-    loss: Annotated[str, _option(GOAL, _one_of("Loss", LOSSES))] = DEFAULTS.loss,
-    loss_param: Annotated[float | None, _option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
+    loss: Annotated[str, option(GOAL, one_of("Loss", LOSSES))] = DEFAULTS.loss,
+    loss_param: Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
                                                 show_default="the loss's own")] = None,
-    l1: Annotated[float, _option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
-    l2: Annotated[float, _option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
-    normalize: Annotated[str, _option(GOAL, _one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
-    class_weight: Annotated[str | None, _option(GOAL, "'balanced' weighs the classes equally.")] = None,
-    no_intercept: Annotated[bool, _option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
-    step: Annotated[str, _option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
-    schedule: Annotated[str, _option(STEPS, _one_of("How it falls", SCHEDULES))] = DEFAULTS.schedule,
-    decay: Annotated[float | None, _option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
-    power: Annotated[float | None, _option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
-    adagrad: Annotated[bool, _option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
-    order: Annotated[str, _option(STEPS, _one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
-    seed: Annotated[int, _option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
-    average: Annotated[bool, _option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
-    discipline: Annotated[str, _option(PARALLEL, _one_of("How an update reaches a shared weight", DISCIPLINES),
+    l1: Annotated[float, option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
+    l2: Annotated[float, option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
+    normalize: Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
+    class_weight: Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")] = None,
+    no_intercept: Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
+    step: Annotated[str, option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
+    schedule: Annotated[str, option(STEPS, one_of("How it falls", SCHEDULES))] = DEFAULTS.schedule,
+    decay: Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
+    power: Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
+    adagrad: Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
+    order: Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
+    seed: Annotated[int, option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
+    average: Annotated[bool, option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
+    discipline: Annotated[str, option(PARALLEL, one_of("How an update reaches a shared weight", DISCIPLINES),
                                        show_default="serial for one worker, else by the data")] = DEFAULTS.discipline,
-    workers: Annotated[int | None, _option(PARALLEL, "Number of workers.", "--workers", "-w",
+    exchange: Annotated[str, option(PARALLEL, one_of("What workers with replicas do with them", EXCHANGES))
+                        ] = DEFAULTS.exchange,
+    workers: Annotated[int | None, option(PARALLEL, "Number of workers.", "--workers", "-w",
                                            show_default="physical cores")] = None,
-    host: Annotated[str, _option(PARALLEL, _one_of("Who runs them", HOSTS))] = DEFAULTS.host,
-    epochs: Annotated[int, _option(STOPPING, "Passes over the data in all.")] = DEFAULTS.epochs,
-    patience: Annotated[int | None, _option(STOPPING, "Stop after so many epochs without progress.")] = None,
-    tol: Annotated[float, _option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
-    target: Annotated[float | None, _option(STOPPING, "Stop at or below this objective.")] = None,
-    out: Annotated[str | None, _option(RESULTS, "Write the model here.", "--out", "-o", metavar="MODEL")] = None,
-    json: Annotated[str | None, _option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
+    host: Annotated[str, option(PARALLEL, one_of("Who runs them", HOSTS))] = DEFAULTS.host,
+    epochs: Annotated[int, option(STOPPING, "Passes over the data in all.")] = DEFAULTS.epochs,
+    patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,
+    tol: Annotated[float, option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
+    target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.")] = None,
+    out: Annotated[str | None, option(RESULTS, "Write the model here.", "--out", "-o", metavar="MODEL")] = None,
+    json: Annotated[str | None, option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
                                         metavar="ROWS")] = None,
-    checkpoint: Annotated[str | None, _option(RESULTS, "Save the state here after each epoch.", metavar="DIR")] = None,
-    resume: Annotated[bool, _option(RESULTS, "Go on from the checkpoint.", "--resume")] = False,
-    quiet: Annotated[bool, _option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
+    checkpoint: Annotated[str | None, option(RESULTS, "Save the state here after each epoch.", metavar="DIR")] = None,
+    resume: Annotated[bool, option(RESULTS, "Go on from the checkpoint.", "--resume")] = False,
+    quiet: Annotated[bool, option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
 ) -> None:  # fmt: skip
     """Train a sparse linear model on DATA with all cores."""
     raise typer.Exit(begin(dict(locals())))

@@ -15,6 +15,7 @@ import numpy as np
 from hogwild.data.examples import Rows, readonly
 from hogwild.data.order import Order
 from hogwild.data.store import read_meta
+from hogwild.exchanges.averaging import Replicas
 from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, LINE, NEXT, NONZEROS, ROWS, STOP, TURN, WORKERS, cells
 from hogwild.kernels.linear import Data
@@ -37,12 +38,13 @@ class Job:
     parameters: Block  # "flat": the one float32 array of all parameters, alone in its block
     state: Block  # control cells, locks, blocks of the order, arrays per row and per feature
     store: Path | None  # where processes find indices and values; None: they are in ``state``
+    exchange: str = "none"
     local: dict[str, np.ndarray] = field(default_factory=dict)  # arrays used in place by threads; never sent
 
     @classmethod
     def of(
         cls, problem: LinearProblem, order: Order, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
-        shared: bool, tiers: Tiers | None = None,
+        shared: bool, tiers: Tiers | None = None, exchange: str = "none",
     ) -> Job:  # fmt: skip
         """Lay out the memory of a run and copy into it what workers cannot reach otherwise.
 
@@ -54,12 +56,17 @@ class Job:
             For worker processes; else everything is used where it lies.
         tiers : Tiers, optional
             Of the discipline ``tiered``, if they are made already.
+        exchange : str
+            One of ``config.EXCHANGES``.
         """
         state: dict[str, Any] = {
             "control": ((cells(workers),), np.int64),
             "locks": ((problem.locks,), np.int32),
             "blocks": ((order.n_blocks,), np.int32),
         }
+        if exchange != "none":
+            spec = Replicas.spec(problem.size, workers)
+            state |= {f"replica_{name}": shape for name, shape in spec.items()}
         data = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values} | arrays
         if tiers is None:
             tiers = plan_tiers(problem, rows, arrays, workers) if problem.discipline == "tiered" else no_tiers()
@@ -74,7 +81,7 @@ class Job:
             state |= {name: (array.shape, array.dtype) for name, array in sent.items()}
         job = cls(
             problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
-            Block(state, shared), rows.store if shared else None,
+            Block(state, shared), rows.store if shared else None, exchange,
         )  # fmt: skip
         for name, array in tiers._asdict().items():
             job.state[f"tier_{name}"][...] = array
@@ -105,6 +112,14 @@ class Job:
     def tiers(self) -> Tiers:
         """The ranking of a tiered run, read-only; else without elements."""
         return Tiers(*(self.state.readonly(f"tier_{name}") for name in Tiers._fields))
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The workers' own copies of the parameters, where there is an exchange."""
+        if self.exchange == "none":
+            return None
+        arrays = {name: self.state[f"replica_{name}"] for name in Replicas.spec(0, 0)}
+        return Replicas(self.flat, one_shot=self.exchange == "one-shot-averaging", **arrays)
 
     def export(self) -> np.ndarray:
         """A copy of the parameters in the user's numbering, (size,) float32."""
@@ -141,9 +156,18 @@ class Job:
         shuffle_blocks(self.state["blocks"], order.n_rows, order.block, int(order.shuffled), self.seed, epoch)
         self.state["locks"][:] = 0  # an epoch that died may have left some held
         self.problem.begin_epoch(self.control, order, start)
+        if (replicas := self.replicas) is not None:
+            replicas.begin()
+
+    def meet(self) -> None:
+        """End what :meth:`begin_epoch` began (the workers stand still): with an exchange, set the parameters."""
+        if (replicas := self.replicas) is not None:
+            replicas.meet(self.control[WORKERS:].reshape(-1, LINE)[:, ROWS])
 
     def work(self, shared: Shared, scratch: Scratch, data: Data, task: Task, worker: int) -> None:
         """What one worker does in an epoch."""
+        if (replicas := self.replicas) is not None:
+            shared = shared._replace(parameters=self.problem.parameters(replicas.take(worker)))
         blocks = self.state["blocks"]
         part = OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.workers)
         self.problem.work(shared, scratch, data, part, task.step)

@@ -29,6 +29,7 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch, store
 from hogwild.kernels.control import ABORT, LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
+from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss
@@ -101,6 +102,7 @@ class Plan(NamedTuple):
     stride: int  # classes rounded up: weights of a feature in memory
     limit: int  # rows after which the call returns, to be called again
     kappa: float  # tiered: see problems/tiers.py
+    delay: int  # ticks that a gradient costs extra, where the kernel is made with ``delayed``
 
 
 @njit(forceinline=True, **JIT)
@@ -286,11 +288,12 @@ def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, st
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit):
+def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
     """The loop of one worker over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; the rest 0 or 1.
 
     ``far``: the model outgrows the cache, so the weights of rows ahead are prefetched too. ``unit``: all values are
-    one, so they are not read, a fifth faster and the same to the last bit. Both are constants because even the untaken
+    one, so they are not read, a fifth faster and the same to the last bit. ``delayed``: a gradient costs
+    ``plan.delay`` ticks extra, between reading weights and writing them. All are constants because even the untaken
     branch cost half the speed.
     """
 
@@ -328,6 +331,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                 margin = fma(factor, found, bias - owed)
                 slope = dloss(loss, margin, data.targets[row], plan.loss_param)
                 g = np.float32(slope) * row_factor(data.weights, row)
+                if delayed:
+                    spin(control, plan.delay)
                 if g != ZERO or penalty != NO_PENALTY:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return

@@ -17,6 +17,7 @@ from numba import njit
 
 from hogwild.kernels.atomics import fetch_add, load, store
 from hogwild.kernels.control import ABORT, TURN
+from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.linear import (
     AIG,
@@ -173,7 +174,7 @@ def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit):
+def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
     """As ``linear.epoch``; weights are not prefetched, and values always read."""
 
     @njit(**JIT)
@@ -213,6 +214,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
                 if discipline == TIERED:
                     most = add_bends(bent, loss, g, data.targets[row], step * weight, plan.classes, plan.loss_param)
                 some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+                if delayed:
+                    spin(control, plan.delay)
                 if some or penalty != NO_PENALTY:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
@@ -252,7 +255,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit):
 
 
 @lru_cache(None)
-def turns(loss, penalty, adagrad):
+def turns(loss, penalty, adagrad, delayed=0):
     """As ``turns.turns``."""
 
     @njit(**JIT)
@@ -298,6 +301,8 @@ def turns(loss, penalty, adagrad):
                 g[k] = fma(factor, g[k], bias[k])
             weight = row_factor(data.weights, row)
             some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+            if delayed:
+                spin(control, plan.delay)
             pending = True
             count(control, plan.worker, 1, end - begin)
             position += plan.workers

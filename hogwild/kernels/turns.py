@@ -18,6 +18,7 @@ from numba import njit
 
 from hogwild.kernels.atomics import load, store
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
+from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.linear import (
     NO_PENALTY,
@@ -82,8 +83,11 @@ def dot_gathered(buffer, values, begin, end):
 
 
 @lru_cache(None)
-def turns(loss, penalty, adagrad):
-    """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set)."""
+def turns(loss, penalty, adagrad, delayed=0):
+    """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set).
+
+    ``delayed``: as for ``linear.epoch``, while others have their turns.
+    """
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
@@ -123,6 +127,8 @@ def turns(loss, penalty, adagrad):
             margin = fma(factor, dot_gathered(buffer, data.values, begin, end), bias)
             slope = dloss(loss, margin, data.targets[row], plan.loss_param)
             g = np.float32(slope) * row_factor(data.weights, row)
+            if delayed:
+                spin(control, plan.delay)
             pending = True
             count(control, plan.worker, 1, end - begin)
             position += plan.workers

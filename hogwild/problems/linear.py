@@ -27,6 +27,7 @@ from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.kernels import linear, multiclass, simulated, turns
 from hogwild.kernels.control import LAST, NEXT, TURN, cells
+from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
 from hogwild.kernels.order import PADDING
@@ -102,6 +103,7 @@ class LinearProblem:
     falling: bool  # the step falls within an epoch
     far: bool  # the weights outgrow the cache
     unit: bool  # all values are one
+    delay: int = 0  # ticks that a gradient costs extra, see kernels/cycles.py
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -122,7 +124,7 @@ class LinearProblem:
             intercept_share(config, rows), config.normalize, labels, rows.width, int((rows.end - rows.begin).max()),
             config.schedule in FALLING,
             4 * rows.width * stride > FAR * cache_bytes,
-            stride == 1 and all_ones(rows.values),
+            stride == 1 and all_ones(rows.values), ticks_in(config.gradient_delay),
         )  # fmt: skip
 
     @property
@@ -273,7 +275,7 @@ class LinearProblem:
             l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
             flush=1 if alone or part.workers == 1 else FLUSH,
             worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
-            limit=part.limit, kappa=KAPPA,
+            limit=part.limit, kappa=KAPPA, delay=self.delay,
         )  # fmt: skip
 
     @property
@@ -287,11 +289,11 @@ class LinearProblem:
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
-        loss, adagrad = LOSSES[self.loss], int(self.adagrad)
+        loss, adagrad, delayed = LOSSES[self.loss], int(self.adagrad), int(self.delay > 0)
         if self.discipline == "round-robin":
-            return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad)
+            return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad, delayed)
         source, constants = (multiclass, (0, 0)) if self.classes > 1 else (linear, (int(self.far), int(self.unit)))
-        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, *constants)
+        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, *constants, delayed)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
@@ -299,7 +301,7 @@ class LinearProblem:
 
     def rehearse(self, n_rows: int, width: int) -> float:
         """Seconds that one worker takes for rows without features; tiered: merging ``width`` features after each."""
-        order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width)
+        order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width, delay=min(self.delay, 1))
         tiers = one_tier(width) if self.discipline == "tiered" else no_tiers()
         flat = aligned(small.size)
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)

@@ -14,10 +14,10 @@ from hogwild.bench import solvers
 from hogwild.bench.plan import Plan, doubling
 from hogwild.bench.rounds import Timing, interleaved, ratio, together
 from hogwild.bench.suite import SECTIONS, chosen, conditions, section
-from hogwild.cli.rows import to_json
 from hogwild.config import DISCIPLINES
 from hogwild.data.cache import Cache
 from hogwild.errors import TrainingError, UsageError
+from hogwild.json_rows import to_json
 from hogwild.machine import physical_cores
 
 NAMES = {

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from hogwild.cli.display import Display, Reading, bar, clock, training_line
-from hogwild.cli.rows import RowsFile, to_json
 from hogwild.errors import OutputError
+from hogwild.json_rows import RowsFile, to_json
 
 ROW = {
     "epoch": 0, "objective": 0.693147, "train_loss": 0.69, "test_loss": 0.7, "train_accuracy": 0.5,

@@ -52,7 +52,7 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     problem = LinearProblem.of(config, rows, discipline, cache_bytes)
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
-    job = Job.of(problem, order, seed, workers, rows, arrays, shared=False)
+    job = Job.of(problem, order, seed, workers, rows, arrays, shared=False, exchange=config.exchange)
     if start:
         rng, flat = np.random.default_rng(1), np.zeros_like(job.flat)
         for part, spread in zip(problem.parameters(flat), (rng.normal, rng.normal, rng.random, rng.random)):

@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     f"tests/kernels/test_{name}.py"
-    for name in "atomics locks fma losses order linear multiclass disciplines simulated tiers parse hashing".split()
+    for name in (
+        "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing".split()
+    )
 ]
 
 pytestmark = pytest.mark.skipif(

@@ -58,10 +58,15 @@ class RowsFile:
                 raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
 
     def write(self, row: dict[str, Any]) -> None:
+        """One row."""
+        self.write_all([row])
+
+    def write_all(self, rows: list[dict[str, Any]]) -> None:
+        """Several rows in one piece."""
         if self._file is None:
             return
         try:
-            self._file.write(to_json(row) + "\n")
+            self._file.write("".join(to_json(row) + "\n" for row in rows))
             self._file.flush()
         except BrokenPipeError:
             raise

@@ -1,0 +1,217 @@
+"""``hogwild compare``: methods on the same data, by the same objective and clock; a report and a verdict in words.
+
+The rows go to disk cell by cell, so the same command goes on after Ctrl-C. The report is then made from them alone, by
+what ``hogwild report`` calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hogwild.cli.bench import parse_workers
+from hogwild.cli.display import Display, bar, clock
+from hogwild.cli.sources import (
+    CacheDir,
+    Features,
+    Format,
+    HashBits,
+    NoCache,
+    Sources,
+    Targets,
+    ZeroBased,
+    check_memory,
+    check_writable,
+)  # fmt: skip
+from hogwild.cli.train import DEFAULT_DATA, DEFAULT_HOLDOUT, DEFAULTS, GOAL, PARALLEL, RESULTS, STEPS, one_of, option
+from hogwild.config import HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
+from hogwild.errors import UsageError
+
+if TYPE_CHECKING:
+    from hogwild.compare.harness import Comparison, Progress
+    from hogwild.compare.plan import Plan
+
+EPOCHS, SEEDS, EPS, OUT = 10, 5, "1e-1,1e-2,1e-3", "comparison"
+WHAT = "What is compared"
+
+
+def compare(
+    data: Annotated[str | None, typer.Argument(metavar="[DATA]",
+        help=f"As for train. Default: {DEFAULT_DATA}.")] = None,
+    methods: Annotated[str | None, option(WHAT, "Methods, such as serial,hogwild,tiered,locked.",
+                                           show_default="all of the table")] = None,
+    workers: Annotated[str | None, option(WHAT, "Numbers of workers, such as 1,2,4.", "--workers", "-w",
+                                           show_default="1, 2, 4 ... physical cores")] = None,
+    seeds: Annotated[int, option(WHAT, "Repeats of everything, each with its own order of the rows.")] = SEEDS,
+    epochs: Annotated[int, option(WHAT, "Passes over the data.")] = EPOCHS,
+    eps: Annotated[str, option(WHAT, "Targets: shares of the way to the optimum that may be left.")] = EPS,
+    steps: Annotated[str, option(WHAT, "Steps that every method is tuned over; one: no tuning; 'auto': around the "
+                                  "step that is probed for.")] = "auto",
+    gradient_delay: Annotated[str | None, option(WHAT, "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, "
+                                                  "or 'paper'.", metavar="LIST")] = None,
+    budget: Annotated[float | None, option(WHAT, "Seconds: leave out seeds, workers, steps, epochs, in this order, "
+                                            "until it should do.", min=1)] = None,
+    timeout: Annotated[float, option(WHAT, "Seconds of training after which a run is stopped.", min=0.1)] = 600.0,
+    oversubscribe: Annotated[bool, option(WHAT, "Also methods with locks on more workers than cores.",
+                                           "--oversubscribe")] = False,
+    dry_run: Annotated[bool, option(WHAT, "List what would be run and about how long, and end.", "--dry-run")] = False,
+    test: Annotated[str | None, option("Data", "Data to test on.")] = None,
+    holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on; 0: none.",
+                                             show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
+    features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
+    hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
+    loss: Annotated[str, option(GOAL, one_of("Loss", LOSSES))] = DEFAULTS.loss,
+    loss_param: Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
+                                                show_default="the loss's own")] = None,
+    l1: Annotated[float, option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
+    l2: Annotated[float, option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
+    normalize: Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
+    class_weight: Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")] = None,
+    no_intercept: Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
+    schedule: Annotated[str, option(STEPS, one_of("How the step falls", SCHEDULES))] = DEFAULTS.schedule,
+    decay: Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
+    power: Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
+    adagrad: Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
+    order: Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
+    seed: Annotated[int, option(STEPS, "First seed, and that of the hold-out.")] = DEFAULTS.seed,
+    host: Annotated[str, option(PARALLEL, one_of("Who runs the workers", HOSTS))] = DEFAULTS.host,
+    delay: Annotated[str, option(PARALLEL, "The simulator's delay law: see hogwild simulate.",
+                                  metavar="LAW")] = DEFAULTS.delay,
+    out: Annotated[str, option(RESULTS, "Directory of the results; of the same comparison, it goes on.", "--out", "-o",
+                                metavar="DIR")] = OUT,
+    quiet: Annotated[bool, option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
+) -> None:  # fmt: skip
+    """Compare lock-free training with locks, turns, averaging and other programs, on DATA."""
+    raise typer.Exit(begin(dict(locals())))
+
+
+def begin(given: dict[str, Any]) -> int:
+    """Do what was asked, by the parameters' names, and return the exit status."""
+    fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"workers", "epochs", "seed", "gradient_delay"}
+    base = TrainConfig(intercept=not given["no_intercept"], **{name: given[name] for name in fields & set(given)})
+    plan = make_plan(given)
+    sources = Sources(
+        cache_directory=given["cache"],
+        **{field.name: given[field.name] for field in dataclasses.fields(Sources) if field.name in given},
+    )
+    if not given["dry_run"]:
+        check_writable("--out", given["out"], directory=True)
+    display = Display(sys.stdout, given["quiet"])
+    comparison = make_comparison(given, plan, base, sources, display)
+    if given["dry_run"]:
+        show_plan(comparison, display)
+        return 0
+    return follow(comparison, given["out"], display)
+
+
+def make_plan(given: dict[str, Any]) -> Plan:
+    """The plan of the options; those that are wrong are reported before anything is read."""
+    from hogwild.compare.methods import METHODS, chosen
+    from hogwild.compare.plan import DELAYS, Plan
+
+    names = list(METHODS) if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
+    delays: tuple[float, ...] = ()
+    if given["gradient_delay"] is not None:
+        paper = given["gradient_delay"] == "paper"
+        delays = DELAYS if paper else parse_numbers("--gradient-delay", given["gradient_delay"], 0.0, 1.0)
+    steps = () if given["steps"] == "auto" else parse_numbers("--steps", given["steps"], 0.0)
+    return Plan(
+        given["seeds"], parse_workers(given["workers"]), steps, given["epochs"],
+        tuple(method.name for method in chosen(names)), parse_numbers("--eps", given["eps"], 0.0, 1.0)[::-1],
+        given["seed"], delays,
+    )  # fmt: skip
+
+
+def parse_numbers(option: str, text: str, low: float, high: float = float("inf")) -> tuple[float, ...]:
+    """Ascending numbers of a list such as ``1e-1,1e-2``."""
+    try:
+        numbers = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        numbers = []
+    if not numbers or not low <= numbers[0] <= numbers[-1] <= high or numbers[-1] == float("inf"):
+        bounds = f"from {low:g} to {high:g}" if high < float("inf") else f"above {low:g}"
+        raise UsageError(f"{option} {text}: expected numbers {bounds}, such as 0.1,0.01")
+    return tuple(numbers)
+
+
+def make_comparison(
+    given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, display: Display
+) -> Comparison:
+    """Read the data and pose the comparison."""
+    from hogwild.cli.session import TRAINING_BYTES, Request, naming, read, start_fork_server
+
+    named = given["data"] is not None
+    holdout = given["holdout"]
+    if holdout is None and given["test"] is None:
+        holdout = DEFAULT_HOLDOUT
+    data = given["data"] if named else DEFAULT_DATA
+    request = Request(data, named, given["test"], holdout or None, None, None, None, False, given["quiet"])
+    request.check()
+    if base.host == "processes" and not given["dry_run"]:
+        start_fork_server()
+    rows, test = read(request, sources, plan.first_seed, display)
+    check_memory(data, rows.width, TRAINING_BYTES)
+    from hogwild.compare.harness import Comparison
+
+    cache = sources.cache()
+    with naming(request):
+        return Comparison(
+            rows, test, plan, base, data=data, cache=None if cache is None else Path(cache.directory),
+            budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"],
+            command=shlex.join(["hogwild", *sys.argv[1:]]),
+        )  # fmt: skip
+
+
+def follow(comparison: Comparison, out: str, display: Display) -> int:
+    """Run the comparison, show the report, and return the exit status."""
+    from hogwild.cli.report import show_report
+    from hogwild.compare.report import write_report
+
+    try:
+        with display.live(lambda: progress_line(comparison.progress)):
+            comparison.run(out)
+    except KeyboardInterrupt:
+        progress = comparison.progress
+        display.say(f"\ninterrupted: {progress.done} of {progress.total} runs are in {out}; the same command goes on")
+        return 130
+    with display.live(lambda: "drawing"):
+        report = write_report([Path(out)], Path(out))
+    show_report(display, report)
+    return 0
+
+
+def progress_line(progress: Progress) -> str:
+    """The live line of a comparison."""
+    if not progress.total:
+        return progress.label
+    left = "" if progress.left is None else f"  about {clock(progress.left)} left"
+    return f"{bar(progress.done / progress.total)} {progress.done}/{progress.total} runs{left}  {progress.label}"
+
+
+def show_plan(comparison: Comparison, display: Display) -> None:
+    """What would be run, and about how long."""
+    with display.live(lambda: "measuring what an epoch costs"):
+        cells, seconds, left_out = comparison.rehearsed()
+    plan = comparison.plan
+    for phase, what in (("tuning", "trials of a step"), ("reported", "runs"), ("delay", "epochs of slow gradients")):
+        found = [cell for cell in cells if cell.phase == phase]
+        if not found:
+            continue
+        display.say(f"{len(found)} {what}:")
+        for method, count in plan.pairs():
+            mine = [cell for cell in found if (cell.method, cell.workers) == (method.name, count)]
+            reason = method.refusal(
+                comparison.task.base, comparison.task.rows, count, comparison.cores, comparison.oversubscribe
+            )
+            note = "" if reason is None else f"  refused: {reason}"
+            display.say(f"  {method.name:<20} {count:>4} worker{'s' * (count > 1):<1}  {len(mine):>4}{note}")
+    steps = ", ".join(f"{step:g}" for step in plan.grid)
+    display.say(f"{plan.epochs} epochs each, steps {steps}; targets {', '.join(f'{value:g}' for value in plan.eps)}")
+    for sentence in left_out:
+        display.say(f"left out for the budget: {sentence}")
+    display.say(f"about {clock(seconds)} in all; where a method's best step is not serial's it runs at both")

@@ -1,0 +1,81 @@
+"""``hogwild report``: rebuilds the report of a comparison from its rows, anywhere, without what trained."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hogwild.cli.display import Display
+from hogwild.errors import UsageError
+
+if TYPE_CHECKING:
+    from hogwild.compare.report import Report
+    from hogwild.compare.tables import Table
+
+SHOWN = {"yes": True, "no": False}
+
+
+def report(
+    directories: Annotated[list[str], typer.Argument(
+        metavar="DIR...", help="What hogwild compare --out wrote; several stand side by side.")],
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if there is one",
+                                            help="Directory of the report.")] = None,
+    open_: Annotated[str, typer.Option("--open", help="Show the page in a browser: yes or no.")] = "no",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+) -> None:  # fmt: skip
+    """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
+    if open_ not in SHOWN:
+        raise UsageError(f"--open {open_}: expected one of {', '.join(SHOWN)}")
+    if "" in (*directories, out):
+        raise UsageError("'': expected the name of a directory")
+    if out is None:
+        if len(directories) > 1:
+            raise UsageError(f"a report of {len(directories)} directories needs a place of its own: give --out DIR")
+        out = directories[0]
+    display = Display(sys.stdout, quiet)
+    from hogwild.compare.report import write_report
+
+    with display.live(lambda: "drawing"):
+        made = write_report([Path(directory) for directory in directories], Path(out))
+    show_report(display, made)
+    if SHOWN[open_]:
+        import webbrowser
+
+        webbrowser.open((Path(out) / "report.html").resolve().as_uri())
+
+
+def show_report(display: Display, report: Report) -> None:
+    """Verdict, tables, and where the page is."""
+    if display.quiet:
+        return
+    for sentence in report.verdict:
+        display.say(sentence)
+    display.say("")
+    for table in report.tables:
+        show_table(display, table)
+    pages = [path for path in report.files if path.name == "report.html"]
+    display.say(f"report: {', '.join(map(str, pages))}")
+
+
+def show_table(display: Display, table: Table) -> None:
+    """One table with its notes below."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=Text(table.title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, is_text in zip(table.columns, table.texts):
+        shown.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    console = Console(file=display.stream, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 200  # in a file lines are as long as they are
+    console.print(shown)
+    for note in table.notes:
+        display.say(note)
+    display.say("")

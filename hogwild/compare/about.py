@@ -1,0 +1,89 @@
+"""The first row of a comparison: the optimum, the data, the machine, the plan, and what measuring itself costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.compare.optimum import find_optimum
+from hogwild.compare.plan import Plan, Prices
+from hogwild.compare.runner import Judge, Pools, Row, Task
+from hogwild.data.examples import Rows
+from hogwild.data.statistics import describe
+from hogwild.errors import HogwildWarning, InputError, TrainingError
+from hogwild.training import train
+
+REHEARSAL = 3  # serial epochs, of which the quickest counts
+MEETINGS = 20  # epochs of hardly any rows
+DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho are worked out
+
+
+def rehearse(task: Task, step: float, pools: Pools) -> Prices:
+    """What an epoch, an evaluation and a set-up cost: a short serial run that also brings the data into memory."""
+    config = dataclasses.replace(task.base, discipline="serial", workers=1, epochs=REHEARSAL, step=step)
+    pool = pools.of(1)
+    for _ in range(2):  # the first starts, compiles and reads what is there for all that follow
+        began = time.perf_counter()
+        run = train(task.rows, task.test, config=config, pool=pool)
+        try:
+            history = list(run)
+        except TrainingError:  # diverged: the step is only a guess
+            history = run.history
+        setup = time.perf_counter() - began - (history[-1]["wall_seconds"] - history[0]["wall_seconds"])
+    epochs = [b["train_seconds"] - a["train_seconds"] for a, b in itertools.pairwise(history)]
+    walls = [b["wall_seconds"] - a["wall_seconds"] for a, b in itertools.pairwise(history)]
+    return Prices(min(epochs), max(min(walls) - min(epochs), 0.0), setup) if epochs else Prices(0.1, 0.1, setup)
+
+
+def meeting(task: Task, workers: int, pools: Pools) -> float | None:
+    """Seconds that it costs that workers are told to begin an epoch and meet at its end, of hardly any rows."""
+    ids = np.unique(np.linspace(0, len(task.rows) - 1, min(len(task.rows), 4 * workers)).astype(np.int64))
+    discipline = "hogwild" if workers > 1 else "serial"
+    config = dataclasses.replace(task.base, discipline=discipline, workers=workers, epochs=MEETINGS, step=1e-9)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)
+            history = list(train(task.rows.select(ids), config=config, pool=pools.of(workers)))
+    except InputError:  # fewer rows than workers, or one class only
+        return None
+    seconds = [row["train_seconds"] for row in history]
+    return statistics.median(b - a for a, b in itertools.pairwise(seconds))
+
+
+def describe_all(task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path | None, facts: dict[str, Any]) -> Row:
+    """The row of phase "optimum"; ``facts`` are what only the comparison knows."""
+    rows, base = task.rows, task.base
+    found = find_optimum(rows, base, cache, pool=pools.of(1))
+    last_cache = machine.cache_bytes()
+    return {
+        "phase": "optimum", "method": "optimum", "kind": "optimum", "cell": "optimum", "cell_rows": 1, "workers": 1,
+        "seed": 0, "step": None, "epoch": 0, "status": "ok", "data": task.data,
+        "objective": found.objective, "start_objective": found.start, "optimum_how": found.how,
+        "optimum_gap": found.gap, "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
+        **_data_fields(rows, task.test), "task": "labels" if judge.problem.labels else "real",
+        "classes": len(judge.problem.labels), "loss": base.loss, "l1": base.l1, "l2": base.l2,
+        "schedule": base.schedule, "order": base.order, "host": base.host,
+        "eps": sorted(plan.eps, reverse=True), "epochs": plan.epochs, "workers_list": list(plan.workers),
+        "methods": [method.name for method, _ in plan.pairs()], "step_grid": list(plan.grid),
+        "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)), "plan": plan.to_json(),
+        "cache_megabytes": last_cache / 1e6 if last_cache else None,
+        "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.workers},
+        **facts, **machine.machine_fields(),
+    }  # fmt: skip
+
+
+def _data_fields(rows: Rows, test: Rows | None) -> dict[str, Any]:
+    paper = describe(rows) if rows.nnz <= DESCRIBED else {}
+    return {
+        "rows": len(rows), "width": rows.width, "nnz": rows.nnz, "megabytes": 8 * rows.nnz / 1e6,
+        "test_rows": None if test is None else len(test),
+        **{name: paper.get(name) for name in ("omega", "delta", "rho", "rho_exact", "collision", "shared")},
+    }  # fmt: skip

@@ -1,0 +1,354 @@
+"""The figures of a report, each a question that a person asks; a figure without data is left out, never drawn empty.
+
+Lines are medians over the seeds, of seconds and of sub-optimality at the same epoch, for runs of different seeds are
+never at the same second; bands reach from quartile to quartile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild.compare.panels import grid, heading, legend, settings, short, style, workers_axis
+from hogwild.compare.results import Source
+from hogwild.compare.summary import (
+    DelayPoint,
+    Group,
+    Spread,
+    delay_points,
+    groups,
+    lock_caught_up,
+    of_rule,
+    own_rule,
+    serial,
+    speedup,
+)
+from hogwild.compare.tables import digits, lost_share
+from hogwild.compare.verdict import aim, crew, duration
+
+LOG_FROM = 12.0  # slowest over quickest run from which seconds are drawn on a logarithmic scale
+LINE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
+REFERENCES = ("serial", "outside")
+FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
+MEASURES = (("stale", "staleness: updates of others in between"), ("lost", "lost updates of weights, for each update"))
+DODGE = 1.03  # between methods that would hide each other
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with what is said about it."""
+
+    name: str  # of its files
+    title: str
+    caption: str
+    figure: Any
+
+
+def draw(sources: Sequence[Source]) -> list[Drawing]:
+    """All figures for which there are data. Call within :func:`hogwild.compare.panels.settings`."""
+    makers: tuple[tuple[str, str, str, Callable[[Sequence[Source]], Any]], ...] = (
+        ("gap-seconds", "How near to the optimum, and when",
+         "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
+         "left is better.", lambda given: curves([source for source in given if source.timed], given, "seconds")),
+        ("gap-epochs", "How near to the optimum, by passes over the data",
+         "The same against epochs: what parallel updates cost in progress, whatever the speed.",
+         lambda given: curves(given, given, "epochs")),
+        ("target", "Time to target",
+         "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
+         "to quartile, and how many of the runs got there; shorter is better.", bars),
+        ("speedup", "Speed-up and its two factors",
+         "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
+         "the hardest target that at least half of the runs of both reached.",
+         factors),
+        ("staleness", "Staleness and lost updates",
+         "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
+         "for each update of a row.", interleaving),
+        ("delay", "When gradients cost more",
+         "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
+         "logarithmic scale).", delays),
+    )  # fmt: skip
+    found = [(name, title, caption, make(sources)) for name, title, caption, make in makers]
+    where = "; ".join(dict.fromkeys(machine(source, len(sources) > 1) for source in sources))
+    return [Drawing(name, title, f"{caption} {where}.", figure) for name, title, caption, figure in found if figure]
+
+
+def machine(source: Source, named: bool) -> str:
+    """Data and machine in a few words."""
+    about = source.about
+    parts = [str(about.get("data") or "data"), str(about.get("cpu") or "unknown processor")]
+    if source.cores:
+        parts.append(f"{source.cores} cores")
+    return (f"{source.label}: " if named else "") + ", ".join(parts)
+
+
+def own(source: Source) -> list[Group]:
+    """Groups at their own best step."""
+    found = groups(source)
+    return of_rule(found, own_rule(found))
+
+
+def counts_of(sources: Sequence[Source]) -> list[int]:
+    """Numbers of workers of the methods that have a choice."""
+    return sorted({group.workers for source in sources for group in own(source) if group.kind not in REFERENCES}) or [1]
+
+
+# ---- sub-optimality
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Medians and quartiles of a group by epoch."""
+
+    epochs: np.ndarray
+    seconds: np.ndarray
+    gap: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def curve(group: Group) -> Curve:
+    """At the epochs that at least half of the runs have a figure of."""
+    by_epoch: dict[float, list[tuple[float, float]]] = {}
+    for run in group.runs:
+        for epoch, seconds, gap in zip(run.epochs, run.seconds, run.gaps):
+            if math.isfinite(gap) and math.isfinite(seconds):
+                by_epoch.setdefault(float(epoch), []).append((float(seconds), float(gap)))
+    enough = sorted(epoch for epoch, pairs in by_epoch.items() if 2 * len(pairs) >= len(group.runs))
+    kept = {epoch: np.array(by_epoch[epoch]) for epoch in enough}
+    if not kept:
+        return Curve(*(np.empty(0) for _ in range(5)))
+    quartiles = [np.quantile(pairs[:, 1], (0.25, 0.5, 0.75)) for pairs in kept.values()]
+    low, gap, high = np.array(quartiles).T
+    return Curve(np.array(list(kept)), np.array([np.median(pairs[:, 0]) for pairs in kept.values()]), gap, low, high)
+
+
+def curves(sources: Sequence[Source], all_sources: Sequence[Source], clock: str) -> Any:
+    """A panel for each number of workers, and for each comparison; serial and other programs in all of them."""
+    cells = [(source, count) for count in counts_of(sources) for source in sources]
+    drawn = [
+        [(group, curve(group)) for group in own(source) if group.kind in REFERENCES or group.workers == count]
+        for source, count in cells
+    ]
+    if not any(drawn):
+        return None
+    columns = len(sources) if len(sources) > 1 else min(len(cells), 2)
+    rows = -(-len(cells) // columns)
+    figure, panels = grid(rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True,
+                          sharey=True)  # fmt: skip
+    is_log = clock == "seconds" and any(map(_differ_much, sources))
+    targets = sorted({eps for source in sources for eps in source.eps})
+    lowest = [value for lines in drawn for _, line in lines for value in line.gap[line.gap > 0]]
+    for panel, (source, count), lines in zip(panels.flat, cells, drawn):
+        for group, line in lines:
+            _curve(panel, group, line, clock, is_log)
+        for eps in targets:
+            panel.axhline(eps, label="target", **LINE)
+        panel.set_yscale("log")
+        if is_log:
+            panel.set_xscale("log")
+            panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.set_ylim(max(min([*lowest, targets[0]]) * 0.7, targets[0] / 30), 1.6)
+        panel.yaxis.set_major_formatter(lambda value, _: aim(value))
+        panel.tick_params(labelbottom=True)
+        panel.set_title(heading(source, all_sources, crew(count, source.timed)), loc="left")
+        panel.set_xlabel(f"{clock}{' (logarithmic)' if is_log else ''}")
+    for panel in list(panels.flat)[len(cells) :]:
+        panel.remove()
+    for panel in panels[:, 0]:
+        panel.set_ylabel("sub-optimality (f − f*) / (f₀ − f*)")
+    legend(figure, panels)
+    return figure
+
+
+def _differ_much(source: Source) -> bool:
+    """Whether the quickest runs would be a spike at the left of the slowest."""
+    ends = [group.runs[0].seconds[-1] for group in own(source) if group.runs[0].final]
+    return bool(ends) and max(ends) > LOG_FROM * min(ends) > 0
+
+
+def _curve(panel: Any, group: Group, line: Curve, clock: str, is_log: bool) -> None:
+    at = line.seconds if clock == "seconds" else line.epochs
+    shown = at > 0 if is_log else at >= 0
+    at, gap, low, high = (values[shown] for values in (at, line.gap, line.low, line.high))
+    look = style(group.method)
+    below = 1 if group.kind in REFERENCES else 0
+    panel.plot(at, gap, markevery=max(1, len(at) // 8), zorder=3 - below, markeredgewidth=0, **look)
+    if len(group.runs) > 1:
+        panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0, zorder=2)
+
+
+# ---- time to target
+
+
+def bars(sources: Sequence[Source]) -> Any:
+    """Bars by target, for the largest number of workers of each comparison; serial and other programs beside them."""
+    chosen = [(source, _largest(source)) for source in sources]
+    chosen = [(source, found) for source, found in chosen if found]
+    if not chosen:
+        return None
+    targets = sorted({eps for source in sources for eps in source.eps}, reverse=True)
+    heights = [0.23 * len(found) + 0.75 for _, found in chosen]
+    figure, panels = grid(len(chosen), len(targets), sum(heights) / len(heights), 0.2,
+                          gridspec_kw={"height_ratios": heights})  # fmt: skip
+    for line, (source, found) in zip(panels, chosen):
+        for panel, eps in zip(line, targets):
+            _bars(panel, source, found, eps)
+            panel.set_title(f"to {aim(eps)} of the optimum", loc="left")
+        line[0].set_yticks(range(len(found)), [group.method for group in found])
+        count = max((group.workers for group in found), default=1)
+        line[0].set_ylabel(heading(source, sources, crew(count, source.timed)))
+    return figure
+
+
+def _largest(source: Source) -> list[Group]:
+    found = own(source)
+    most = max((group.workers for group in found if group.kind not in REFERENCES), default=1)
+    return [group for group in found if group.kind in REFERENCES or group.workers == most]
+
+
+def _bars(panel: Any, source: Source, found: list[Group], eps: float) -> None:
+    reached = [group.reached(eps, source.clock) for group in found]
+    unit = "seconds" if source.timed else "epochs"
+    longest = max((each.q75 for each in reached if each), default=1.0) or 1.0
+    for place, (group, each) in enumerate(zip(found, reached)):
+        count = f"{round(group.share(eps) * len(group.runs))}/{len(group.runs)}"
+        if each is None:
+            panel.text(0.015 * longest, place, f"not reached  {count}", va="center", fontsize=8, color="#B00020")
+            continue
+        failing = group.share(eps) < 1
+        panel.barh(place, each.median, height=0.68, color=style(group.method)["color"], alpha=0.45 if failing else 0.85,
+                   hatch="////" if failing else None, edgecolor="white", linewidth=0, zorder=2)  # fmt: skip
+        panel.plot([each.q25, each.q75], [place, place], color="0.2", linewidth=1.0, zorder=3)
+        panel.text(max(each.q75, each.median) + 0.025 * longest, place, f"{digits(each.median)}  {count}", va="center",
+                   fontsize=8, color="#B00020" if failing else "black")  # fmt: skip
+    panel.set_xlim(0, 1.62 * longest)
+    panel.set_ylim(len(found) - 0.5, -0.5)
+    panel.set_yticks(range(len(found)), [""] * len(found))
+    panel.tick_params(axis="y", length=0)
+    panel.grid(visible=False, axis="y")
+    panel.set_xlabel(unit)
+
+
+# ---- speed-up
+
+
+def factors(sources: Sequence[Source]) -> Any:
+    """Three panels a comparison: speed-up, statistical factor, hardware factor, against workers."""
+    chosen = [(source, _speedups(source)) for source in sources]
+    chosen = [(source, lines) for source, lines in chosen if lines]
+    if not chosen:
+        return None
+    figure, panels = grid(len(chosen), 3, 2.7)
+    for line, (source, lines) in zip(panels, chosen):
+        counts = sorted({1, *(count for points in lines.values() for count in points)})
+        for panel, (field, title) in zip(line, FACTORS):
+            ideal = [1.0] * len(counts) if field == "statistical" else [float(count) for count in counts]
+            panel.plot(counts, ideal, label="ideal", **LINE)
+            for method, points in lines.items():
+                values = [(count, getattr(gain, field)) for count, gain in sorted(points.items())]
+                values = [(count, value) for count, value in values if math.isfinite(value)]
+                if values:
+                    panel.plot(*zip(*values), markeredgewidth=0, **style(method))
+            workers_axis(panel, counts)
+            panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
+            panel.yaxis.set_major_formatter("{x:g}x")
+            panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
+    legend(figure, panels)
+    return figure
+
+
+def _speedups(source: Source) -> dict[str, dict[int, Any]]:
+    found = own(source)
+    over = serial(found, own_rule(found))
+    lines: dict[str, dict[int, Any]] = {}
+    for group in found:
+        gain = speedup(group, over, source) if group.kind not in REFERENCES else None
+        if gain is not None:
+            lines.setdefault(group.method, {})[group.workers] = gain
+    return lines
+
+
+# ---- staleness, expensive gradients
+
+
+def interleaving(sources: Sequence[Source]) -> Any:
+    """Staleness and lost updates against workers."""
+    figure = None
+    for measure, source in enumerate(sources):
+        lines: dict[str, dict[str, list[tuple[int, Spread]]]] = {"stale": {}, "lost": {}}
+        for group in own(source):
+            for name, found in (("stale", group.over_epochs("staleness_mean")), ("lost", lost_share(group))):
+                if found is not None:
+                    lines[name].setdefault(group.method, []).append((group.workers, found))
+        if not lines["stale"] and not lines["lost"]:
+            continue
+        if figure is None:
+            figure, panels = grid(len(sources), 2, 2.7)
+        counts = sorted({count for each in lines.values() for points in each.values() for count, _ in points})
+        for panel, (name, title) in zip(panels[measure], MEASURES):
+            for place, (method, points) in enumerate(lines[name].items()):
+                apart = DODGE ** (place - (len(lines[name]) - 1) / 2)
+                dodged = sorted(((count * apart, found) for count, found in points), key=lambda point: point[0])
+                _with_quartiles(panel, dodged, style(method))
+            workers_axis(panel, counts)
+            panel.set_ylim(bottom=0)
+            panel.set_title(heading(source, sources, title), loc="left")
+    if figure is not None:
+        for panel in panels.flat:
+            if not panel.lines:
+                panel.axis("off")
+        legend(figure, panels)
+    return figure
+
+
+def _with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
+    at = [place for place, _ in points]
+    panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
+    panel.fill_between(at, [found.q25 for _, found in points], [found.q75 for _, found in points], color=look["color"],
+                       alpha=0.15, linewidth=0)  # fmt: skip
+
+
+def delays(sources: Sequence[Source]) -> Any:
+    """Speed-up against what a gradient costs, for the largest number of workers."""
+    chosen = [(source, points) for source in sources if (points := delay_points(source))]
+    if not chosen:
+        return None
+    figure, panels = grid(1, len(chosen), 3.3, sharey=True)
+    for panel, (source, points) in zip(panels[0], chosen):
+        most = max(point.workers for point in points)
+        shown = [point for point in points if point.workers == most]
+        panel.axhline(most, label="ideal", **LINE)
+        panel.axhline(1, color="0.7", linewidth=0.8, zorder=1)
+        for method in dict.fromkeys(point.method for point in shown):
+            found = sorted((point.cost, point.delay, point.speedup) for point in shown if point.method == method)
+            _with_quartiles(panel, [(cost, gain) for cost, _, gain in found], style(method))
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
+        panel.set_ylim(0, most * (1.22 if len(chosen) == 1 else 1.32))
+        panel.yaxis.set_major_formatter("{x:g}x")
+        panel.set_xlabel("cost of a row (serial)")
+        panel.set_title(heading(source, sources, f"{crew(most)}, over serial"), loc="left")
+        _say_where_locks_catch_up(panel, shown, most, "\n" if len(chosen) > 1 else " ")
+    panels[0][0].set_ylabel("speed-up")
+    legend(figure, panels)
+    return figure
+
+
+def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers: int, gap: str) -> None:
+    if not {"lock-free", "locks"} <= {point.kind for point in points}:
+        return
+    caught = lock_caught_up(points, workers)
+    if caught is None:
+        text = f"no locks come within{gap}10 % of lock-free"
+    else:
+        panel.axvline(caught.cost, color="0.35", linewidth=0.9)
+        text = f"from {duration(caught.cost)} a row on\n{short(caught.method)} is within{gap}10 % of lock-free"
+    paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+    panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
+
+
+__all__ = ["Drawing", "curve", "draw", "settings"]

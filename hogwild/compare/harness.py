@@ -1,0 +1,223 @@
+"""Runs a comparison: a rehearsal, the optimum, the trials of every step, then the cells that are reported, in turns.
+
+Every finished cell is on disk at once, so an interruption costs the cell at hand and the same command goes on where it
+was. What is decided from measurements (the winners of the tuning, the report) is decided from those rows alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import hogwild.machine as machine
+from hogwild.compare.about import describe_all, rehearse
+from hogwild.compare.ledger import Ledger
+from hogwild.compare.methods import METHODS
+from hogwild.compare.plan import FACTORS, FEWEST_SEEDS, Cell, Plan, Prices, delay_rows, fit
+from hogwild.compare.runner import Judge, Pools, Row, Task, refused, run_cell
+from hogwild.compare.tuning import best_step
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.errors import HogwildWarning, UsageError
+from hogwild.probe import Probe
+from hogwild.resume import fingerprint
+
+TIMEOUT = 600.0  # seconds of training that a cell is given
+FORMAT = 1  # of the rows: another one is another comparison
+
+
+@dataclass
+class Progress:
+    """How far a comparison is, readable at any time from any thread."""
+
+    label: str
+    done: int = 0  # cells
+    total: int = 0
+    left: float | None = None  # seconds, about
+
+
+class Comparison:
+    """Methods compared on the same data, by the same objective and the same clock.
+
+    Parameters
+    ----------
+    rows, test : Rows
+        To train and to test on; the latter may be None.
+    plan : Plan
+    base : TrainConfig
+        What is minimised, and the host. Its step, epochs, workers, discipline, exchange and seed are the plan's.
+    data : str
+        Name of the data in the results.
+    cache : path, optional
+        Where optima are kept.
+    budget : float, optional
+        Seconds; see :func:`hogwild.compare.plan.fit`. Once they are gone, only three seeds are still completed.
+    oversubscribe : bool
+        Also run methods that wait for locks with more workers than cores.
+    timeout : float
+        Seconds of training after which a cell is stopped.
+    command : str
+        For the report.
+
+    Raises
+    ------
+    InputError, UsageError
+        If the data and the options do not go together.
+    """
+
+    def __init__(
+        self, rows: Rows, test: Rows | None, plan: Plan, base: TrainConfig, *, data: str = "",
+        cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False, timeout: float = TIMEOUT,
+        command: str = "",
+    ) -> None:  # fmt: skip
+        if base.schedule == "optimal":
+            raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
+        base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
+        self.task = Task(rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout)
+        self.plan, self.asked, self.cache, self.budget = plan, plan, cache, budget
+        self.oversubscribe, self.command = oversubscribe, command
+        self.cores = machine.physical_cores()
+        self.judge = Judge(self.task)
+        self.progress = Progress("starting")
+        self._say: Callable[[Progress], None] = lambda progress: None
+        self._prices = Prices(0.0, 0.0, 0.0)
+        self._expected = self._guessed = self._spent = 0.0
+
+    @property
+    def identity(self) -> str:
+        """A hash of everything that decides which cells there are and what they mean."""
+        task = self.task
+        asked = self.asked.to_json() | {
+            "format": FORMAT, "base": task.base.to_json(), "rows": fingerprint(task.rows), "timeout": task.timeout,
+            "test": None if task.test is None else fingerprint(task.test), "oversubscribe": self.oversubscribe,
+            "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores,
+        }  # fmt: skip
+        return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+    def run(self, out: str | Path, note: Callable[[Progress], None] = lambda progress: None) -> None:
+        """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
+
+        Raises
+        ------
+        UsageError
+            If the directory holds another comparison.
+        OutputError
+            If it cannot be written.
+        """
+        self._say = note
+        ledger = Ledger(out, self.identity)
+        try:
+            with Pools(self.task.base.host, self.task.base.delay) as pools:
+                self._prepare(ledger, pools)
+                for cell in self._cells(ledger):
+                    ledger.add(self._do(cell, pools))
+        finally:
+            ledger.close()
+
+    def rehearsed(self) -> tuple[list[Cell], float, list[str]]:
+        """``(cells, seconds, left out)``: what :meth:`run` would do, the steps of trials still unknown."""
+        with Pools(self.task.base.host, self.task.base.delay) as pools:
+            left_out = self._size(pools)
+        cells = self.plan.tuning() + self.plan.reported({}) + self.plan.delayed(self.plan.grid[0])
+        return cells, self._prices.plan(self.plan, len(self.task.rows)), left_out
+
+    # ---- before the first cell
+
+    def _size(self, pools: Pools) -> list[str]:
+        """Find the grid and what things cost here, and fit the plan into the budget; returns what was left out."""
+        if not self.plan.grid:
+            self._note("probing for a step")
+            step = Probe(self.task.base, self.task.rows).search()
+            self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
+        self._note("rehearsing")
+        self._prices = rehearse(self.task, min(self.plan.grid), pools)
+        self.plan, left_out = fit(self.plan, self._prices, len(self.task.rows), self.budget)
+        return left_out
+
+    def _prepare(self, ledger: Ledger, pools: Pools) -> None:
+        if ledger.about is not None:  # the grid and the cuts of the first time
+            self.plan = Plan.from_json(ledger.about["plan"])
+        left_out = self._size(pools) if ledger.about is None else ledger.about["left_out"]
+        if self.plan.workers[-1] > self.cores and self.task.base.host != "simulator":
+            crowd = f"{self.plan.workers[-1]} workers on {self.cores} cores"
+            warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
+        if ledger.about is None:
+            self._note("looking for the optimum")
+            facts = {"comparison": self.identity, "command": self.command, "left_out": left_out}
+            ledger.begin(describe_all(self.task, self.plan, self.judge, pools, self.cache, facts))
+        else:
+            self._prices = rehearse(self.task, min(self.plan.grid), pools)
+
+    # ---- the cells
+
+    def _cells(self, ledger: Ledger) -> Iterator[Cell]:
+        """All missing cells in the order in which they are run; the reported ones once the trials are done."""
+        plan, began = self.plan, time.monotonic()
+        trials = plan.tuning()
+        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+        winners = self._winners(ledger)
+        reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
+        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger):
+            late = self.budget is not None and time.monotonic() - began > self.budget
+            if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
+                ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
+                continue
+            yield cell
+
+    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
+        """Those of ``cells`` that are not finished, with the progress kept."""
+        rows = len(self.task.rows)
+        prices = {cell.name: self._prices.cell(cell, self.plan.epochs, rows) for cell in all_cells}
+        for cell in cells:
+            if cell.name in ledger.cells:
+                continue
+            left = [name for name in prices if name not in ledger.cells]
+            self._expected = sum(prices[name] for name in left)
+            self.progress.done, self.progress.total = len(prices) - len(left), len(prices)
+            self._note(cell.name.replace("/", " "))
+            began = time.monotonic()
+            yield cell
+            self._spent += time.monotonic() - began
+            self._guessed += prices[cell.name]
+
+    def _note(self, label: str) -> None:
+        scale = self._spent / self._guessed if self._guessed else 1.0
+        self.progress.label, self.progress.left = label, self._expected * scale if self._expected else None
+        self._say(self.progress)
+
+    def _do(self, cell: Cell, pools: Pools) -> list[Row]:
+        """The rows of one cell."""
+        method, task = METHODS[cell.method], self.task
+        reason = method.refusal(task.base, task.rows, cell.workers, self.cores, self.oversubscribe)
+        if reason is not None:
+            return [refused(cell, task, f"refused: {reason}")]
+        if cell.phase == "delay":
+            return _delayed(cell, task, pools, self.judge)
+        return run_cell(cell, task, self.plan.epochs, pools, self.judge)
+
+    def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
+        """The best step of every method and number of workers, from the trials."""
+        assert ledger.about is not None
+        trials: dict[tuple[str, int], dict[float, list[Row]]] = {}
+        for found in ledger.cells.values():
+            first = found[0]
+            if first["phase"] == "tuning" and not first["status"].startswith("refused"):
+                trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = found
+        about = ledger.about["objective"], ledger.about["start_objective"], self.plan.eps
+        return {key: best_step(steps, *about) for key, steps in trials.items()}
+
+
+def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
+    """One row: the second of two epochs, of as many rows as the delay allows."""
+    n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows))
+    part = dataclasses.replace(task, rows=task.rows.block(0, n), test=None)
+    found = run_cell(cell, part, 2, pools, judge)
+    last = found[-1]
+    seconds = last["train_seconds"] - found[-2]["train_seconds"] if len(found) == 3 else None
+    return [last | {"cell_rows": 1, "delay_rows": n, "epoch_seconds": seconds}]

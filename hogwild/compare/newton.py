@@ -1,0 +1,121 @@
+"""Newton's method for losses with a kink, smoothed, one class at a time: hinge and epsilon-insensitive with l2 > 0.
+
+The one decision: the smoothed loss has curvature only on the kink, that is in the few rows whose margin is within ``mu``
+of it, so a Hessian product costs those rows and not the data, and a Newton step hardly more than a gradient. An
+exact line search along it (its derivative ascends: an interval is halved) makes it safe from any start. With ``mu``
+falling from step to step this takes seconds where L-BFGS takes minutes, and ends so close to the optimum that the
+slopes, as a dual solution, prove it to many digits.
+
+Keerthi, DeCoste: A modified finite Newton method for fast solution of large scale linear SVMs (2005).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild.compare.gradient import SLOPES, Pair
+
+STEPS = 60  # at each mu
+CONJUGATE = 500  # products in each step, at most,
+ACCURACY = 0.03  # and down to that share of the gradient
+HALVINGS = 50
+
+
+class Newton:
+    """Smoothed objective of one margin a row: ``shares . loss(X w + b) + l2/2 ||w||^2``.
+
+    Parameters
+    ----------
+    X : CSR float64, (n, m)
+    y : array of shape (n,)
+        -1 and +1, or real targets.
+    shares : array of shape (n,)
+        Of the rows in the mean loss; their sum is one.
+    loss, param : str, float
+        A loss with a kink, and its parameter.
+    l2 : float
+        Above zero.
+    intercept : bool
+    """
+
+    def __init__(
+        self, X: Any, y: np.ndarray, shares: np.ndarray, loss: str, param: float, l2: float, intercept: bool
+    ) -> None:
+        self.X, self.y, self.shares, self.l2, self.intercept = X, y, shares, l2, intercept
+        self.loss, self.param, self.mu = loss, param, 0.0
+
+    def descend(self, w: np.ndarray, b: float, mu: float, enough: float) -> tuple[np.ndarray, float, float]:
+        """Minimise the objective smoothed by ``mu``, to within ``enough``; ``(w, b, a lower bound of the true one)``."""
+        self.mu, lower = mu, -np.inf
+        for _ in range(STEPS):
+            p = self.X @ w + b
+            losses, slopes = self._losses(p)
+            pull = self.shares * slopes
+            g = self.X.T @ pull + self.l2 * w
+            value = self.shares @ losses + self.l2 / 2 * (w @ w)
+            # the minimum over w of a parabola below the smoothed objective, which is below the true one
+            lower = max(lower, value - g @ g / (2 * self.l2))
+            if g @ g / (2 * self.l2) <= enough:
+                break
+            dw, db = self._direction(g, pull.sum(), (np.abs(slopes) > 0) & (np.abs(slopes) < 1))
+            t = self._line(p, self.X @ dw + db, w @ dw, dw @ dw)
+            if t == 0.0:
+                break
+            w, b = w + t * dw, self._settle(self.X @ (w + t * dw), b + t * db)
+        return w, b, lower
+
+    def exact(self, w: np.ndarray, b: float) -> float:
+        """The best intercept of the loss as it is."""
+        self.mu = 0.0
+        return self._settle(self.X @ w, b)
+
+    def _losses(self, p: np.ndarray) -> Pair:
+        return SLOPES[self.loss](p, self.y, self.param, self.mu)
+
+    def _direction(self, g: np.ndarray, gb: float, kink: np.ndarray) -> tuple[np.ndarray, float]:
+        """Minus the inverse Hessian times the gradient, by conjugate gradients; the intercept is eliminated."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        X, weights = self.X[np.flatnonzero(kink)], self.shares[kink] / self.mu
+        total = weights.sum() if self.intercept else 0.0
+        centre = X.T @ weights / total if total > 0 else np.zeros_like(g)  # mean row on the kink
+
+        def product(v: np.ndarray) -> np.ndarray:
+            return self.l2 * v + X.T @ (weights * (X @ v)) - total * centre * (centre @ v)
+
+        right = -g + centre * gb if total > 0 else -g
+        operator = LinearOperator((len(g), len(g)), matvec=product, dtype=np.float64)
+        dw, _ = cg(operator, right, rtol=ACCURACY, maxiter=CONJUGATE)
+        return dw, float(-(gb / total + centre @ dw)) if total > 0 else 0.0
+
+    def _line(self, p: np.ndarray, q: np.ndarray, wd: float, dd: float) -> float:
+        """The best multiple of a direction that moves the margins by q."""
+        return _root(lambda t: self.shares @ (self._losses(p + t * q)[1] * q) + self.l2 * (wd + t * dd), 0.0, 1.0)
+
+    def _settle(self, p: np.ndarray, b: float) -> float:
+        """The best intercept for margins without one."""
+        if not self.intercept:
+            return 0.0
+        return _root(lambda c: float(self.shares @ self._losses(p + c)[1]), b - 1e-3, b + 1e-3, down=True)
+
+
+def _root(slope: Callable[[float], float], low: float, high: float, down: bool = False) -> float:
+    """Where an ascending function changes its sign; the interval is widened until it does, downwards only if asked."""
+    for _ in range(HALVINGS):
+        if slope(high) >= 0:
+            break
+        low, high = high, high + 2 * (high - low)
+    for _ in range(HALVINGS if down else 0):
+        if slope(low) <= 0:
+            break
+        low, high = low - 2 * (high - low), low
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if slope(middle) > 0:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2

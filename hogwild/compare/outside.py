@@ -1,0 +1,279 @@
+"""Other programs as methods of a comparison: solvers that are driven from one evaluation to the next.
+
+The one decision: a solver does nothing but its own work in ``advance``, which is what the clock is around, and is judged
+by its parameters alone, like our own methods. What it cannot do as exactly the same objective, or as the same work, it
+refuses in one sentence, and that sentence stands in the results.
+
+scikit-learn's SGD is ``partial_fit``, an epoch a call, with our schedule and its own shuffle (a *generator* as random
+state: a number would give every epoch the same order). Input checks are off; they are no training. Its l1 penalty is
+lazy and forgets at the end of every call what features owe that were not seen since: it ends a little off the optimum.
+
+LIBLINEAR has no second call: it trains from zero with so many passes. With tolerance 0 and one seed a run of 2k passes
+goes through the state that k passes leave, so a point on its curve is a run of its own, timed by itself
+(``seconds_replace``), on a ladder of doubling passes: all points cost twice the last. Every run begins by copying the
+data to LIBLINEAR's own format, which no other method pays for on the clock; that is measured once (``untimed``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Protocol
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.normalize import row_scales
+from hogwild.errors import UsageError
+from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.schedule import make_schedule
+
+SGD_LOSSES = {
+    "log": "log_loss", "hinge": "hinge", "squared-hinge": "squared_hinge", "modified-huber": "modified_huber",
+    "perceptron": "perceptron", "squared-error": "squared_error", "huber": "huber",
+    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}  # fmt: skip
+LIBLINEAR_LOSSES = {
+    "log": "log", "hinge": "hinge", "squared-hinge": "squared_hinge",
+    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}  # fmt: skip
+SCHEDULES = ("constant", "epoch", "round")  # whose step is constant within an epoch
+INDEX_LIMIT = 2**31  # nonzeros that scikit-learn's solvers can count
+COPIES = 3  # of which the median is ``untimed``
+
+
+class Solver(Protocol):
+    """Another program's solver on given rows.
+
+    Attributes
+    ----------
+    seconds_replace : bool
+        The seconds of the last ``advance`` alone are those of all epochs so far; else ``advance`` adds up.
+    untimed : float
+        Seconds of every ``advance`` that are no training, to be taken off the clock.
+    """
+
+    seconds_replace: bool
+    untimed: float
+
+    def advance(self, epoch: int) -> None:
+        """Train until ``epoch`` passes over the data are done in all."""
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(coef, intercept)`` as of the last ``advance``: (width,) and (1,), or (K, width) and (K,)."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """One row of the table ``OUTSIDE``.
+
+    Attributes
+    ----------
+    name, package, module : str
+        Of the method; as pip knows it; whose presence decides.
+    refuse : function of (config, rows)
+        Why it cannot take part, in one sentence; None if it can. The step does not count.
+    make : function of (rows, config)
+        The data in its own form, and the solver at its start; off the clock.
+    order : str
+        In which it takes the rows.
+    epochs : function of an int
+        Epochs up to that at which it is sampled, ascending.
+    """
+
+    name: str
+    package: str
+    module: str
+    refuse: Callable[[TrainConfig, Rows], str | None]
+    make: Callable[[Rows, TrainConfig], Solver]
+    order: str
+    epochs: Callable[[int], list[int]]
+
+    @property
+    def version(self) -> str | None:
+        """None if it is not installed."""
+        return installed(self.module, self.package)
+
+
+def installed(module: str, package: str) -> str | None:
+    """Version of a package whose module can be imported, else None."""
+    try:
+        return metadata.version(package) if importlib.util.find_spec(module) else None
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# ---- scikit-learn's SGD
+
+
+class SklearnSGD:
+    """``SGDClassifier`` (for more than two classes: one against the rest) or ``SGDRegressor``, in float32."""
+
+    seconds_replace, untimed = False, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+        if config.step is None:
+            raise UsageError("sklearn-sgd has no rule for its first step here: give a step")
+        self.problem = LinearProblem.of(config, rows, "serial")
+        self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
+        self.X, self.y, self.weights = _matrix(rows, config, np.float32)
+        alpha, self.epoch = config.l1 + config.l2, 0
+        kind = SGDClassifier if self.problem.labels else SGDRegressor
+        self.solver: Any = kind(
+            loss=SGD_LOSSES[config.loss], penalty="elasticnet" if config.l1 else "l2" if config.l2 else None,
+            alpha=alpha, l1_ratio=config.l1 / alpha if config.l1 else 0.0, fit_intercept=config.intercept,
+            epsilon=self.problem.loss_param, shuffle=config.order == "shuffled", learning_rate="constant",
+            eta0=config.step, random_state=np.random.RandomState(np.random.MT19937(config.seed)),
+        )  # fmt: skip
+        self.classes = {"classes": np.array(self.problem.labels, np.float32)} if self.problem.labels else {}
+        self.overflown = False
+
+    def advance(self, epoch: int) -> None:
+        import sklearn
+
+        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            while self.epoch < epoch and not self.overflown:
+                self.solver.eta0 = self.schedule.plan(self.epoch)[0]
+                try:
+                    self.solver.partial_fit(self.X, self.y, sample_weight=self.weights, **self.classes)
+                except ValueError as error:
+                    if "overflow" not in str(error):
+                        raise
+                    self.overflown = True  # as for all who diverge, the parameters say so
+                self.epoch += 1
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        K = self.problem.classes
+        shape = (self.problem.width,) if K == 1 else (K, self.problem.width)
+        if self.overflown:
+            return np.full(shape, np.nan), np.full(K, np.nan)
+        if self.epoch == 0:
+            return np.zeros(shape), np.zeros(K)
+        return self.solver.coef_.reshape(shape).copy(), np.array(self.solver.intercept_).reshape(K)
+
+
+def _refuse_sgd(config: TrainConfig, rows: Rows) -> str | None:
+    if config.loss not in SGD_LOSSES:
+        return f"scikit-learn's SGD has no loss {config.loss}"
+    if config.schedule not in SCHEDULES:
+        return f"scikit-learn's SGD is given the step of an epoch, and schedule {config.schedule} is not known before it"
+    if config.adagrad:
+        return "scikit-learn's SGD has no adagrad"
+    if config.average:
+        return "scikit-learn's SGD averages after every row, not at the ends of epochs"
+    return _too_many(rows)
+
+
+# ---- LIBLINEAR
+
+
+class Liblinear:
+    """scikit-learn's bundled LIBLINEAR, dual coordinate descent; the intercept is that of one more feature, of ones.
+
+    Its weight is penalised as all others are, which moves the optimum by ``l2/2 b^2`` at most: 1e-5 or less at the
+    usual l2. A larger value of the feature would penalise it less, but dual coordinate descent then hardly moves: after
+    100 passes over 20,000 rows of text it is at 0.0416 with ones and at 0.32 with tens (optimum: 0.0416).
+    """
+
+    seconds_replace = True
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        self.problem = LinearProblem.of(config, rows, "serial")
+        self.X, self.y, self.weights = _matrix(rows, config, np.float64)
+        self.model = liblinear_model(
+            config.loss, self.problem.loss_param, config.l2, len(rows), config.intercept, config.seed
+        )  # fmt: skip
+        self.passes, self.untimed = 0, 0.0
+        self.untimed = statistics.median(self._seconds(0) for _ in range(COPIES))
+
+    def advance(self, epoch: int) -> None:
+        import sklearn
+
+        self.passes = epoch
+        self.model.max_iter = epoch
+        with warnings.catch_warnings(), sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            warnings.simplefilter("ignore")  # it has not converged: so it was asked
+            self.model.fit(self.X, self.y, sample_weight=self.weights)
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.passes == 0:
+            return np.zeros(self.problem.width), np.zeros(1)
+        return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
+
+    def _seconds(self, passes: int) -> float:
+        start = time.perf_counter()
+        self.advance(passes)
+        return time.perf_counter() - start
+
+
+def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool, seed: int = 0) -> Any:
+    """An estimator that has LIBLINEAR minimise ``mean loss + l2/2 ||w||^2`` over n rows until it is told to stop."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC, LinearSVR
+
+    same: dict[str, Any] = {
+        "C": 1.0 / (l2 * n), "fit_intercept": intercept, "intercept_scaling": 1.0, "dual": True, "tol": 1e-300,
+        "random_state": seed % 2**32,
+    }  # fmt: skip
+    if loss == "log":
+        return LogisticRegression(solver="liblinear", **same)
+    if loss in ("hinge", "squared-hinge"):
+        return LinearSVC(loss=LIBLINEAR_LOSSES[loss], **same)
+    return LinearSVR(loss=LIBLINEAR_LOSSES[loss], epsilon=param, **same)
+
+
+def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
+    if config.loss not in LIBLINEAR_LOSSES:
+        return f"LIBLINEAR has no loss {config.loss}"
+    if config.l1 > 0:
+        return "LIBLINEAR's dual coordinate descent has no l1 penalty"
+    if config.l2 == 0:
+        return "LIBLINEAR's dual coordinate descent needs l2 > 0"
+    if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
+        return "LIBLINEAR solves one class after the other, so with more than two there is no state after so many passes"
+    return _too_many(rows)
+
+
+def doubling(most: int) -> list[int]:
+    """1, 2, 4, ... and ``most``."""
+    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
+
+
+# ---- for all
+
+
+def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """``(X, y, weights)``: CSR with rows scaled, targets as they are, and combined weights of mean one, or None."""
+    X, y = rows.to_scipy()
+    scales = row_scales(rows, config.normalize)
+    if scales is not None or X.dtype != dtype:
+        values = X.data.astype(dtype)
+        if scales is not None:
+            values *= np.repeat(scales.astype(dtype), np.diff(X.indptr))
+        X = type(X)((values, X.indices, X.indptr), shape=X.shape, copy=False)
+    weights = row_weights(rows, config.class_weight)
+    return X, y.astype(np.float64 if dtype == np.float64 else np.float32), weights
+
+
+def _too_many(rows: Rows) -> str | None:
+    if rows.nnz >= INDEX_LIMIT:
+        return f"scikit-learn's solvers take fewer than {INDEX_LIMIT:,} nonzeros, and the data have {rows.nnz:,}"
+    return None
+
+
+OUTSIDE: dict[str, Outside] = {
+    entry.name: entry
+    for entry in (
+        Outside("sklearn-sgd", "scikit-learn", "sklearn", _refuse_sgd, SklearnSGD, "shuffled",
+                lambda most: list(range(1, most + 1))),
+        Outside("liblinear", "scikit-learn", "sklearn", _refuse_liblinear, Liblinear, "its own", doubling),
+    )
+}  # fmt: skip

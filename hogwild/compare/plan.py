@@ -1,0 +1,208 @@
+"""What is to be run: methods x workers x steps x seeds, cut to a budget before anything is started.
+
+The order in which a budget takes things away is fixed: seeds first (three are kept, for a verdict needs them), then
+numbers of workers, then steps of the grid, then epochs. What it took is said in the results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from hogwild.compare.methods import METHODS, Method
+from hogwild.config import LARGEST_FLOAT32
+from hogwild.errors import UsageError
+
+FEWEST_SEEDS = 3  # of which a verdict can be made
+FEWEST_EPOCHS = 3
+TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the probed step: the grid
+DELAYS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # seconds: the paper's
+DELAY_REPEATS = 3
+DELAY_SECONDS = 0.3  # about what one worker spends on the delays of one epoch
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run, or of phase "delay" one timed epoch."""
+
+    phase: str  # "tuning", "reported" or "delay"
+    method: str
+    workers: int
+    step: float | None
+    seed: int
+    rules: tuple[str, ...] = ()  # by which the step was chosen: "tuned", "serial" or "given"
+    gradient_delay: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Unique in a comparison."""
+        step = "-" if self.step is None else f"{self.step:.9g}"
+        delay = f"/{self.gradient_delay:g}" if self.phase == "delay" else ""
+        return f"{self.phase}/{self.method}/{self.workers}/{step}/{self.seed}{delay}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one comparison measures; what a budget may cut is listed first.
+
+    Attributes
+    ----------
+    seeds : int
+        Repeats of every cell; the orders of repeat k are those of seed ``first_seed + k``.
+    workers : tuple of int
+        Ascending.
+    grid : tuple of float
+        Steps that every method is tried at; a single one is taken without trying; none: to be probed for.
+    epochs : int
+    methods : tuple of str
+    eps : tuple of float
+        Targets, as shares of the way from the start to the optimum that may be left; descending.
+    delays : tuple of float
+        Seconds a gradient costs extra, for the experiment of the paper's figure 5 (c); empty: none.
+    """
+
+    seeds: int
+    workers: tuple[int, ...]
+    grid: tuple[float, ...]
+    epochs: int
+    methods: tuple[str, ...]
+    eps: tuple[float, ...] = (1e-1, 1e-2, 1e-3)
+    first_seed: int = 0
+    delays: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, least in (("seeds", 1), ("epochs", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name}={getattr(self, name)}: expected at least {least}")
+        if any(not 0 < step < LARGEST_FLOAT32 for step in self.grid):
+            raise UsageError(f"steps={self.grid}: expected numbers above 0")
+        if not self.workers or min(self.workers) < 1:
+            raise UsageError(f"workers={self.workers}: expected numbers from 1")
+        if not self.eps or not all(0 < value < 1 for value in self.eps):
+            raise UsageError(f"eps={self.eps}: expected numbers between 0 and 1")
+        if any(not 0 <= value <= 1 for value in self.delays):
+            raise UsageError(f"gradient delays {self.delays}: expected seconds from 0 to 1")
+
+    def pairs(self) -> list[tuple[Method, int]]:
+        """Methods with their numbers of workers."""
+        table = [METHODS[name] for name in self.methods]
+        return [(method, count) for method in table for count in (self.workers if method.parallel else (1,))]
+
+    def tuning(self) -> list[Cell]:
+        """The trials: the same number for whoever has a step."""
+        if len(self.grid) == 1:
+            return []
+        seed = self.first_seed + TUNING_SEED
+        pairs = [(method, count) for method, count in self.pairs() if method.tuned]
+        return [Cell("tuning", method.name, count, step, seed) for step in self.grid for method, count in pairs]
+
+    def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
+        """Every method at its own best step, and at serial's, once for each seed: A B C A B C, for machines drift."""
+        common = winners.get(("serial", 1), self.grid[0])
+        once: list[Cell] = []
+        for method, count in self.pairs():
+            if not method.tuned:
+                once.append(Cell("reported", method.name, count, None, 0, ("tuned", "serial", "given")))
+                continue
+            own = winners.get((method.name, count), common)
+            if len(self.grid) == 1:
+                once.append(Cell("reported", method.name, count, own, 0, ("given",)))
+                continue
+            once.append(Cell("reported", method.name, count, own, 0, ("tuned", "serial")[: 1 + (own == common)]))
+            if own != common:
+                once.append(Cell("reported", method.name, count, common, 0, ("serial",)))
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return [dataclasses.replace(cell, seed=seed) for seed in seeds for cell in once]
+
+    def delayed(self, step: float) -> list[Cell]:
+        """The experiment with expensive gradients, for the methods that are ours and share one array."""
+        pairs = [(method, count) for method, count in self.pairs() if method.kind in ("serial", "lock-free", "locks")]
+        return [
+            Cell("delay", method.name, count, step, repeat, (), delay)
+            for repeat in range(DELAY_REPEATS)
+            for delay in self.delays
+            for method, count in pairs
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Plan:
+        """The plan of which this was made."""
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+        return cls(**plain)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What things cost on this machine, measured by a serial epoch or two."""
+
+    epoch: float  # seconds of a serial epoch
+    evaluation: float  # seconds of an evaluation
+    setup: float  # seconds from one run to the next
+
+    def cell(self, cell: Cell, epochs: int, rows: int) -> float:
+        """Guessed seconds of wall time."""
+        method = METHODS[cell.method]
+        if cell.phase == "delay":
+            n = delay_rows(cell.gradient_delay, cell.workers, rows)
+            sharing = 1 if method.kind == "locks" else cell.workers
+            return self.setup + 2 * n * (cell.gradient_delay / sharing + method.cost * self.epoch / max(rows, 1))
+        return self.setup + epochs * (method.cost * self.epoch + self.evaluation)
+
+    def plan(self, plan: Plan, rows: int) -> float:
+        """Guessed seconds of all of a plan; every method is taken to end at another step than serial."""
+        cells = plan.tuning() + plan.reported({}) + plan.delayed(1.0)
+        again = len(plan.grid) > 1  # at serial's step
+        return sum(
+            self.cell(cell, plan.epochs, rows) * (1 + (again and cell.phase == "reported" and cell.workers > 1))
+            for cell in cells
+        )
+
+
+def delay_rows(delay: float, workers: int, rows: int) -> int:
+    """Rows of an epoch with expensive gradients: some chunks a worker, and not many seconds."""
+    least = 128 * max(workers, 2)
+    return min(rows, max(least, round(DELAY_SECONDS / delay) if delay else rows))
+
+
+def fit(plan: Plan, prices: Prices, rows: int, budget: float | None) -> tuple[Plan, list[str]]:
+    """The plan cut to ``budget`` seconds as far as it can be, and a sentence for everything left out."""
+    left_out: list[str] = []
+    if budget is None:
+        return plan, left_out
+
+    def over() -> bool:
+        return prices.plan(plan, rows) > budget
+
+    asked = plan
+    while over() and plan.seeds > FEWEST_SEEDS:
+        plan = dataclasses.replace(plan, seeds=plan.seeds - 1)
+    while over() and len(plan.workers) > 1:
+        plan = dataclasses.replace(plan, workers=plan.workers[1:])
+    while over() and len(plan.grid) > 1:
+        plan = dataclasses.replace(plan, grid=_thinner(plan.grid))
+    while over() and plan.epochs > FEWEST_EPOCHS:
+        plan = dataclasses.replace(plan, epochs=max(plan.epochs * 3 // 4, FEWEST_EPOCHS))
+    if plan.seeds < asked.seeds:
+        left_out.append(f"{plan.seeds} seeds instead of {asked.seeds}")
+    if plan.workers < asked.workers or len(plan.workers) < len(asked.workers):
+        gone = ", ".join(str(count) for count in asked.workers if count not in plan.workers)
+        left_out.append(f"not run on {gone} workers")
+    if len(plan.grid) < len(asked.grid):
+        gone = ", ".join(f"{step:g}" for step in asked.grid if step not in plan.grid)
+        left_out.append(f"steps {gone} not tried")
+    if plan.epochs < asked.epochs:
+        left_out.append(f"{plan.epochs} epochs instead of {asked.epochs}")
+    if over():
+        left_out.append(f"and still it is expected to take longer than the {budget:g} s that were asked for")
+    return plan, left_out
+
+
+def _thinner(grid: tuple[float, ...]) -> tuple[float, ...]:
+    """Without its ends, as far as there are any: the middle is the likeliest."""
+    return grid[1:-1] if len(grid) > 2 else grid[:1]

@@ -1,0 +1,183 @@
+"""A report's files: one page that holds everything, the figures, and the numbers for other programs.
+
+Made from rows alone, and the same rows make the same bytes: nothing of the day, of the directory it is written to or of
+the user's settings goes in. Files appear complete or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hogwild.compare.results import Source, load
+from hogwild.compare.summary import (
+    Group,
+    delay_points,
+    groups,
+    metric,
+    not_ok,
+    numbers,
+    own_rule,
+    paired_ratio,
+    serial,
+    speedup,
+    trials,
+)
+from hogwild.compare.tables import Table, facts_of, lost_share, tables
+from hogwild.compare.verdict import verdict
+from hogwild.errors import OutputError
+
+FIGURES = ("gap-seconds", "gap-epochs", "target", "speedup", "staleness", "delay")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was made.
+
+    Attributes
+    ----------
+    verdict : list of str
+        Sentences, the most important first.
+    tables : list of Table
+    files : list of Path
+        Everything that was written.
+    """
+
+    verdict: list[str]
+    tables: list[Table]
+    files: list[Path]
+
+
+def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
+    """Make the report of one or more comparisons.
+
+    Parameters
+    ----------
+    sources : sequence of path
+        Directories that hold a ``rows.jsonl``.
+    out : path
+        Directory of the report; made if it is missing, and may be one of the sources.
+
+    Raises
+    ------
+    InputError
+        If a directory holds no rows of a comparison.
+    OutputError
+        If a file cannot be written.
+    """
+    from hogwild.compare.figures import draw
+    from hogwild.compare.panels import save, settings
+
+    found = load(sources)
+    said = [f"{source.label}: {text}" if len(found) > 1 else text for source in found for text in verdict(source)]
+    made = tables(found)
+    contents = {"summary.json": to_json(found, said).encode()}
+    figures = []
+    with settings():
+        for drawing in draw(found):
+            contents[f"{drawing.name}.svg"] = save(drawing.figure, "svg")
+            contents[f"{drawing.name}.png"] = save(drawing.figure, "png")
+            svg = inline(contents[f"{drawing.name}.svg"].decode(), drawing.name)
+            figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg, "name": drawing.name})
+    contents["report.html"] = page(found, said, made, figures).encode()
+    return Report(said, made, _write(Path(out), contents))
+
+
+def _write(out: Path, contents: dict[str, bytes]) -> list[Path]:
+    """Every file to a temporary name, then renamed; figures of an earlier report that this one lacks are removed."""
+    path = out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            path = out / name
+            partial = out / f"{name}.{os.getpid()}.tmp"
+            try:
+                partial.write_bytes(content)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        for name in FIGURES:
+            for kind in ("svg", "png"):
+                if f"{name}.{kind}" not in contents:
+                    with contextlib.suppress(FileNotFoundError):
+                        (out / f"{name}.{kind}").unlink()
+    except OSError as error:
+        raise OutputError(f"{path}: cannot write the report there: {error.strerror or error}") from None
+    return [out / name for name in contents]
+
+
+def page(sources: Sequence[Source], said: list[str], made: list[Table], figures: list[dict[str, str]]) -> str:
+    """The page, complete in itself."""
+    from jinja2 import Environment, StrictUndefined
+
+    def split(cell: str) -> tuple[str, str]:
+        """A figure and its quartiles, which stand below it."""
+        found = re.fullmatch(r"(.+?) (\[.+?\])(.*)", cell)
+        return (found[1] + found[3], found[2]) if found else (cell, "")
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    text = resources.files("hogwild.compare").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    names = list(dict.fromkeys(str(source.about.get("data") or "data") for source in sources))
+    return environment.from_string(text).render(
+        title=f"{' and '.join(names)}: lock-free against locks", sources=sources, split=split, verdict=said,
+        tables=made, figures=figures, facts=[facts_of(source.about) for source in sources],
+        left_out=[(source.label, text) for source in sources for text in source.about.get("left_out") or []],
+    )  # fmt: skip
+
+
+def inline(svg: str, name: str) -> str:
+    """An SVG file as an element of a page: sized by the page, its names its own, nothing that points elsewhere."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->\s*|<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    opening, rest = svg.split(">", 1)
+    svg = re.sub(r'\s(?:xmlns(?::xlink)?|width|height|version)="[^"]*"', "", opening) + ">" + rest
+    svg = svg.replace('xlink:href="#', 'href="#')
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    return svg.strip()
+
+
+def to_json(sources: Sequence[Source], said: list[str]) -> str:
+    """Everything that was computed, for other programs."""
+    found = {"verdict": said, "comparisons": [_comparison(source) for source in sources]}
+    return json.dumps(numbers(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _comparison(source: Source) -> dict[str, Any]:
+    found = groups(source)
+    return {
+        "label": source.label, "verdict": verdict(source), "about": source.about, "conditions": facts_of(source.about),
+        "start": source.scale.start, "optimum": source.scale.optimum, "eps": source.eps, "notes": source.notes,
+        "rule": own_rule(found),
+        "methods": [_group(source, group, serial(found, group.rule)) for group in found],
+        "tuning": [vars(each) | {"edge": each.edge} for each in trials(source)],
+        "not_ok": [{name: row.get(name) for name in ("phase", "method", "workers", "seed", "step", "epoch", "status")}
+                   for row in not_ok(source)],
+        "delays": [vars(point) for point in delay_points(source)],
+    }  # fmt: skip
+
+
+def _group(source: Source, group: Group, over: Group | None) -> dict[str, Any]:
+    chosen = metric(source)
+    return {
+        "method": group.method, "kind": group.kind, "workers": group.workers, "rule": group.rule, "step": group.step,
+        "seeds": [run.seed for run in group.runs], "runs": len(group.runs), "ok": group.ended_well,
+        "objective": group.last("objective"), "gap": group.final_gap, "best_gap": group.best_gap,
+        **({chosen[0]: group.last(chosen[0])} if chosen else {}),
+        "targets": [
+            {"eps": eps, "share": group.share(eps), "seconds": group.reached(eps, "train_seconds"),
+             "epochs": group.reached(eps, "epoch"),
+             "serial_over_this": paired_ratio(over, group, eps, source.clock) if over else None}
+            for eps in source.eps
+        ],
+        "epoch_seconds": group.epoch_seconds, "wide": bool(group.epoch_seconds and group.epoch_seconds.wide),
+        "setup_seconds": group.last("setup_seconds"), "speedup": speedup(group, over, source),
+        "staleness_mean": group.over_epochs("staleness_mean"), "staleness_max": group.over_epochs("staleness_max"),
+        "lost_share": lost_share(group),
+    }  # fmt: skip

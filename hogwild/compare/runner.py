@@ -1,0 +1,208 @@
+"""Runs one cell, sampled: train to the next evaluation, stop the clock, evaluate, go on; no point is a run of its own.
+
+Our own methods go through :func:`hogwild.training.train`, whose clock runs while workers run and nowhere else. Other
+programs are driven from here, by the same clock and judged by the same objective, so that a method is a few lines and
+fairness is nobody's choice. However a cell ends (diverged, timed out, a worker killed), its rows stay and say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hogwild.compare.methods import METHODS
+from hogwild.compare.outside import OUTSIDE, Solver
+from hogwild.compare.plan import Cell
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.errors import HogwildError, HogwildWarning
+from hogwild.hosts.job import Pool
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.objective import Objective
+from hogwild.stopping import has_diverged
+from hogwild.training import Clock, Run, start_pool, train
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """The data and the objective that all cells share."""
+
+    rows: Rows
+    test: Rows | None
+    base: TrainConfig
+    data: str
+    timeout: float  # seconds of training after which a cell is stopped
+
+    def config(self, cell: Cell, epochs: int) -> TrainConfig:
+        """The options of a cell's run."""
+        config = METHODS[cell.method].config(self.base, cell.workers, cell.step, cell.seed)
+        return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
+
+
+class Pools:
+    """Started workers, one crew a number of workers for the whole comparison: a cell costs its epochs, not a start."""
+
+    def __init__(self, host: str, delay: str = "round-robin") -> None:
+        self.host, self.delay = host, delay
+        self._pools: dict[int, Pool] = {}
+
+    def of(self, workers: int) -> Pool:
+        """The crew of so many, started if it is not there, or has ended in a worker's death."""
+        if workers not in self._pools or self._pools[workers].closed:
+            self._pools[workers] = start_pool(self.host, workers, self.delay)
+        return self._pools[workers]
+
+    def __enter__(self) -> Pools:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+
+class Judge:
+    """The objective and metrics of any parameters, by the code that judges our own; made once for all cells."""
+
+    def __init__(self, task: Task) -> None:
+        base, rows = task.base, task.rows
+        self.problem = LinearProblem.of(base, rows, "serial")
+        weights = self.problem.row_arrays(rows, base.class_weight)["weights"]
+        same: dict[str, Any] = {"normalize": base.normalize, "labels": self.problem.labels, "width": rows.width}
+        same |= {"loss": base.loss, "loss_param": self.problem.loss_param}
+        weighted = weights if weights.size else None
+        self._train = Objective(rows, l1=base.l1, l2=base.l2, weights=weighted, **same)
+        self._test = None if task.test is None else Objective(task.test, auc=True, **same)
+
+    def __call__(self, coef: np.ndarray, intercept: np.ndarray) -> dict[str, float | None]:
+        """Named as in the rows of a run."""
+        found = {(name if name == "objective" else f"train_{name}"): value
+                 for name, value in self._train.evaluate(coef, intercept).items()}  # fmt: skip
+        if self._test is not None:
+            tested = self._test.evaluate(coef, intercept)
+            found |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
+        return found
+
+
+def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) -> list[Row]:
+    """All rows of one cell; only what ends the whole comparison is raised."""
+    method = METHODS[cell.method]
+    load = round(os.getloadavg()[0], 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HogwildWarning)  # the comparison has said it once
+        if method.outside:
+            found = _follow(_outside(cell, task, epochs, judge), task.timeout)
+        else:
+            found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
+    common = {"phase": cell.phase, "method": cell.method, "kind": method.kind, "cell": cell.name,
+              "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
+              "cell_rows": len(found)}  # fmt: skip
+    found[0]["load"] = load
+    return [row | common for row in found]
+
+
+def refused(cell: Cell, task: Task, reason: str) -> Row:
+    """The row that stands for a cell which was not run."""
+    return {
+        "phase": cell.phase, "method": cell.method, "kind": METHODS[cell.method].kind, "cell": cell.name,
+        "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
+        "cell_rows": 1, "data": task.data, "workers": cell.workers, "seed": cell.seed, "step": cell.step, "epoch": 0,
+        "objective": None, "train_seconds": None, "wall_seconds": None, "setup_seconds": None, "status": reason,
+    }  # fmt: skip
+
+
+def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
+    """A run of our own trainer; its clock is stopped while it evaluates."""
+    with (
+        train(task.rows, task.test, config=config, pool=pool, data=task.data) as run,
+        _alarm(run, task.timeout) as late,
+    ):
+        try:
+            for _ in run:
+                if run.history[-1]["train_seconds"] > task.timeout:
+                    run.stop()
+        except HogwildError as error:
+            if run.history and run.history[-1]["status"] != "diverged":
+                run.history[-1]["status"] = f"failed: {error}"
+        last = run.history[-1]
+        if last["status"] == "interrupted" and late.is_set():
+            last["status"] = f"timed out after {task.timeout:g} s"
+        return run.history
+
+
+@contextlib.contextmanager
+def _alarm(run: Run, seconds: float) -> Iterator[threading.Event]:
+    """Stops the run within an epoch when training has taken too long; evaluation does not count."""
+    late, over = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(min(seconds, 0.2)):
+            if run.trained_seconds > seconds:
+                late.set()
+                run.stop()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _outside(cell: Cell, task: Task, epochs: int, judge: Judge) -> Iterator[Row]:
+    """Rows of another program's solver, which this drives from one evaluation to the next."""
+    entry, began = OUTSIDE[cell.method], time.perf_counter()
+    config = task.config(cell, epochs)
+    solver: Solver = entry.make(task.rows, config)
+    clock, setup = Clock(), time.perf_counter() - began
+    zeros = judge.problem.solution(np.zeros(judge.problem.size, np.float32))
+
+    def row(epoch: int, seconds: float, solution: tuple[np.ndarray, np.ndarray], of_epoch: float | None) -> Row:
+        nonzeros = task.rows.nnz / of_epoch if of_epoch else None
+        return {
+            "run": cell.name, "data": task.data, "problem": "linear", "loss": config.loss, "l1": config.l1,
+            "l2": config.l2, "discipline": "outside", "order": entry.order, "exchange": "none", "host": "outside",
+            "device": "cpu", "workers": cell.workers, "seed": cell.seed, "step": cell.step,
+            "schedule": config.schedule if cell.step else "its own", "epoch": epoch, "train_seconds": seconds,
+            "wall_seconds": time.perf_counter() - began, "setup_seconds": setup, **judge(*solution),
+            "nonzeros_per_second": nonzeros, "status": "ok",
+        }  # fmt: skip
+
+    yield row(0, 0.0, zeros, None)
+    total, reached = 0.0, 0
+    for epoch in entry.epochs(epochs):
+        before = clock.seconds
+        with clock:
+            solver.advance(epoch)
+        spent = max(clock.seconds - before - solver.untimed, 0.0)
+        passes = epoch if solver.seconds_replace else epoch - reached
+        total, reached = spent + (0.0 if solver.seconds_replace else total), epoch
+        yield row(epoch, total, solver.solution(), spent / passes)
+
+
+def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
+    """Rows until they end, diverge or take too long."""
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        objective = row["objective"]
+        if has_diverged(math.nan if objective is None else objective, [each["objective"] for each in found[:2]]):
+            row["status"] = "diverged"
+        elif row["train_seconds"] > timeout:
+            row["status"] = f"timed out after {timeout:g} s"
+        if row["status"] != "ok":
+            break
+    return found

@@ -1,0 +1,334 @@
+"""The verdict in words: was it worth leaving the locks out, on these data and this machine, and what did it cost.
+
+Every sentence is computed and may say the opposite. "Sooner" is only said when the whole confidence interval of the
+ratio, over pairs of runs of the same seed, is on that side of 1. The best of each side is picked by its median, which
+favours whoever has more methods to pick from: here the lock-free and the locked have three each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hogwild.compare.results import Source
+from hogwild.compare.summary import (
+    FEWEST_PAIRS,
+    Group,
+    Ratio,
+    delay_points,
+    groups,
+    lock_caught_up,
+    metric,
+    of_rule,
+    own_rule,
+    paired_ratio,
+    serial,
+)
+
+NARROW = (0.8, 1.25)  # an interval within this shows that there is no difference to speak of
+CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure will do for: points, or of its size
+BUSY = 0.5  # load over cores at the start from which the machine was not quiet
+
+
+def verdict(source: Source) -> list[str]:
+    """Sentences, the most important first."""
+    found = groups(source)
+    rule = own_rule(found)
+    own = of_rule(found, rule)
+    return [*_races(source, found, own, rule), *_delay(source), *conditions(source)]
+
+
+def _races(source: Source, found: list[Group], own: list[Group], rule: str) -> list[str]:
+    free = [group for group in own if group.kind == "lock-free"]
+    if not free:
+        return ["No lock-free method has results, so there is no verdict."]
+    workers = max(group.workers for group in free)
+    over = serial(own, rule)
+    locks = [group for group in own if (group.kind, group.workers) == ("locks", workers)]
+    eps = target(source, over or fastest(locks, source.eps[0], source.clock))
+    if eps is None:
+        return [_no_target(source, over)]
+    race = Race(source, eps)
+    mine, lock = race.best([group for group in free if group.workers == workers]), race.best(locks)
+    assert mine is not None  # there is one with so many workers
+    sentences = race.main(mine, lock, over, f"On {crew(workers, source.timed)}")
+    outside = race.best([group for group in own if group.kind == "outside"])
+    exchange = race.best([group for group in own if (group.kind, group.workers) == ("exchange", workers)])
+    for topic, other in (("Outside solvers", outside), ("Exchange of whole models", exchange)):
+        if other is not None:
+            sentences.append(f"{topic}: {race.beside(mine, other)}.")
+    if rule == "tuned":
+        sentences += race.at_serials_step(of_rule(found, "serial"), mine, lock, workers)
+    return sentences
+
+
+def target(source: Source, reference: Group | None) -> float | None:
+    """The hardest target that the reference reaches in all its runs."""
+    reached = [eps for eps in source.eps if reference is not None and reference.share(eps) == 1]
+    return min(reached, default=None)
+
+
+def fastest(found: Iterable[Group], eps: float, clock: str) -> Group | None:
+    """By its median, of those that half of their runs get there with; else whoever does most often or comes nearest."""
+
+    def rank(group: Group) -> tuple[float, ...]:
+        share, reached = group.share(eps), group.reached(eps, clock)
+        if reached is not None and share >= 0.5:
+            return 0, reached.median
+        return 1, -share, group.best_gap if math.isfinite(group.best_gap) else math.inf
+
+    return min(found, key=rank, default=None)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One side against another, in words."""
+
+    kind: str  # "sooner", "later", "same", "unclear": a phrase for a sentence; "few", "never": a clause of its own
+    text: str
+
+    @property
+    def is_phrase(self) -> bool:
+        return self.kind not in ("few", "never")
+
+
+@dataclass(frozen=True)
+class Race:
+    """Groups of one comparison on their way to one target."""
+
+    source: Source
+    eps: float
+
+    @property
+    def aim(self) -> str:
+        return f"{aim(self.eps)} of the optimum"
+
+    def best(self, found: list[Group]) -> Group | None:
+        return fastest(found, self.eps, self.source.clock)
+
+    def reaches(self, group: Group) -> bool:
+        return group.share(self.eps) > 0
+
+    def time(self, group: Group) -> str:
+        """Median to the target."""
+        reached = group.reached(self.eps, self.source.clock)
+        if reached is None:
+            return "never"
+        return duration(reached.median) if self.source.timed else f"{reached.median:.3g} epochs"
+
+    def against(self, mine: Group, other: Group) -> Outcome:
+        if not self.reaches(other):
+            return Outcome("never", never(other, self.eps))
+        ratio = paired_ratio(other, mine, self.eps, self.source.clock)
+        if not ratio.sure:
+            return Outcome(
+                "few", f"there are too few seeds for a verdict against {other.method} ({ratio.pairs} on which both got "
+                f"there, of {FEWEST_PAIRS} that are needed; medians {self.time(mine)} and {self.time(other)})"
+            )  # fmt: skip
+        return self._phrase(ratio, other.method, max(len(mine.runs), len(other.runs)))
+
+    def _phrase(self, ratio: Ratio, name: str, seeds: int) -> Outcome:
+        timed, some = self.source.timed, ""
+        if ratio.pairs < seeds:
+            some = f", on the {ratio.pairs} of {seeds} seeds where both got there"
+        if ratio.low > 1 or ratio.high < 1:
+            ahead = ratio.low > 1
+            value, low, high = ratio.value, ratio.low, ratio.high
+            if not ahead:
+                value, low, high = 1 / value, 1 / high, 1 / low
+            form = _times(low)
+            word = ("sooner" if ahead else "later") if timed else ("fewer epochs" if ahead else "more epochs")
+            text = f"{form(value)}x (95 % CI {form(low)}–{form(high)}{some}) {word} than {name}"
+            return Outcome("sooner" if ahead else "later", text)
+        figures = f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}"
+        if NARROW[0] <= ratio.low and ratio.high <= NARROW[1]:
+            text = f"as soon as {name}" if timed else f"as many epochs as {name}"
+            return Outcome("same", f"{text} ({figures}: no difference shown)")
+        text = f"neither clearly sooner nor later than {name}" if timed else f"about as many epochs as {name}"
+        return Outcome("unclear", f"{text} ({figures}: too wide to tell)")
+
+    def main(self, mine: Group, lock: Group | None, over: Group | None, where: str) -> list[str]:
+        """The sentence on top, and what follows from it."""
+        rivals = [group for group in (lock, over) if group is not None]
+        missing = [] if lock is not None else [f"{where} no method with locks has results."]
+        if not self.reaches(mine):
+            others = "; ".join(f"{group.method} {self._fate(group)}" for group in rivals)
+            text = f"{where} no lock-free method gets to {self.aim}: {never(mine, self.eps)}" + (
+                f"; {others}" if others else ""
+            )
+            moral = ["Locks were not the problem."] if lock is not None and self.reaches(lock) else []
+            return [text + ".", *missing, *moral]
+        outcomes = [self.against(mine, rival) for rival in rivals]
+        if outcomes:
+            text = self._sentence(where, mine, outcomes)
+        else:
+            text = f"{where} {mine.method} reaches {self.aim} in {self.time(mine)} (median); there is nothing beside it"
+        if difference := self._metric([mine, *rivals]):
+            text += f"; {difference}"
+        word = {rival.kind: outcome.kind for rival, outcome in zip(rivals, outcomes)}
+        return [text + ".", *missing, *self._moral(word)]
+
+    def _fate(self, group: Group) -> str:
+        return f"does, after {self.time(group)} (median)" if self.reaches(group) else "does not either"
+
+    def _sentence(self, where: str, mine: Group, outcomes: list[Outcome]) -> str:
+        phrases = [outcome.text for outcome in outcomes if outcome.is_phrase]
+        clauses = [outcome.text for outcome in outcomes if not outcome.is_phrase]
+        if not self.source.timed and phrases:
+            text = f"{where} {mine.method} needs {' and '.join(phrases)} to reach {self.aim}"
+        else:
+            text = (
+                f"{where} {mine.method} reaches {self.aim} {' and '.join(phrases) or f'in {self.time(mine)} (median)'}"
+            )
+        return "; ".join([text, *clauses])
+
+    def _moral(self, word: dict[str, str]) -> list[str]:
+        """What follows, where it is not what one hopes for; nothing does from a simulator's epochs."""
+        if not self.source.timed:
+            return []
+        morals = []
+        if word.get("locks") in ("later", "same"):
+            morals.append("Locks were not the problem: leaving them out did not make training sooner.")
+        if word.get("serial") == "later":
+            morals.append("It was not worth it: one serial worker is there first.")
+        elif word.get("serial") == "same":
+            morals.append("It was not worth it: one serial worker is there as soon.")
+        return morals
+
+    def _metric(self, found: list[Group]) -> str:
+        chosen = metric(self.source)
+        if chosen is None:
+            return ""
+        name, words, share = chosen
+        values = {group.method: last.median for group in found if (last := group.last(name)) is not None}
+        if len(values) < 2:
+            return ""
+        gap = max(values.values()) - min(values.values())
+        if share and 100 * gap <= CLOSE_POINTS:
+            return f"final {words} differs by {_at_most(100 * gap)} points"
+        if not share and gap <= CLOSE_SHARE * max(values.values()):
+            return f"final {words} differs by {_at_most(100 * gap / max(values.values()))} %"
+        shown = [
+            f"{method} {100 * value:.1f} %" if share else f"{method} {value:.4g}" for method, value in values.items()
+        ]
+        return f"final {words}: {', '.join(shown)}"
+
+    def beside(self, mine: Group, other: Group) -> str:
+        """Against the best of another kind."""
+        if not self.reaches(other):
+            return f"{never(other, self.eps)}, and none of them does"
+        if not self.reaches(mine):
+            return f"{other.method} reaches {self.aim} in {self.time(other)} (median)"
+        outcome = self.against(mine, other)
+        if not outcome.is_phrase:
+            return outcome.text
+        return f"{mine.method} {'gets there' if self.source.timed else 'needs'} {outcome.text}, the best of them"
+
+    def at_serials_step(self, found: list[Group], mine: Group, lock: Group | None, workers: int) -> list[str]:
+        """What came out with everyone at the step that serial was tuned to."""
+        here = [group for group in found if group.workers == workers]
+        free = self.best([group for group in here if group.kind == "lock-free"])
+        locks = self.best([group for group in here if group.kind == "locks"])
+        over = serial(found, "serial")
+        if free is None or over is None:
+            return []
+        where = f"With all at the step tuned for serial ({over.step:g})" if over.step else "With all at serial's step"
+        same = (free.key, free.step) == (mine.key, mine.step)
+        if same and (locks is None or (lock is not None and (locks.key, locks.step) == (lock.key, lock.step))):
+            return [f"{where} it is the same: their own best steps are no others."]
+        rivals = [group for group in (locks, over) if group is not None]
+        if not self.reaches(free):
+            return [f"{where} {never(free, self.eps)}."]
+        return [self._sentence(where + ",", free, [self.against(free, rival) for rival in rivals]) + "."]
+
+
+def _no_target(source: Source, over: Group | None) -> str:
+    aims = ", ".join(aim(eps) for eps in source.eps)
+    if over is None:
+        return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
+    return (
+        f"Serial does not reach any target ({aims} of the optimum) in all its runs (best: {percent(over.best_gap)}, in "
+        f"{over.most_epochs:g} epochs), so there is no verdict: give it more epochs or other steps."
+    )
+
+
+def _delay(source: Source) -> list[str]:
+    points = delay_points(source)
+    workers = max((point.workers for point in points), default=0)
+    kinds = {point.kind for point in points if point.workers == workers}
+    if not {"lock-free", "locks"} <= kinds:
+        return []
+    caught = lock_caught_up(points, workers)
+    if caught is None:
+        most = duration(max(point.cost for point in points))
+        return [f"However expensive a gradient was made (up to {most} a row), no locks came within 10 % of lock-free."]
+    return [
+        f"Once a row costs {duration(caught.cost)} of gradient or more, {caught.method} on {crew(workers)} is within "
+        "10 % of the best lock-free method: from there on locks do not hurt."
+    ]
+
+
+def conditions(source: Source) -> list[str]:
+    """What about the machine makes the figures doubtful."""
+    about, cores = source.about, source.cores
+    found = []
+    if not source.timed:
+        found.append("The workers were simulated on one core, so seconds mean nothing: only epochs are compared.")
+        return found
+    most = max((run.first["workers"] for run in source.reported if run.ran), default=0)
+    if cores and most > cores:
+        found.append(f"MORE WORKERS THAN CORES ({most} on {cores}): the scheduler decided who worked, not the method.")
+    load = about.get("load")
+    if cores and isinstance(load, (int, float)) and load > BUSY * cores:
+        found.append(f"The machine was not quiet: a load of {load:g} on {cores} cores when the comparison began.")
+    return found
+
+
+def never(group: Group, eps: float) -> str:
+    """That it did not get there, and how near it came."""
+    best = f"best: {_nearest(group.best_gap, eps)}" if math.isfinite(group.best_gap) else "it diverged"
+    return (
+        f"{group.method} never gets there in its {group.most_epochs:g} epoch{'s' * (group.most_epochs != 1)} ({best})"
+    )
+
+
+def _nearest(gap: float, eps: float) -> str:
+    """With as many digits as tell it from the target."""
+    texts = (f"{100 * gap:.{digits}g} %" for digits in range(3, 9))
+    return percent(gap) if percent(gap) != aim(eps) else next((text for text in texts if text != aim(eps)), aim(eps))
+
+
+def crew(workers: int, timed: bool = True) -> str:
+    simulated = "" if timed else "simulated "
+    return f"{workers} {simulated}worker{'s' * (workers != 1)}"
+
+
+def aim(eps: float) -> str:
+    """A target as it was given: ``12.5 %``."""
+    return f"{100 * eps:.6g} %"
+
+
+def percent(share: float) -> str:
+    """``3 %``, ``0.35 %``: no more than tells how near a run came."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 100 else f"{value:.2g} %"
+
+
+def duration(seconds: float) -> str:
+    """Three digits with a unit that needs no powers of ten."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+        if seconds >= 0.9995 * size or unit == "ns":
+            value = seconds / size
+            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}".replace(". ", " ")
+    return ""
+
+
+def _times(low: float) -> Callable[[float], str]:
+    """With as many decimals as show that the interval leaves 1 out."""
+    decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3
+    return lambda value: f"{value:.{decimals}f}"
+
+
+def _at_most(value: float) -> str:
+    return "less than 0.1" if value < 0.05 else f"at most {math.ceil(10 * value - 1e-9) / 10:.1f}"

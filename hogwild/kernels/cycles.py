@@ -1,0 +1,95 @@
+"""An artificial delay inside a kernel: a spin on the processor's time stamp counter.
+
+How much the disciplines differ depends on what a gradient costs (Niu et al. 2011, figure 5c), so experiments make one
+cost more. A spin keeps the core as busy as arithmetic would, and the counter is read in 20 ns, where asking the system
+for the time would need memory to write it to. Its rate is measured against the system's clock, once per process;
+workers are told a number of ticks, so that all agree. The rate errs upwards, by less than a thousandth: a delay is
+never shorter than asked for.
+
+Who waits looks at the stop flag: once it is up nothing is delayed any more, so the chunk in hand is finished in no
+time, complete, and a stopped run can be resumed as any other.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from functools import lru_cache
+
+import numba
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from hogwild.errors import UsageError
+from hogwild.kernels.atomics import load
+from hogwild.kernels.control import STOP
+from hogwild.kernels.options import JIT
+
+CALIBRATION = 0.01  # seconds
+LOOKS = 20  # at both clocks, of which the one that was interrupted least counts
+
+
+def cycles():
+    """The time stamp counter (here, without the JIT, nanoseconds)."""
+    return time.perf_counter_ns()
+
+
+@intrinsic
+def _cycles(typingctx):
+    def codegen(context, builder, signature, args):
+        function_type = ir.FunctionType(ir.IntType(64), [])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.readcyclecounter")
+        return builder.call(function, [])
+
+    return types.int64(), codegen
+
+
+@overload(cycles, inline="always")
+def _():
+    return lambda: _cycles()
+
+
+@njit(**JIT)
+def read_cycles():
+    """``cycles`` for who is not compiled."""
+    return cycles()
+
+
+@njit(**JIT)
+def spin(control, ticks):
+    """Let ``ticks`` go by, or less once the workers are asked to stop."""
+    start = cycles()
+    while cycles() - start < ticks and load(control, STOP) == 0:
+        pass
+
+
+def ticks_in(seconds):
+    """What ``spin`` must be given for so many seconds; 0 for 0.
+
+    Raises
+    ------
+    UsageError
+        On processors whose counter programs may not read.
+    """
+    return math.ceil(seconds * _ticks_per_second()) if seconds else 0
+
+
+@lru_cache(None)
+def _ticks_per_second():
+    machine = platform.machine()
+    if not numba.config.DISABLE_JIT and machine not in ("x86_64", "AMD64"):
+        raise UsageError(f"gradient_delay needs an x86-64 processor's time stamp counter, and this is {machine}: use 0")
+    read_cycles()  # compiled before any clock runs
+    _, first, began = _look()
+    time.sleep(CALIBRATION)
+    ended, last, _ = _look()
+    return (last - first) / (ended - began)
+
+
+def _look():
+    """The counter, and what the clock said before and after."""
+    looks = [(time.perf_counter(), read_cycles(), time.perf_counter()) for _ in range(LOOKS)]
+    return min(looks, key=lambda look: look[2] - look[0])

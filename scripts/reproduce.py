@@ -1,0 +1,351 @@
+"""Measures what README shows, by the command line a user has, and writes it between README's markers.
+
+Everything is a command of ``hogwild`` whose rows are kept in ``reproduced/``; the tables are computed from those rows
+alone. A table between ``<!-- NAME -->`` and ``<!-- /NAME -->`` in README.md is replaced; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hogwild.compare.results import Source, load
+from hogwild.compare.summary import Group, groups, of_rule
+from hogwild.compare.verdict import duration
+
+ROOT = Path(__file__).resolve().parents[1]
+Row = dict[str, Any]
+
+# name: (training data, test data, options)
+REAL = {
+    "RCV1": ("rcv1/train.svm.gz", "rcv1/test.svm.gz", []),
+    "IMDB, rows of length one": ("imdb/train_counts.svm.gz", "imdb/test_counts.svm.gz", ["--normalize", "l2"]),
+    "Amazon employee access": ("amazon-employee/train.svm.gz", "amazon-employee/test.svm.gz", []),
+    "a9a": ("libsvm/a9a.gz", "libsvm/a9a.t.gz", []),
+}
+MADE = {
+    "beyond the cache": ("synthetic:rcv1?rows=400000", None, ["--epochs", "5", "--seeds", "3"]),
+    "dense": ("synthetic:dense?rows=20000", None, ["--epochs", "5"]),
+}
+SIMULATED = {
+    "RCV1, 19,341 rows": ("rcv1/train.svm.gz", []),
+    "IMDB, rows of length one": ("imdb/train_counts.svm.gz", ["--normalize", "l2"]),
+    "IMDB, raw counts": ("imdb/train_counts.svm.gz", []),
+    "a9a": ("libsvm/a9a.gz", []),
+    "w8a": ("libsvm/w8a.gz", []),
+    "Amazon employee access, 26,215 rows, 205,298 features": ("amazon-employee/train.svm.gz", []),
+    "mushrooms, 8,124 rows": ("libsvm/mushrooms.gz", []),
+    "synthetic tf-idf, 40,000 rows": ("synthetic:rcv1?rows=40000", []),
+    "synthetic binary": ("synthetic:rcv1?rows=40000&values=binary", []),
+    "synthetic counts": ("synthetic:rcv1?rows=40000&values=counts", []),
+}
+METHODS = "serial,hogwild,tiered,atomic,aig,locked,round-robin,averaging,one-shot-averaging,sklearn-sgd,liblinear"
+BUDGET = 110  # seconds of a comparison
+DELAY_DATA = "synthetic:rcv1"
+DELAY_METHODS = "serial,hogwild,tiered,aig,locked,round-robin"
+
+
+def main() -> None:
+    """Measure, then print or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
+    parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
+    parser.add_argument("--only", default="", help="some of bench,compare,simulate,delay")
+    parser.add_argument("--write", action="store_true", help="put the tables and the figure into README.md")
+    options = parser.parse_args()
+    began = time.monotonic()
+    work = Work(options.out, options.data)
+    parts = {"bench": bench, "compare": compare, "delay": delay, "simulate": simulate}
+    chosen = [name for name in parts if not options.only or name in options.only.split(",")]
+    tables: dict[str, str] = {}
+    for name in chosen:
+        tables |= parts[name](work)
+    for name, text in tables.items():
+        print(f"\n<!-- {name} -->\n{text}\n<!-- /{name} -->")
+    if options.write:
+        write(tables, options.out)
+    print(f"\n{(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
+
+
+class Work:
+    """Commands of ``hogwild`` and where their results lie."""
+
+    def __init__(self, out: Path, data: Path | None) -> None:
+        self.out, self.data = out, None if data is None else Path(data)
+        out.mkdir(parents=True, exist_ok=True)
+
+    def run(self, *arguments: str) -> None:
+        """One command; what it prints is shown."""
+        print("+ hogwild " + " ".join(arguments), file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "hogwild", *arguments], check=True, cwd=self.out)
+
+    def place(self, name: str | None) -> str | None:
+        """The path of real data, the name of generated data, or None if they are not there."""
+        if name is None or name.startswith("synthetic:"):
+            return name
+        path = None if self.data is None else (self.data / name).resolve()
+        return None if path is None or not path.exists() else str(path)
+
+    def compare(self, kind: str, title: str, data: str, test: str | None, *options: str) -> Source | None:
+        """A comparison, run or taken over from before; None without its data."""
+        found, tests = self.place(data), self.place(test)
+        if found is None or (test is not None and tests is None):
+            print(f"{title}: no {data}: left out (--data DIR)", file=sys.stderr)
+            return None
+        folder = f"{kind}-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
+        self.run("compare", found, *(["--test", tests] if tests else []), "--out", folder, *options)
+        return dataclasses.replace(load([self.out / folder])[0], label=title)
+
+
+# ---- hogwild bench
+
+
+def bench(work: Work) -> dict[str, str]:
+    """The machine: kernels, disciplines, other programs."""
+    path = work.out / "bench.jsonl"
+    if not path.exists():
+        work.run("bench", "--against", "--json", "bench.partial", "--plot", "speedup.png")
+        (work.out / "bench.partial").replace(path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {"headline": headline(rows), "disciplines": disciplines(rows), "machine": about_machine(rows)}
+
+
+def find(rows: Iterable[Row], **fields: Any) -> Row:
+    """The first good row with these fields; empty if there is none."""
+    for row in rows:
+        if row.get("status", "ok") == "ok" and all(row.get(name) == value for name, value in fields.items()):
+            return row
+    return {}
+
+
+def seconds(row: Row) -> float | None:
+    return row.get("seconds")
+
+
+def over(slow: float | None, fast: float | None) -> str:
+    return "–" if not slow or not fast else f"{slow / fast:.3g}x"
+
+
+def shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} s"
+
+
+def headline(rows: list[Row]) -> str:
+    """The first screen's table."""
+    ours = find(rows, section="against", what="epoch", solver="hogwild", order="shuffled")
+    theirs = find(rows, section="against", what="epoch", solver="scikit-learn SGD", order="shuffled")
+    tiered, hogwild = (find(rows, section="scaling", family="rcv1", discipline=name, workers=2)
+                       for name in ("tiered", "hogwild"))  # fmt: skip
+    serial = find(rows, section="scaling", family="rcv1", discipline="serial")
+    near, far = (find(rows, section="kernel", family="ctr", order="shuffled", loop=f"kernel {what} prefetch")
+                 for what in ("with", "without"))  # fmt: skip
+    size = f"{ours.get('rows', 0):,} rows x {ours.get('nnz', 0) / max(ours.get('rows', 1), 1):.0f} nonzeros"
+    equal = f"`tiered`, objective / serial {tiered.get('objective_ratio') or 0:.4f}"
+    pairs = [
+        (f"one core against scikit-learn `SGDClassifier`, an epoch of {size}", ours, theirs),
+        (f"two cores against one, the same rows ({equal})", tiered, serial),
+        ("two cores, textbook lock-free (`hogwild`), against one", hogwild, serial),
+        ("one core, 2^24 weights, 39 nonzeros a row: weights prefetched, against not", near, far),
+    ]
+    lines = ["| the same work on both sides, rows reshuffled | hogwild | the other | |", "|---|--:|--:|--:|"]
+    for name, mine, other in pairs:
+        ratio = over(seconds(other), seconds(mine))
+        lines.append(f"| {name} | {shown(seconds(mine))} | {shown(seconds(other))} | **{ratio}** |")
+    for loss, name in (("log", "logistic"), ("hinge", "SVM")):
+        mine = find(rows, section="against", what="time to loss", loss=loss, solver="hogwild")
+        for solver in ("scikit-learn SGD", "LIBLINEAR", "snapml", "Vowpal Wabbit"):
+            other = find(rows, section="against", what="time to loss", loss=loss, solver=solver)
+            if other:
+                lines.append(
+                    f"| one core against {solver}, {name}: time to the same held-out loss | {shown(seconds(mine))} "
+                    f"| {shown(seconds(other))} | {over(seconds(other), seconds(mine))} |"
+                )
+    return "\n".join(lines)
+
+
+def disciplines(rows: list[Row]) -> str:
+    """Speed of every discipline over one serial worker, an epoch."""
+    counts = sorted({row["workers"] for row in rows if row["section"] == "scaling"})
+    families = list(dict.fromkeys(row["family"] for row in rows if row["section"] == "scaling"))
+    heads = [f"{family}, {count}" for family in families for count in counts]
+    lines = ["| discipline | " + " | ".join(heads) + " | objective / serial |", "|---|" + "--:|" * (len(heads) + 1)]
+    for name in dict.fromkeys(row["discipline"] for row in rows if row["section"] == "scaling"):
+        if name in ("serial", "streaming"):
+            continue
+        cells = [
+            find(rows, section="scaling", family=family, discipline=name, workers=count)
+            for family in families
+            for count in counts
+        ]
+        last = find(rows, section="scaling", family=families[0], discipline=name, workers=counts[-1])
+        figures = [f"{cell['speedup']:.2f}x" if cell.get("speedup") else "–" for cell in cells]
+        quality = last.get("objective_ratio")
+        lines.append(f"| `{name}` | {' | '.join(figures)} | {'–' if quality is None else f'{quality:.4f}'} |")
+    return "\n".join(lines)
+
+
+def about_machine(rows: list[Row]) -> str:
+    """What else is known of this machine."""
+    kernel = {
+        order: find(rows, section="kernel", family="rcv1", loop="kernel", order=order) for order in ("shuffled", "file")
+    }
+    twin = find(rows, section="kernel", family="rcv1", loop="naive fastmath twin", order="file")
+    starts = {host: find(rows, section="startup", host=host, part="again") for host in ("threads", "processes")}
+    lost = {
+        kind: find(rows, section="adds", add=kind, cells=1, workers=2).get("lost_share") for kind in ("plain", "atomic")
+    }
+    memory = find(rows, section="memory")
+    parsing = [row for row in rows if row["section"] == "parsing"]
+    ours = [row for row in parsing if row["reader"].startswith("hogwild")]
+    theirs = next((row for row in parsing if not row["reader"].startswith("hogwild")), {})
+    facts: list[tuple[str, Callable[[], str]]] = [
+        ("one worker, shuffled / in file order, as shares of the rate of merely reading the rows",
+         lambda: " / ".join(f"{kernel[order]['share_of_streaming']:.0%}" for order in ("shuffled", "file"))),
+        ("one worker against its gather-vectorised twin (`fastmath=True`), file order",
+         lambda: over(seconds(twin), seconds(kernel["file"]))),
+        ("from data ready to the first update, kernels loaded: threads / processes",
+         lambda: " / ".join(f"{starts[host]['seconds']:.2f} s" for host in ("threads", "processes"))),
+        ("two workers at one weight: updates lost by plain / atomic additions",
+         lambda: f"{lost['plain']:.0%} / {lost['atomic']:.0%}"),
+        (f"memory a run owns while it trains on a {memory.get('megabytes', 0):.0f} MB memory map",
+         lambda: f"{memory['peak_megabytes']:.0f} MB"),
+        (f"reading svmlight text, {' / '.join(str(row['workers']) for row in ours)} cores; {theirs.get('reader', '')}",
+         lambda: f"{' / '.join(format(row['megabytes_per_second'], '.0f') for row in ours)} MB/s; "
+                 f"{theirs['megabytes_per_second']:.0f} MB/s"),
+    ]  # fmt: skip
+    lines = ["| | |", "|---|--:|"]
+    for name, figure in facts:
+        try:
+            lines.append(f"| {name} | {figure()} |")
+        except (KeyError, TypeError):
+            lines.append(f"| {name} | – |")
+    return "\n".join(lines)
+
+
+# ---- hogwild compare
+
+
+def compare(work: Work) -> dict[str, str]:
+    """Every method on real data, on data beyond the cache, on dense data."""
+    sources = []
+    for title, (data, test, more) in {**REAL, **MADE}.items():
+        source = work.compare("compare", title, data, test, "--methods", METHODS, "--budget", str(BUDGET), *more)
+        if source is not None:
+            sources.append(source)
+    return {"compare": comparison_table(sources)}
+
+
+def comparison_table(sources: list[Source]) -> str:
+    """Seconds to 1 % of the optimum, a line a method, a column a data set."""
+    lines = ["| seconds to 1 % of the optimum | " + " | ".join(source.label for source in sources) + " |",
+             "|---|" + "--:|" * len(sources)]  # fmt: skip
+    keys: dict[tuple[str, int], None] = {}
+    tables = []
+    for source in sources:
+        table = {group.key: group for group in of_rule(groups(source), "tuned")}
+        most = max((workers for _, workers in table), default=1)
+        tables.append(
+            {key: group for key, group in table.items() if key[1] == most or group.kind in ("serial", "outside")}
+        )
+        keys |= dict.fromkeys(tables[-1])
+    for key in keys:
+        cells = [to_target(table.get(key)) for table in tables]
+        lines.append(f"| `{key[0]}`, {key[1]} worker{'s' * (key[1] > 1)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def to_target(group: Group | None, eps: float = 1e-2) -> str:
+    """Median seconds to the target, and the share of runs that got there if it is not all."""
+    if group is None:
+        return "–"
+    reached, share = group.reached(eps, "train_seconds"), group.share(eps)
+    if reached is None:
+        return "never"
+    return duration(reached.median) + ("" if share == 1 else f" ({share:.0%})")
+
+
+# ---- expensive gradients, simulated workers
+
+
+def delay(work: Work) -> dict[str, str]:
+    """The paper's experiment: when do locks stop hurting?"""
+    source = work.compare(
+        "delay", "expensive gradients", DELAY_DATA, None, "--methods", DELAY_METHODS, "--gradient-delay", "paper",
+        "--steps", "1", "--epochs", "3", "--seeds", "3",
+    )  # fmt: skip
+    return {} if source is None else {"delay": delay_table(source)}
+
+
+def delay_table(source: Source) -> str:
+    """Speed-up over serial at the same cost of a gradient."""
+    times: dict[tuple[str, int], dict[float, list[float]]] = {}
+    for row in source.delays:
+        if row.get("epoch_seconds"):
+            per_row = row["epoch_seconds"] / row["delay_rows"]
+            times.setdefault((row["method"], row["workers"]), {}).setdefault(row["gradient_delay"], []).append(per_row)
+    most = max(workers for _, workers in times)
+    costs = sorted(times["serial", 1])
+    heads = " | ".join(duration(cost) if cost else "as it is" for cost in costs)
+    lines = [f"| speed-up of {most} workers, a gradient costing | {heads} |", "|---|" + "--:|" * len(costs)]
+    for (name, workers), found in times.items():
+        if workers == most and name != "serial":
+            ratios = [statistics.median(times["serial", 1][cost]) / statistics.median(found[cost]) for cost in costs]
+            lines.append(f"| `{name}` | " + " | ".join(f"{ratio:.2f}x" for ratio in ratios) + " |")
+    return "\n".join(lines)
+
+
+def simulate(work: Work) -> dict[str, str]:
+    """What 4, 16 and 64 tiered workers do to the objective, at one worker's best step."""
+    lines = ["| data (seeds of one worker) | W = 4 | 16 | 64 |", "|---|--:|--:|--:|"]
+    options = ["--host", "simulator", "--delay", "random", "--workers", "4,16,64", "--methods", "serial,tiered",
+               "--seeds", "3", "--epochs", "5", "--holdout", "0"]  # fmt: skip
+    for title, (data, more) in SIMULATED.items():
+        source = work.compare("simulate", title, data, None, *options, *more)
+        if source is not None:
+            lines.append(f"| {title} {' | '.join(simulated_cells(source))} |")
+    return {"simulated": "\n".join(lines)}
+
+
+def simulated_cells(source: Source) -> Iterator[str]:
+    """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
+    found = {group.key: group for group in of_rule(groups(source), "serial")}
+    alone = [run.rows[-1]["objective"] for run in found["serial", 1].runs]
+    median = statistics.median(alone)
+    yield f"({min(alone) / median:.2f}–{max(alone) / median:.2f})"
+    for workers in (4, 16, 64):
+        group = found.get(("tiered", workers))
+        values = [] if group is None else [run.rows[-1]["objective"] for run in group.runs]
+        yield f"{statistics.median(values) / median:.3f}" if values and None not in values else "–"
+
+
+# ---- README
+
+
+def write(tables: dict[str, str], out: Path) -> None:
+    """Put the tables between README's markers, and the figure beside this script."""
+    path = ROOT / "README.md"
+    text = path.read_text()
+    for name, table in tables.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"README.md has no <!-- {name} --> ... <!-- /{name} -->")
+        text = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+    path.write_text(text)
+    figure = out / "compare-rcv1" / "gap-seconds.svg"
+    if figure.exists():
+        shutil.copy(figure, ROOT / "scripts" / "comparison.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""`hogwild compare` from end to end: outputs, mistakes that show early, interruption, and going on."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hogwild.cli.compare import compare
+from hogwild.cli.train import train
+from hogwild.compare.methods import METHODS
+
+SMALL = "synthetic:rcv1?rows=1500&features=300&nnz=10"
+QUICK = ("--methods", "hogwild,locked", "--epochs", 5, "--seeds", 3, "--steps", "1,2", "--host", "threads")
+
+
+def cells(path: Path) -> list[str]:
+    rows = [json.loads(line) for line in (path / "rows.jsonl").read_text().splitlines()]
+    return list(dict.fromkeys(row["cell"] for row in rows))
+
+
+def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("compare", SMALL, *QUICK, "--workers", "1,2", "--out", tmp_path / "out")
+    assert (result.status, result.err) == (0, "")
+    assert f"{SMALL}: 1,500 rows" in result.out
+    assert "held out 300 rows" in result.out
+    assert "On 2 workers" in result.out
+    assert "report.html" in result.out
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"rows.jsonl", "summary.json", "report.html"} <= written
+    assert {Path(name).suffix for name in written} == {".jsonl", ".json", ".html", ".svg", ".png"}
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    again = hogwild("report", tmp_path / "out")
+    assert again.status == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
+    command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 30, "--seeds", 15, "--steps", 1, "--out", "out")
+    process = spawn(*command)
+    rows, began = tmp_path / "out" / "rows.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < 200:
+        assert process.poll() is None
+        assert time.monotonic() - began < 90
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the same command goes on" in out
+    assert "Traceback" not in err
+    done = cells(tmp_path / "out")
+    first = rows.read_bytes()
+    process = spawn(*command)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert rows.read_bytes().startswith(first)  # finished cells were kept, not run again
+    found = cells(tmp_path / "out")
+    assert len(done) < len(found)
+    assert found[: len(done)] == done
+    counts = {name.split("/")[2] for name in found[1:] if "hogwild" in name}
+    assert len(found) == 1 + 15 * (1 + len(counts))
+
+
+def test_a_killed_comparison_goes_on(spawn: Callable, tmp_path: Path) -> None:
+    command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 20, "--seeds", 9, "--steps", 1, "--out", "out")
+    process = spawn(*command)
+    rows, began = tmp_path / "out" / "rows.jsonl", time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < 100:
+        assert process.poll() is None
+        assert time.monotonic() - began < 90
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    rows.write_bytes(rows.read_bytes()[:-7])  # as if the kill had come within a write
+    process = spawn(*command)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    found = cells(tmp_path / "out")
+    assert len(found) == len(set(found))
+
+
+def test_a_dry_run_lists_and_writes_nothing(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("compare", SMALL, *QUICK, "--dry-run", "--out", tmp_path / "out", "--gradient-delay", "paper")
+    assert (result.status, result.err) == (0, "")
+    assert "trials of a step" in result.out
+    assert "runs:" in result.out
+    assert "slow gradients" in result.out
+    assert "about " in result.out
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--methods", "hogwyld"], "method 'hogwyld': expected some of serial"),
+        (["--workers", "0"], "--workers 0"),
+        (["--eps", "2"], "--eps 2: expected numbers"),
+        (["--eps", "a"], "--eps a: expected numbers"),
+        (["--steps", "-1"], "--steps -1"),
+        (["--steps", "0"], "above 0"),
+        (["--gradient-delay", "5"], "--gradient-delay 5"),
+        (["--seeds", "0"], "seeds=0"),
+        (["--epochs", "0"], "epochs=0"),
+        (["--schedule", "optimal"], "sets its own step"),
+        (["--holdout", "1.5"], "--holdout 1.5"),
+        (["--budget", "0"], "budget"),
+        (["--loss", "hing"], "hing"),
+        (["--host", "cloud"], "host='cloud'"),
+        (["--delay", "random"], "host='simulator'"),
+        (["--out", ""], "--out ''"),
+    ],
+)
+def test_mistakes(hogwild: Callable, tmp_path: Path, options: list[str], says: str) -> None:
+    out = [] if "--out" in options else ["--out", tmp_path / "out"]
+    result = hogwild("compare", SMALL, *out, *options)
+    assert (result.status, result.err.count("\n")) == (2, 1), result.err
+    assert says in result.err
+
+
+def test_other_mistakes(hogwild: Callable, tmp_path: Path, svm: Path) -> None:
+    result = hogwild("compare", tmp_path / "none.svm", "--out", tmp_path / "out")
+    assert result.status == 1
+    assert "none.svm" in result.err
+    assert not (tmp_path / "out" / "rows.jsonl").exists()
+    assert hogwild("compare", svm, *QUICK, "--out", tmp_path / "out").status == 0
+    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
+    result = hogwild("compare", SMALL, *QUICK, "--out", tmp_path / "out")
+    assert result.status == 2
+    assert "holds another comparison" in result.err
+    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
+    (tmp_path / "file").write_text("")
+    result = hogwild("compare", svm, *QUICK, "--out", tmp_path / "file")
+    assert result.status == 1
+    assert "--out" in result.err
+    one = tmp_path / "one.svm"
+    one.write_text("1 1:1\n1 2:1\n1 3:1\n" * 10)
+    result = hogwild("compare", one, *QUICK, "--out", tmp_path / "one")
+    assert result.status == 1
+    assert "one.svm" in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: Path) -> None:
+    options = ("--host", "simulator", "--delay", "random", "--workers", "8,64", "--methods", "hogwild,tiered,averaging")
+    result = hogwild("compare", SMALL, *options, "--epochs", 3, "--seeds", 3, "--out", tmp_path / "out")
+    assert (result.status, result.err) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert max(row["staleness_max"] or 0 for row in rows if row["method"] == "hogwild") >= 64
+    assert all(row["status"].startswith("refused") for row in rows if row["method"] == "averaging")
+    assert "epochs" in result.out
+
+
+def test_options_are_those_of_train_where_they_mean_the_same() -> None:
+    mine, theirs = (dict(inspect.signature(function).parameters) for function in (compare, train))
+    own = {
+        "methods",
+        "seeds",
+        "eps",
+        "steps",
+        "gradient_delay",
+        "budget",
+        "timeout",
+        "oversubscribe",
+        "dry_run",
+        "delay",
+    }
+    changed = {"workers", "epochs", "out", "holdout"}
+    assert set(mine) - own <= set(theirs)
+    for name in set(mine) - own - changed:
+        assert mine[name].default == theirs[name].default, name
+    not_here = {
+        "step",
+        "average",
+        "discipline",
+        "exchange",
+        "patience",
+        "tol",
+        "target",
+        "json",
+        "checkpoint",
+        "resume",
+    }
+    assert set(theirs) - set(mine) == not_here
+
+
+def test_methods_of_the_help(hogwild: Callable) -> None:
+    result = hogwild("compare", "--help")
+    assert result.status == 0
+    assert "--methods" in result.out
+    assert len(METHODS) >= 11

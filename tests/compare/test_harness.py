@@ -1,0 +1,337 @@
+"""The harness: its clock, its fairness, its memory; and one test that every method of the table must pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hogwild.compare import harness, methods, runner
+from hogwild.compare.harness import Comparison
+from hogwild.compare.ledger import ROWS
+from hogwild.compare.methods import METHODS, Method
+from hogwild.compare.plan import Cell, Plan
+from hogwild.compare.runner import Judge, Pools, Task, run_cell
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.source import open_data
+from hogwild.errors import HogwildWarning, UsageError
+
+BASE = TrainConfig(host="threads", l2=1e-4)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return open_data("synthetic:rcv1?rows=5000&features=500&nnz=20&seed=3")
+
+
+@pytest.fixture(scope="module")
+def small() -> Rows:
+    return open_data("synthetic:rcv1?rows=600&features=60&nnz=8&seed=4")
+
+
+def plan_of(**changes: Any) -> Plan:
+    fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
+    return Plan(**(fields | changes))
+
+
+def rows_in(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / ROWS).read_text().splitlines()]
+
+
+# ---- every method
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_halves_the_sub_optimality_or_is_refused(rows: Rows, name: str, workers: int) -> None:
+    method = METHODS[name]
+    if workers > 1 and not method.parallel:
+        return
+    task = Task(rows, None, BASE, "rows", 60.0)
+    reason = method.refusal(BASE, rows, workers, cores=2)
+    if workers == 4 and method.kind == "locks":
+        assert reason is not None
+        assert reason.startswith("4 workers on 2 cores")
+        return
+    assert reason is None
+    cell = Cell("reported", name, workers, 1.0 if method.tuned else None, 1, ("given",))
+    judge = Judge(task)
+    with Pools("threads") as pools:
+        found = run_cell(cell, task, 10, pools, judge)
+        optimum = min(row["objective"] for row in run_cell(_serial(), task, 30, pools, judge))
+    assert [row["epoch"] for row in found] == sorted(row["epoch"] for row in found)
+    assert found[0]["epoch"] == 0
+    assert found[0]["train_seconds"] == 0.0
+    assert found[0]["objective"] == pytest.approx(np.log(2))
+    assert {row["status"] for row in found} == {"ok"}
+    assert found[-1]["objective"] - optimum <= 0.5 * (found[0]["objective"] - optimum)
+    seconds = [row["train_seconds"] for row in found]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > 0
+    for row in found:
+        assert (row["method"], row["kind"], row["workers"], row["cell"]) == (name, method.kind, workers, cell.name)
+        assert row["cell_rows"] == len(found)
+
+
+def _serial() -> Cell:
+    return Cell("reported", "serial", 1, 1.0, 7, ("given",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "says"),
+    [
+        ({"adagrad": True}, "averaging", "average"),
+        ({"host": "simulator"}, "averaging", "simulator"),
+        ({"loss": "poisson"}, "sklearn-sgd", "poisson"),
+        ({"l1": 1e-4}, "liblinear", "l1"),
+    ],
+)
+def test_refusals_are_sentences(rows: Rows, changes: dict, name: str, says: str) -> None:
+    reason = METHODS[name].refusal(dataclasses.replace(BASE, **changes), rows, 2, cores=2)
+    assert reason is not None
+    assert says in reason
+    assert "\n" not in reason
+
+
+# ---- the clock
+
+
+class Sleepy:
+    """Another program whose epochs take a known time, and which is slow to say what it found."""
+
+    seconds_replace, untimed = False, 0.0
+    asleep, saying = 0.04, 0.15
+
+    def __init__(self, width: int) -> None:
+        self.coef, self.reached = np.zeros(width), 0
+
+    def advance(self, epoch: int) -> None:
+        time.sleep(self.asleep * (epoch - self.reached))
+        self.reached = epoch
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        time.sleep(self.saying)
+        return self.coef, np.zeros(1)
+
+
+@pytest.fixture
+def sleepy(monkeypatch: pytest.MonkeyPatch) -> type[Sleepy]:
+    def make(rows: Rows, config: TrainConfig) -> Sleepy:
+        time.sleep(0.2)  # set-up
+        return Sleepy(rows.width)
+
+    entry = SimpleNamespace(
+        name="sleepy", refuse=lambda base, rows: None, make=make, order="none", epochs=lambda most: [1, 2, most]
+    )
+    monkeypatch.setitem(runner.OUTSIDE, "sleepy", entry)
+    monkeypatch.setitem(methods.OUTSIDE, "sleepy", entry)
+    monkeypatch.setitem(METHODS, "sleepy", Method("sleepy", "outside", parallel=False))
+    return Sleepy
+
+
+def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Sleepy]) -> None:
+    task = Task(small, None, BASE, "small", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
+    assert [row["epoch"] for row in found] == [0, 1, 2, 5]
+    for row in found:  # five epochs of 40 ms, four evaluations of 150 ms, 200 ms of set-up
+        asked = sleepy.asleep * row["epoch"]
+        assert asked <= row["train_seconds"] < asked + 0.05
+    assert 0.2 <= found[0]["setup_seconds"] < 0.4
+    assert found[-1]["wall_seconds"] > 0.2 + 4 * 0.15 + 5 * 0.04 - 0.15
+
+
+def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows, sleepy: type[Sleepy]) -> None:
+    sleepy_replace = type("Anew", (sleepy,), {"seconds_replace": True})
+    sleepy_replace.advance = lambda self, epoch: time.sleep(self.asleep * epoch)
+    runner.OUTSIDE["sleepy"].make = lambda rows, config: sleepy_replace(rows.width)
+    task = Task(small, None, BASE, "small", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
+    for row in found[1:]:
+        asked = sleepy.asleep * row["epoch"]
+        assert asked <= row["train_seconds"] < asked + 0.05
+
+
+def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hogwild.training import Objective
+
+    evaluate = Objective.evaluate
+
+    def slow(self: Objective, *about: Any) -> dict:
+        time.sleep(0.2)
+        return evaluate(self, *about)
+
+    monkeypatch.setattr(Objective, "evaluate", slow)
+    task = Task(small, None, BASE, "small", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(_serial(), task, 4, pools, Judge(task))
+    assert found[-1]["train_seconds"] < 0.2 < 0.8 < found[-1]["wall_seconds"]
+
+
+def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:
+    task = Task(small, None, BASE, "small", 0.1)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 50, pools, Judge(task))
+        assert found[-1]["status"] == "timed out after 0.1 s"
+        assert len(found) == 4
+        slow = dataclasses.replace(task, base=dataclasses.replace(BASE, gradient_delay=0.0), timeout=0.3)
+        cell = Cell("reported", "hogwild", 2, 1.0, 0, gradient_delay=0.01)  # six seconds an epoch
+        began = time.perf_counter()
+        found = run_cell(cell, slow, 5, pools, Judge(task))
+    assert found[-1]["status"] == "timed out after 0.3 s"
+    assert time.perf_counter() - began < 5
+    assert found[0]["status"] == "ok"
+
+
+def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
+    base = dataclasses.replace(BASE, loss="squared-error", l2=0.0)
+    task = Task(rows, None, base, "rows", 60.0)
+    with Pools("threads") as pools:
+        for name in ("serial", "sklearn-sgd"):
+            found = run_cell(Cell("tuning", name, 1, 1e6, 0), task, 5, pools, Judge(task))
+            assert found[-1]["status"] == "diverged"
+            assert found[0]["status"] == "ok"
+
+
+# ---- the whole
+
+
+def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
+    said: list[str] = []
+    plan = plan_of(methods=("serial", "hogwild", "locked", "sklearn-sgd", "liblinear"), seeds=2, delays=(0.0, 1e-5))
+    train_rows, test_rows = small.split(0.25, 0)
+    comparison = Comparison(train_rows, test_rows, plan, BASE, data="small", command="hogwild compare small")
+    comparison.run(tmp_path, lambda progress: said.append(progress.label))
+    found = rows_in(tmp_path)
+    about = found[0]
+    assert about["phase"] == "optimum"
+    assert about["command"] == "hogwild compare small"
+    assert about["data"] == "small"
+    assert about["start_objective"] == pytest.approx(np.log(2))
+    assert about["objective"] < 0.9 * np.log(2)
+    assert about["delta"] <= about["rho"] <= min(1, about["omega"] * about["delta"])
+    assert set(about["meeting_seconds"]) == {"1", "2"}
+    assert all(v > 0 for v in about["meeting_seconds"].values())
+    assert {row["phase"] for row in found} == {"optimum", "tuning", "reported", "delay"}
+    lowest = min(row["objective"] for row in found if row["phase"] == "reported")
+    assert about["objective"] <= lowest + 1e-9
+    trials = {}
+    for row in found:
+        if row["phase"] == "tuning" and row["epoch"] == 0:
+            trials.setdefault((row["method"], row["workers"]), []).append((row["cell_step"], row["seed"]))
+    assert len({tuple(value) for value in trials.values()}) == 1
+    assert len(trials) == 6
+    tuned = [row for row in found if "tuned" in row.get("step_rule", []) and row["epoch"] == 0]
+    common = {row["cell_step"] for row in found if "serial" in row.get("step_rule", []) and row["cell_step"]}
+    assert {(row["method"], row["seed"]) for row in tuned} >= {("liblinear", 0), ("liblinear", 1), ("locked", 1)}
+    assert len(common) == 1  # everyone also runs at the step tuned for serial
+    assert all(row["test_accuracy"] > 0.5 for row in tuned if row["epoch"])
+    delays = [row for row in found if row["phase"] == "delay"]
+    assert len(delays) == 3 * 2 * 5
+    assert all(row["epoch_seconds"] > 0 for row in delays)
+    assert comparison.progress.done == comparison.progress.total - 1  # of the cell at hand, the last
+    assert said[0] == "rehearsing"
+    assert "looking for the optimum" in said
+
+
+def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    original = harness.run_cell
+
+    def stopping(cell: Cell, *about: Any) -> list[dict]:
+        if len(ran) == 5:
+            raise KeyboardInterrupt
+        ran.append(cell.name)
+        return original(cell, *about)
+
+    monkeypatch.setattr(harness, "run_cell", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        Comparison(small, None, plan_of(), BASE).run(tmp_path)
+    assert [row["cell"] for row in rows_in(tmp_path) if row["epoch"] == 0][1:] == ran
+    first = (tmp_path / ROWS).read_bytes()
+    monkeypatch.setattr(harness, "run_cell", lambda cell, *about: (ran.append(cell.name), original(cell, *about))[1])
+    Comparison(small, None, plan_of(), BASE).run(tmp_path)
+    assert (tmp_path / ROWS).read_bytes().startswith(first)
+    assert len(set(ran)) == len(ran) == len({row["cell"] for row in rows_in(tmp_path)}) - 1
+    before = len(ran)
+    Comparison(small, None, plan_of(), BASE).run(tmp_path)  # nothing is left to do
+    assert len(ran) == before
+    with pytest.raises(UsageError, match="another comparison"):
+        Comparison(small, None, plan_of(epochs=3), BASE).run(tmp_path)
+
+
+def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path) -> None:
+    plan = plan_of(grid=(), methods=("serial",), workers=(1,), epochs=1)
+    Comparison(small, None, plan, BASE).run(tmp_path)
+    grid = rows_in(tmp_path)[0]["step_grid"]
+    assert len(grid) == 5
+    assert [step / grid[2] for step in grid] == [0.25, 0.5, 1, 2, 4]
+    again = Comparison(small, None, plan, BASE)
+    again.run(tmp_path)
+    assert again.plan.grid == tuple(grid)
+
+
+def test_a_budget_that_runs_out_leaves_seeds_out_and_says_so(small: Rows, tmp_path: Path) -> None:
+    plan = plan_of(methods=("serial",), workers=(1,), grid=(1.0,), seeds=5)
+    comparison = Comparison(small, None, plan, BASE, budget=1e-3)
+    comparison._size = lambda pools: []  # type: ignore[method-assign]  # as if the guess had been far too low
+    comparison.run(tmp_path)
+    status = [row["status"] for row in rows_in(tmp_path) if row["epoch"] == 0][1:]
+    assert status == ["ok"] * 3 + ["left out: the 0.001 s were used up"] * 2
+
+
+def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_path: Path) -> None:
+    plan = plan_of(methods=("serial", "hogwild", "locked"), workers=(1024 // 4,), grid=(1.0,), epochs=1)
+    with pytest.warns(HogwildWarning, match="256 workers on .* cores"):
+        Comparison(small, None, plan, BASE).run(tmp_path)
+    found = {row["method"]: row for row in rows_in(tmp_path)[1:]}
+    assert found["locked"]["status"].startswith("refused: 256 workers on")
+    assert found["locked"]["objective"] is None
+    assert found["hogwild"]["status"] == "ok"
+
+
+def test_a_schedule_without_a_step_cannot_be_tuned(small: Rows) -> None:
+    with pytest.raises(UsageError, match="choose another"):
+        Comparison(small, None, plan_of(), TrainConfig(schedule="optimal"))
+
+
+def test_a_dry_run_runs_nothing(small: Rows) -> None:
+    comparison = Comparison(small, None, plan_of(seeds=3), BASE)
+    cells, seconds, left_out = comparison.rehearsed()
+    assert len(cells) == 2 * 3 + 3 * 3
+    assert seconds > 0
+    assert left_out == []
+
+
+def test_workers_are_started_once(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    original = runner.start_pool
+    monkeypatch.setattr(
+        runner, "start_pool", lambda host, workers, delay: (started.append(workers), original(host, workers, delay))[1]
+    )
+    Comparison(small, None, plan_of(methods=("serial", "hogwild", "tiered", "locked")), BASE).run(tmp_path)
+    assert sorted(started) == [1, 2]
+
+
+def test_the_judge_says_what_the_run_says(rows: Rows) -> None:
+    train_rows, test_rows = rows.split(0.2, 0)
+    base = dataclasses.replace(BASE, l1=1e-6, class_weight="balanced", normalize="l2")
+    task = Task(train_rows, test_rows, base, "rows", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(_serial(), task, 2, pools, Judge(task))
+        from hogwild.training import train
+
+        config = dataclasses.replace(task.config(_serial(), 2))
+        run = train(train_rows, test_rows, config=config)
+        model = run.finish()
+    judged = Judge(task)(model.coef_[0] if model.coef_.ndim == 2 else model.coef_, np.ravel(model.intercept_))
+    for name, value in judged.items():
+        assert found[-1][name] == pytest.approx(value, rel=1e-9), name

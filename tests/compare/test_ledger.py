@@ -1,0 +1,66 @@
+"""What a killed comparison leaves, and what the next one takes over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hogwild.compare.ledger import ROWS, Ledger
+from hogwild.errors import OutputError, UsageError
+
+
+def cell(name: str, count: int) -> list[dict]:
+    return [{"phase": "reported", "cell": name, "cell_rows": count, "epoch": k} for k in range(count)]
+
+
+def written(directory: Path) -> Path:
+    ledger = Ledger(directory, "me")
+    ledger.begin({"phase": "optimum", "comparison": "me"})
+    ledger.add(cell("a", 3))
+    ledger.add(cell("b", 2))
+    ledger.close()
+    return directory / ROWS
+
+
+def test_finished_cells_are_taken_over(tmp_path: Path) -> None:
+    before = written(tmp_path / "out").read_bytes()
+    again = Ledger(tmp_path / "out", "me")
+    assert {name: len(found) for name, found in again.cells.items()} == {"a": 3, "b": 2}
+    again.add(cell("c", 1))
+    again.close()
+    after = (tmp_path / "out" / ROWS).read_bytes()
+    assert after.startswith(before)
+    assert json.loads(after.splitlines()[-1])["cell"] == "c"
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [ROWS]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 90])
+def test_half_written_cells_are_cut_off(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    again = Ledger(tmp_path, "me")
+    again.close()
+    assert set(again.cells) == ({"a", "b"} if cut == 1 else {"a"})
+    for line in path.read_text().splitlines():
+        assert json.loads(line)["cell"] if "cell" in json.loads(line) else True
+    assert path.read_text().endswith("\n")
+
+
+def test_another_comparison_is_not_touched(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="holds another comparison"):
+        Ledger(tmp_path, "you")
+    assert path.read_bytes() == before
+    path.write_text("something else\n")
+    with pytest.raises(UsageError, match="holds another comparison"):
+        Ledger(tmp_path, "me")
+    assert path.read_text() == "something else\n"
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="--out"):
+        Ledger(tmp_path / "file", "me")

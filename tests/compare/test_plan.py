@@ -1,0 +1,136 @@
+"""What is run, in which order, and what a budget takes away."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from hogwild.compare.methods import KINDS, METHODS, chosen
+from hogwild.compare.plan import DELAY_REPEATS, Plan, Prices, delay_rows, fit
+from hogwild.config import DISCIPLINES, ORDERS
+from hogwild.errors import UsageError
+
+GRID = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def plan_of(**changes: object) -> Plan:
+    fields = {"seeds": 5, "workers": (1, 2), "grid": GRID, "epochs": 10, "methods": ("serial", "hogwild", "liblinear")}
+    return Plan(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_every_method_that_has_a_step_gets_the_same_trials() -> None:
+    plan = plan_of(methods=tuple(METHODS), workers=(1, 2, 4))
+    trials = {}
+    for cell in plan.tuning():
+        trials.setdefault((cell.method, cell.workers), []).append((cell.step, cell.seed))
+    assert len({tuple(steps) for steps in trials.values()}) == 1  # the same steps on the same seed
+    assert set(trials) == {(m.name, w) for m, w in plan.pairs() if m.tuned}
+    seeds = {cell.seed for cell in plan.reported({})}
+    assert seeds == set(range(5))
+    assert not seeds & {seed for _, seed in next(iter(trials.values()))}
+
+
+def test_reported_cells_are_interleaved_and_each_runs_at_both_steps() -> None:
+    plan = plan_of()
+    cells = plan.reported({("serial", 1): 1.0, ("hogwild", 1): 1.0, ("hogwild", 2): 0.5})
+    rounds = [list(found) for _, found in itertools.groupby(cells, key=lambda cell: cell.seed)]
+    assert len(rounds) == 5  # A B C A B C
+    assert [[(c.method, c.workers, c.step, c.rules) for c in found] for found in rounds] == [
+        [
+            ("serial", 1, 1.0, ("tuned", "serial")),
+            ("hogwild", 1, 1.0, ("tuned", "serial")),
+            ("hogwild", 2, 0.5, ("tuned",)),
+            ("hogwild", 2, 1.0, ("serial",)),
+            ("liblinear", 1, None, ("tuned", "serial", "given")),
+        ]
+    ] * 5
+    assert len({cell.name for cell in cells}) == len(cells)
+
+
+def test_one_step_is_taken_without_trials() -> None:
+    plan = plan_of(grid=(0.5,))
+    assert plan.tuning() == []
+    assert {cell.rules for cell in plan.reported({}) if cell.method != "liblinear"} == {("given",)}
+    assert {cell.step for cell in plan.reported({})} == {0.5, None}
+
+
+def test_expensive_gradients_are_for_methods_that_share_an_array() -> None:
+    plan = plan_of(methods=tuple(METHODS), delays=(0.0, 1e-3))
+    cells = plan.delayed(1.0)
+    assert {METHODS[cell.method].kind for cell in cells} == {"serial", "lock-free", "locks"}
+    assert len({cell.name for cell in cells}) == len(cells)
+    per_pair = len(cells) / len({(cell.method, cell.workers) for cell in cells})
+    assert per_pair == 2 * DELAY_REPEATS
+    assert delay_rows(1e-2, 2, 100_000) == 256
+    assert delay_rows(0.0, 2, 100_000) == 100_000
+    assert delay_rows(1e-4, 2, 100_000) == 3_000
+    assert delay_rows(1e-4, 2, 50) == 50
+
+
+PRICES = Prices(epoch=0.1, evaluation=0.1, setup=0.1)
+
+
+def test_a_budget_takes_seeds_then_workers_then_steps_then_epochs() -> None:
+    plan = plan_of(workers=(1, 2, 4))
+    whole = PRICES.plan(plan, 1000)
+    assert fit(plan, PRICES, 1000, None) == (plan, [])
+    assert fit(plan, PRICES, 1000, whole) == (plan, [])
+    seen = [fit(plan, PRICES, 1000, whole * share)[0] for share in (0.9, 0.6, 0.4, 0.25, 0.1, 0.05, 0.01)]
+    shapes = [(p.seeds, p.workers, len(p.grid), p.epochs) for p in seen]
+    assert shapes[0][0] in (3, 4)
+    assert shapes[0][1:] == ((1, 2, 4), 5, 10)
+    assert shapes[-1] == (3, (4,), 1, 3)  # never fewer than three seeds
+    for a, b in itertools.pairwise(shapes):
+        assert a[0] >= b[0]
+        assert len(a[1]) >= len(b[1])
+        assert a[2] >= b[2]
+        assert a[3] >= b[3]
+    for seeds, workers, steps, epochs in shapes:  # nothing goes before what goes first is gone
+        assert workers == (1, 2, 4) or seeds == 3
+        assert steps == 5 or workers == (4,)
+        assert epochs == 10 or steps == 1
+    cut, said = fit(plan, PRICES, 1000, whole * 0.01)
+    assert said[:4] == [
+        "3 seeds instead of 5",
+        "not run on 1, 2 workers",
+        "steps 0.25, 0.5, 2, 4 not tried",
+        "3 epochs instead of 10",
+    ]
+    assert "longer than" in said[4]
+    assert cut.grid == (1.0,)
+
+
+def test_a_plan_survives_json() -> None:
+    plan = plan_of(delays=(0.0, 1e-6))
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": 0}, "seeds=0"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"grid": (0.0, 1.0)}, "above 0"),
+        ({"workers": ()}, "numbers from 1"),
+        ({"workers": (0, 1)}, "numbers from 1"),
+        ({"eps": (1.0,)}, "between 0 and 1"),
+        ({"delays": (2.0,)}, "seconds from 0 to 1"),
+    ],
+)
+def test_impossible_plans(changes: dict, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        plan_of(**changes)
+
+
+def test_the_table() -> None:
+    for name, method in METHODS.items():
+        assert method.name == name
+        assert method.kind in KINDS
+        assert method.discipline in DISCIPLINES
+        assert method.order in (None, *ORDERS)
+        assert method.cost > 0
+    assert {method.discipline for method in METHODS.values()} == set(DISCIPLINES)
+    assert [method.name for method in chosen(["locked", "hogwild"])] == ["serial", "hogwild", "locked"]
+    with pytest.raises(UsageError, match="method 'hogwyld': expected some of serial, hogwild"):
+        chosen(["hogwyld"])

@@ -1,0 +1,303 @@
+"""Rows read back: what is no row, and every figure that is computed from those that are, on rows with known results."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from hogwild.compare.results import load, read_rows
+from hogwild.compare.summary import (
+    delay_points,
+    groups,
+    lock_caught_up,
+    not_ok,
+    own_rule,
+    paired_ratio,
+    serial,
+    speedup,
+    spread,
+    trials,
+)
+from hogwild.compare.tables import facts_of, memory, tables
+from hogwild.errors import HogwildWarning, InputError
+from tests.compare.rows import about, delay, halving, refused, run, write
+
+
+def lines(path: Path, *texts: str) -> Path:
+    path.write_text("".join(texts))
+    return path
+
+
+ABOUT = json.dumps(about()) + "\n"
+ROW = json.dumps(run("serial", [1.0])[0]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense\n" + ROW, "line 2: is no JSON"),
+        ("[1, 2]\n", "line 2: is JSON but no object"),
+        ('{"phase": "other"}\n', "line 2: has the phase 'other', not one of optimum, tuning, reported, delay"),
+        (json.dumps(run("serial", [1.0])[0] | {"workers": "two"}) + "\n", "line 2: has workers 'two'"),
+        (json.dumps(run("serial", [1.0])[0] | {"workers": 0}) + "\n", "line 2: has workers 0"),
+        (json.dumps(run("serial", [1.0])[0] | {"epoch": None}) + "\n", "line 2: has epoch None"),
+        (json.dumps({"phase": "reported", "method": "serial"}) + "\n", "line 2: has cell None"),
+        ('{"a": "\xff"}\n', "line 2"),
+        (ROW[:50] + "\n", "line 2: is no JSON"),  # it ends with a line end, so no kill has torn it
+    ],
+)
+def test_lines_that_are_no_rows(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes((ABOUT + text).encode("latin-1"))
+    with pytest.raises(InputError, match=r"rows\.jsonl, line 2: .*: expected a row as hogwild compare") as error:
+        read_rows(path)
+    assert message in str(error.value)
+
+
+def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
+    with pytest.warns(HogwildWarning, match="line 3: the last line is torn"):
+        assert len(read_rows(lines(tmp_path / "a", ABOUT, ROW, ROW[:40]))) == 2
+    assert len(read_rows(lines(tmp_path / "b", ABOUT, "\n", ROW.strip()))) == 2  # whole, but for the line's end
+    assert read_rows(lines(tmp_path / "c", "")) == []
+    with pytest.raises(InputError, match="cannot read the rows of a comparison: No such file"):
+        read_rows(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no rows: expected what hogwild compare writes"),
+        (ROW + ABOUT, "line 1: a row of phase reported: expected the row of phase optimum"),
+        (ABOUT + ROW + ABOUT, "two rows of phase optimum"),
+        (json.dumps(about(eps=[])) + "\n", "line 1: has eps []: expected numbers between 0 and 1"),
+        (json.dumps(about(eps=[2.0])) + "\n", r"line 1: has eps [2.0]: expected numbers"),
+        (json.dumps(about(start_objective=math.nan)) + "\n", "is no finite number"),
+    ],
+)
+def test_directories_without_a_comparison(tmp_path: Path, text: str, message: str) -> None:
+    lines(tmp_path / "rows.jsonl", text)
+    with pytest.raises(InputError) as error:
+        load([tmp_path])
+    assert message in str(error.value)
+
+
+def test_missing_directories(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none: no such directory: expected a directory that hogwild compare --out"):
+        load([tmp_path / "none"])
+    with pytest.raises(InputError, match=r"no rows\.jsonl in it"):
+        load([tmp_path])
+    with pytest.raises(InputError, match="is a file"):
+        load([lines(tmp_path / "file", "")])
+
+
+def test_unknown_fields_are_no_matter(tmp_path: Path) -> None:
+    [source] = load([write(tmp_path, about(new=1), run("serial", halving(), new={"a": [1]}))])
+    assert len(groups(source)) == 1
+    assert tables([source])
+
+
+def test_time_to_target(tmp_path: Path) -> None:
+    # 1, 0.1, 0.01 at 0, 2, 4 s: the logarithm falls in a straight line
+    eps = [10**-0.5, 0.1, 10**-1.25, 1e-9]
+    rows = run("serial", [1.0, 0.1, 0.01], seconds=2.0)
+    [source] = load([write(tmp_path, about(eps=eps), rows)])
+    [group] = groups(source)
+    [one] = group.runs
+    assert [one.reached(each) for each in eps[:3]] == pytest.approx([1.0, 2.0, 2.5])
+    assert [one.reached(each, "epoch") for each in eps[:3]] == pytest.approx([0.5, 1.0, 1.25])
+    assert math.isnan(one.reached(1e-9))
+    assert [group.share(each) for each in eps] == [1, 1, 1, 0]
+    assert group.reached(1e-9, "epoch") is None
+    assert one.epoch_seconds == 2.0
+    assert group.final_gap is not None
+    assert group.final_gap.median == pytest.approx(0.01)
+
+
+def test_the_scale_is_that_of_start_and_optimum(tmp_path: Path) -> None:
+    rows = run("serial", [5.0, 3.2, 3.02])
+    [source] = load([write(tmp_path, about(objective=3.0, start_objective=5.0), rows)])
+    assert groups(source)[0].runs[0].gaps == pytest.approx([1.0, 0.1, 0.01])
+    assert groups(source)[0].runs[0].reached(0.1) == pytest.approx(1.0)
+
+
+def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
+    parts = [about(), run("serial", [1.0, 0.5, -1.0], phase="tuning", rules=[]), run("serial", [1.0, -0.9])]
+    [source] = load([write(tmp_path, *parts, delay("serial", 1, 0, 0.0, 1.0))])  # whose rows are others
+    assert source.scale.optimum == -1.0
+    assert source.reported[0].gaps == pytest.approx([1.0, 0.05])
+    [note] = source.notes
+    assert "by 5.0e-01 of the way from the start: its -1 is taken for the optimum" in note
+    assert note in tables([source])[0].notes
+
+
+def test_comparisons_of_the_same_problem_share_the_optimum(tmp_path: Path) -> None:
+    write(tmp_path / "a", about(), run("serial", [1.0, 0.5]))
+    write(tmp_path / "b", about(), run("serial", [1.0, -1.0]))
+    write(tmp_path / "c", about(l2=1.0), run("serial", [1.0, 0.5]))
+    found = load([tmp_path / name for name in "abc"])
+    assert [source.scale.optimum for source in found] == [-1.0, -1.0, 0.0]
+    assert [source.label for source in found] == ["a", "b", "c"]
+
+
+def test_labels_tell_directories_apart(tmp_path: Path) -> None:
+    for name in ("a/x", "b/x"):
+        write(tmp_path / name, about())
+    assert [source.label for source in load([tmp_path / "a/x", tmp_path / "b/x"])] == ["a/x", "b/x"]
+    assert len({source.label for source in load([tmp_path / "a/x", tmp_path / "a/x"])}) == 2
+
+
+def test_who_counts(tmp_path: Path) -> None:
+    """Diverged and timed-out runs did not get there; refused and interrupted ones were no runs."""
+    parts = [
+        run("hogwild", [1.0, 0.1, 0.01], seed=0),
+        run("hogwild", [1.0, 0.1, 0.01], 3.0, seed=1),
+        run("hogwild", [1.0, 0.1, None], seed=2, status="diverged"),
+        run("hogwild", [1.0, 0.5], seed=3, status="timed out after 9 s"),
+        run("hogwild", [1.0, 0.5], seed=4, status="interrupted"),
+        refused("hogwild", 1, "because", seed=5),
+        refused("locked", 9, "too many"),
+    ]
+    [source] = load([write(tmp_path, about(), *parts)])
+    [group] = groups(source)
+    assert (len(group.runs), group.ended_well) == (4, 2)
+    assert group.share(0.1) == 0.75
+    assert group.share(0.01) == 0.5
+    reached = group.reached(0.01, "train_seconds")
+    assert reached is not None
+    assert (reached.median, reached.q25, reached.q75, reached.n) == pytest.approx((4.0, 3.0, 5.0, 2))
+    listed = [(row["method"], row["seed"], row["status"]) for row in not_ok(source)]
+    assert listed == [
+        ("hogwild", 2, "diverged"), ("hogwild", 3, "timed out after 9 s"), ("hogwild", 4, "interrupted"),
+        ("hogwild", 5, "refused: because"), ("locked", 0, "refused: too many"),
+    ]  # fmt: skip
+
+
+def test_a_cell_that_was_begun_again(tmp_path: Path) -> None:
+    parts = [run("serial", [1.0, 0.9], status="interrupted"), run("serial", [1.0, 0.1])]
+    [source] = load([write(tmp_path, about(), *parts)])
+    assert [one.status for one in source.reported] == ["ok"]
+
+
+def test_spread() -> None:
+    found = spread([1.0, 2.0, 3.0, 4.0, math.nan, math.inf])
+    assert found is not None
+    assert (found.median, found.q25, found.q75, found.n) == (2.5, 1.75, 3.25, 4)
+    assert found.wide
+    assert not spread([1.0, 1.1]).wide  # type: ignore[union-attr]
+    assert spread([math.nan]) is None
+
+
+def test_speedup_is_two_factors(tmp_path: Path) -> None:
+    parts = [
+        *(run("serial", halving(0.1), 2.0, seed=seed, rules=["tuned", "serial"]) for seed in range(3)),
+        # half the time for an epoch, twice the epochs; the last target is reached by one of three only
+        *(run("hogwild", halving(10**-0.5, 4 + 2 * (seed == 0)), 1.0, 2, seed) for seed in range(3)),
+    ]
+    [source] = load([write(tmp_path, about(), *parts)])
+    found = groups(source)
+    assert own_rule(found) == "tuned"
+    assert [(group.rule, group.method) for group in found] == [
+        ("tuned", "serial"),
+        ("tuned", "hogwild"),
+        ("serial", "serial"),
+    ]
+    over = serial(found, "tuned")
+    gain = speedup(found[1], over, source)
+    assert gain is not None
+    assert (gain.eps, gain.statistical, gain.hardware, gain.total) == pytest.approx((0.01, 0.5, 2.0, 1.0))
+    assert speedup(found[1], None, source) is None
+
+
+def test_paired_ratio(tmp_path: Path) -> None:
+    """Ratios 1, 2 and 4: mean logarithm ln 2, deviation ln 2, and Student's 97.5 % point of 2 degrees is 4.3027."""
+    parts = [
+        *(run("hogwild", [1.0, 0.1], 1.0, 2, seed) for seed in range(4)),
+        *(run("locked", [1.0, 0.1], 2.0**seed, 2, seed) for seed in range(3)),
+        run("locked", [1.0, 0.9], 1.0, 2, 3),
+    ]
+    [source] = load([write(tmp_path, about(), *parts)])
+    free, locked = groups(source)
+    ratio = paired_ratio(locked, free, 0.1, "train_seconds")
+    half = 4.302652729749464 * math.log(2) / math.sqrt(3)
+    assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
+    assert (ratio.low, ratio.high) == pytest.approx((2 * math.exp(-half), 2 * math.exp(half)))
+    assert not paired_ratio(locked, free, 0.01, "train_seconds").sure
+
+
+def test_trials(tmp_path: Path) -> None:
+    tried = {"serial": (0.5, 1.0, 2.0), "hogwild": (0.5, 1.0, 2.0), "locked": (1.0,)}
+    parts = [
+        run(name, [1.0, 0.5], step=step, phase="tuning", rules=[], seed=9) for name in tried for step in tried[name]
+    ]
+    parts += [run("serial", [1.0, None], step=4.0, phase="tuning", rules=[], seed=9, status="diverged")]
+    winners = {"serial": 2.0, "hogwild": 0.5, "locked": 1.0}
+    parts += [run(name, [1.0, 0.5], step=step) for name, step in winners.items()]
+    [source] = load([write(tmp_path, about(), *parts)])
+    found = {each.method: each for each in trials(source)}
+    assert found["serial"].steps == (0.5, 1.0, 2.0, 4.0)
+    assert (found["serial"].failed, found["serial"].winner, found["serial"].edge) == (1, 2.0, "")
+    assert found["hogwild"].edge == "smallest"
+    assert found["locked"].edge == ""  # there was no choice
+    [table] = [table for table in tables([source]) if table.title == "Tuning of the step"]
+    assert [row[-1] for row in table.rows] == ["", "the smallest step won: a smaller one may do better", ""]
+
+
+def test_delays(tmp_path: Path) -> None:
+    seconds = {  # of 1000 rows, at each delay
+        ("serial", 1): (1.0, 2.0, 20.0), ("hogwild", 2): (0.5, 1.0, 10.0), ("locked", 2): (2.0, 2.0, 20.0),
+        ("aig", 2): (1.0, 1.11, 10.5),
+    }  # fmt: skip
+    rows = [
+        delay(name, count, repeat, cost, value * (2 if name == "hogwild" else 1), 2000 if name == "hogwild" else 1000)
+        for (name, count), values in seconds.items()
+        for cost, value in zip((0.0, 1e-3, 2e-2), values)
+        for repeat in range(3)
+    ]
+    [source] = load([write(tmp_path, about(), rows, delay("tiered", 2, 0, 0.0, None))])
+    points = delay_points(source)
+    assert [point.speedup.median for point in points if point.method == "hogwild"] == pytest.approx([2.0, 2.0, 2.0])
+    assert [point.cost for point in points if point.method == "aig"] == pytest.approx([1e-3, 2e-3, 2e-2])
+    caught = lock_caught_up(points, 2)
+    assert caught is not None
+    assert (caught.method, caught.delay) == ("aig", 1e-3)
+    assert lock_caught_up([point for point in points if point.method != "aig"], 2) is None
+    assert [row["status"] for row in not_ok(source)] == ["refused: it cannot"]
+
+
+def test_step_of_a_cell_is_the_one_asked_for(tmp_path: Path) -> None:
+    rows = run("serial", [1.0, 0.5], step=0.25, cell_step=0.5)
+    [source] = load([write(tmp_path, about(), rows)])
+    assert groups(source)[0].step == 0.5
+
+
+def test_a_program_without_a_step_joins_the_rules_of_the_others(tmp_path: Path) -> None:
+    every = ["tuned", "serial", "given"]
+    for rules in (["given"], ["tuned", "serial"]):
+        parts = [run("serial", halving(), rules=rules), run("liblinear", halving(), step=None, rules=every)]
+        [source] = load([write(tmp_path, about(), *parts)])
+        assert {group.rule for group in groups(source)} == set(rules)
+
+
+def test_memory() -> None:
+    assert memory(about(megabytes=20.0, cache_megabytes=32.0)).startswith("20 MB: fits in the last cache (32 MB)")
+    assert memory(about(megabytes=40.0)) == "40 MB: does not fit in the last cache (32 MB)"
+    assert memory(about(cache_megabytes=None)) == "0.08 MB"
+    assert memory(about(megabytes=None)) == ""
+
+
+def test_facts_leave_out_what_is_unknown() -> None:
+    assert "sparsity" not in facts_of(about(omega=None, delta=None, rho=None))
+    assert facts_of({"eps": [0.1]}) != {}
+
+
+@pytest.mark.parametrize(("growth", "expected"), [(0.1, False), (0.5, True)])
+def test_wide_times_are_pointed_at(tmp_path: Path, growth: float, expected: bool) -> None:
+    parts = [run("serial", halving(), 1.0, seed=seed) for seed in range(3)]
+    parts += [run("hogwild", halving(), 1.0 + growth * seed, 2, seed) for seed in range(3)]
+    [source] = load([write(tmp_path, about(), *parts)])
+    [table] = [table for table in tables([source]) if table.title.startswith("Epochs")]
+    warned = [note for note in table.notes if note.startswith("WARNING: the times of an epoch of hogwild on 2 spread")]
+    assert bool(warned) is expected

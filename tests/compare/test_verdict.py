@@ -1,0 +1,220 @@
+"""The verdict says what the rows say, in every direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hogwild.compare.results import load
+from hogwild.compare.verdict import aim, duration, percent, verdict
+from tests.compare.rows import about, delay, halving, refused, run, write
+
+NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)
+BOTH = ("tuned", "serial")
+
+
+def cells(
+    method: str, workers: int = 1, seconds: float = 1.0, seeds: int = 5, fall: float = 0.1, **changes: Any
+) -> list:
+    """Runs of all seeds, a little noise between them that is not the same for every method."""
+    noise = NOISE[ord(method[0]) % 5 :] + NOISE[: ord(method[0]) % 5]
+    return [
+        row
+        for seed in range(seeds)
+        for row in run(method, halving(fall), seconds * noise[seed], workers, seed, **{"rules": BOTH, **changes})
+    ]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[..., list[str]]:
+    def call(*parts: Any, **changes: Any) -> list[str]:
+        [source] = load([write(tmp_path, about(**changes), *parts)])
+        return verdict(source)
+
+    return call
+
+
+def test_lock_free_wins(judge: Callable) -> None:
+    said = judge(cells("serial", seconds=1.6), cells("tiered", 2), cells("hogwild", 2, 1.2), cells("locked", 2, 3.0),
+                 cells("aig", 2, 2.0))  # fmt: skip
+    assert said[0] == (
+        "On 2 workers tiered reaches 0.1 % of the optimum 2.0x (95 % CI 1.9–2.1) sooner than aig and "
+        "1.6x (95 % CI 1.5–1.7) sooner than serial; final test accuracy differs by less than 0.1 points."
+    )
+    assert "it is the same: their own best steps are no others" in said[1]
+    assert len(said) == 2
+
+
+def test_lock_free_loses(judge: Callable) -> None:
+    said = judge(cells("serial"), cells("tiered", 2, 2.0), cells("locked", 2, 1.5, test_accuracy=0.95))
+    assert "1.3x (95 % CI 1.3–1.4) later than locked and 2.0x" in said[0]
+    assert "later than serial" in said[0]
+    assert "final test accuracy: tiered 90.0 %, locked 95.0 %, serial 90.0 %" in said[0]
+    assert said[1] == "Locks were not the problem: leaving them out did not make training sooner."
+    assert said[2] == "It was not worth it: one serial worker is there first."
+
+
+def test_a_tie(judge: Callable) -> None:
+    said = judge(cells("serial"), cells("tiered", 2), cells("locked", 2))
+    assert "On 2 workers tiered reaches 0.1 % of the optimum as soon as locked (ratio 1.00, 95 % CI 0." in said[0]
+    assert ": no difference shown)" in said[0]
+    assert any(text.startswith("Locks were not the problem") for text in said)
+    assert any(text.endswith("one serial worker is there as soon.") for text in said)
+
+
+def test_noise_is_no_verdict(judge: Callable) -> None:
+    wild = [row for seed, pace in enumerate((0.3, 3.0, 0.5, 2.5)) for row in run("locked", halving(), pace, 2, seed)]
+    said = judge(cells("serial", seconds=2.0, seeds=4), cells("tiered", 2, seeds=4), wild)
+    assert "neither clearly sooner nor later than locked (ratio " in said[0]
+    assert "too wide to tell" in said[0]
+    assert not any("not the problem" in text for text in said)
+
+
+def test_a_hair_sooner_shows_its_decimals(judge: Callable) -> None:
+    exact = [row for seed in range(5) for row in run("tiered", halving(), 1.0, 2, seed)]
+    late = [row for seed in range(5) for row in run("locked", halving(), 1.02 + 1e-4 * seed, 2, seed)]
+    said = judge(cells("serial", seconds=2.0), exact, late)
+    assert "1.02x (95 % CI 1.02–1.02) sooner than locked" in said[0]
+
+
+def test_too_few_seeds(judge: Callable) -> None:
+    said = judge(cells("serial", seconds=2.0, seeds=2), cells("tiered", 2, seeds=2), cells("locked", 2, 3.0, seeds=2))
+    assert "reaches 0.1 % of the optimum in 3.00 s (median)" in said[0] or "in 2.97 s (median)" in said[0]
+    assert "there are too few seeds for a verdict against locked (2 on which both got there, of 3" in said[0]
+    assert "too few seeds for a verdict against serial" in said[0]
+    assert "sooner" not in said[0]
+
+
+def test_seeds_that_did_not_get_there_are_counted(judge: Callable) -> None:
+    stuck = [row for seed in (3, 4) for row in run("locked", [1.0, 0.5], 2.0, 2, seed)]
+    said = judge(cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0, seeds=3), stuck)
+    assert "on the 3 of 5 seeds where both got there) sooner than locked" in said[0]
+
+
+def test_one_side_never_reaches(judge: Callable) -> None:
+    stuck = [row for seed in range(5) for row in run("locked", [1.0, 0.1, 0.03, 0.03], 2.0, 2, seed)]
+    said = judge(cells("serial", seconds=2.0), cells("tiered", 2), stuck)
+    assert "sooner than serial; locked never gets there in its 3 epochs (best: 3 %)" in said[0]
+    stuck = [row | {"method": "tiered", "kind": "lock-free", "cell": f"t{row['seed']}"} for row in stuck]
+    said = judge(cells("serial", seconds=2.0), stuck, cells("locked", 2))
+    assert said[0].startswith(
+        "On 2 workers no lock-free method gets to 0.1 % of the optimum: tiered never gets there in its 3 epochs "
+        "(best: 3 %); locked does, after"
+    )
+    assert said[1] == "Locks were not the problem."
+
+
+def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -> None:
+    short = [run("serial", halving(0.1, 2), 2.0, seed=seed, rules=BOTH) for seed in range(3)]
+    assert "reaches 1 % of the optimum" in judge(*short, cells("tiered", 2), cells("locked", 2, 2.0))[0]
+    none = [run("serial", [1.0, 0.5, 0.25], seed=seed, rules=BOTH) for seed in range(3)]
+    [said] = judge(*none, cells("tiered", 2))
+    assert said == (
+        "Serial does not reach any target (10 %, 1 %, 0.1 % of the optimum) in all its runs (best: 25 %, in 2 epochs), "
+        "so there is no verdict: give it more epochs or other steps."
+    )
+
+
+def test_what_is_missing(judge: Callable) -> None:
+    assert judge(cells("serial")) == ["No lock-free method has results, so there is no verdict."]
+    assert judge() == ["No lock-free method has results, so there is no verdict."]
+    assert "sooner than locked" in judge(cells("tiered", 2), cells("locked", 2, 2.0))[0]
+    assert judge(cells("tiered", 2))[0].startswith("Neither serial nor a method with locks reaches a target")
+    said = judge(cells("serial"), cells("tiered", 4, 0.5), refused("locked", 4, "too many"), cores=4)
+    assert "sooner than serial" in said[0]
+    assert said[1] == "On 4 workers no method with locks has results."
+
+
+def test_outside_and_exchange(judge: Callable) -> None:
+    parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
+    others = cells("sklearn-sgd", 1, 3.0), cells("liblinear", 1, 0.5), cells("averaging", 2, 1.5)
+    said = judge(*parts, *others)
+    assert said[1].startswith("Outside solvers: tiered gets there 2.0x (95 % CI ")
+    assert said[1].endswith(" later than liblinear, the best of them.")
+    assert said[2].startswith("Exchange of whole models: tiered gets there 1.5x")
+    stuck = [run("averaging", [1.0, 0.5], 1.0, 2, seed) for seed in range(5)]
+    said = judge(*parts, *stuck)
+    assert said[1] == (
+        "Exchange of whole models: averaging never gets there in its 1 epoch (best: 50 %), and none of them does."
+    )
+
+
+def test_at_serials_step(judge: Callable) -> None:
+    own = cells("tiered", 2, 1.0, step=2.0, rules=["tuned"]), cells("locked", 2, 2.0)
+    said = judge(cells("serial", seconds=1.5), *own, cells("tiered", 2, 4.0, rules=["serial"]))
+    assert "sooner than locked" in said[0]
+    assert said[1].startswith(
+        "With all at the step tuned for serial (0.5), tiered reaches 0.1 % of the optimum 2.0x (95 %"
+    )
+    assert "later than locked" in said[1]
+
+
+def test_given_step(judge: Callable) -> None:
+    said = judge(*(cells(name, count, pace, rules=["given"])
+                   for name, count, pace in (("serial", 1, 2.0), ("tiered", 2, 1.0), ("locked", 2, 3.0))))  # fmt: skip
+    assert len(said) == 1
+    assert "sooner than locked" in said[0]
+
+
+def test_the_simulator_has_epochs_only(judge: Callable) -> None:
+    parts = [cells("serial"), cells("hogwild", 64, 9.0, fall=10**-0.75), cells("locked", 64, 1.0)]
+    said = judge(*parts, host="simulator", cores=2, load=9.0)
+    assert said[0].startswith(
+        "On 64 simulated workers hogwild needs 1.3x (95 % CI 1.3–1.3) more epochs than locked and"
+    )
+    assert "to reach 0.1 % of the optimum; final" in said[0]
+    assert "sooner" not in " ".join(said)
+    assert "later" not in " ".join(said)
+    assert said[-1] == "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
+    assert not any("quiet" in text or "CORES" in text for text in said)
+
+
+def test_conditions_of_the_machine(judge: Callable) -> None:
+    parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
+    assert judge(*parts, load=1.1, cores=2)[-1] == (
+        "The machine was not quiet: a load of 1.1 on 2 cores when the comparison began."
+    )
+    assert judge(*parts, cores=1)[-1].startswith("MORE WORKERS THAN CORES (2 on 1)")
+    assert not any("quiet" in text for text in judge(*parts, load=1.0, cores=2))
+    assert judge(*parts, load=None, cores=None)
+
+
+def test_expensive_gradients(judge: Callable) -> None:
+    def slow(locked: float) -> list:
+        seconds = {("serial", 1): (1.0, 10.0), ("tiered", 2): (0.5, 5.0), ("aig", 2): (2.0, locked)}
+        return [
+            delay(name, count, repeat, cost, value)
+            for (name, count), values in seconds.items()
+            for cost, value in zip((0.0, 0.01), values)
+            for repeat in range(3)
+        ]
+
+    parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
+    assert judge(*parts, slow(5.1))[-1] == (
+        "Once a row costs 10.0 ms of gradient or more, aig on 2 workers is within 10 % of the best lock-free method: "
+        "from there on locks do not hurt."
+    )
+    assert "However expensive a gradient was made (up to 10.0 ms a row)" in judge(*parts, slow(8.0))[-1]
+
+
+def test_real_targets_are_compared_by_rmse(judge: Callable) -> None:
+    changes: dict[str, Any] = {"test_accuracy": None}
+    said = judge(cells("serial", seconds=2.0, test_rmse=1.0, **changes), cells("tiered", 2, test_rmse=1.004, **changes),
+                 cells("locked", 2, 2.0, test_rmse=1.0, **changes))  # fmt: skip
+    assert said[0].endswith("final test RMSE differs by at most 0.4 %.")
+
+
+def test_numbers_in_words() -> None:
+    assert [aim(each) for each in (0.1, 0.01, 0.125, 1e-3)] == ["10 %", "1 %", "12.5 %", "0.1 %"]
+    assert [percent(each) for each in (0.03, 0.00351, 1.5)] == ["3 %", "0.35 %", "150 %"]
+    assert [duration(each) for each in (1.5, 0.99999, 0.0123, 4.5e-5, 2e-9, 1234.0, 0.0)] == [
+        "1.50 s", "1.00 s", "12.3 ms", "45.0 µs", "2.00 ns", "1,234 s", "0.00 ns",
+    ]  # fmt: skip
+
+
+def test_nearly_there_is_not_there(judge: Callable) -> None:
+    near = [run("locked", [1.0, 0.01, 0.00104], 1.0, 2, seed) for seed in range(5)]
+    assert "(best: 0.104 %)" in judge(cells("serial", seconds=2.0), cells("tiered", 2), *near)[0]

@@ -1,0 +1,408 @@
+"""Replicas and their mean: what they are equal to, what becomes of them when workers die or stop, how well they do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.__main__ import main
+from hogwild.config import EXCHANGES, TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.errors import InputError, UsageError
+from hogwild.exchanges.averaging import LINE, PIECE, Replicas
+from hogwild.hosts.job import Job, Pool, Task
+from hogwild.hosts.shared import Block
+from hogwild.kernels.control import LAST, NEXT
+from hogwild.model_file import load_checkpoint, load_model, save_checkpoint
+from hogwild.training import resolve, start_pool
+from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
+from tests.runs import QUIET, long_epochs, start, toy, until, when
+
+AVERAGING, ONE_SHOT = EXCHANGES[1:]
+both = pytest.mark.parametrize("exchange", [AVERAGING, ONE_SHOT])
+hosts = pytest.mark.parametrize("host", ["threads", "processes"])
+
+
+# ---- the arrays
+
+
+def replicas(size: int, workers: int, one_shot: bool = False) -> Replicas:
+    block = Block({"flat": ((size,), np.float32)} | Replicas.spec(size, workers), shared=False)
+    return Replicas(one_shot=one_shot, **block.arrays)
+
+
+@pytest.mark.parametrize("size", [1, 40, PIECE, PIECE + 5])
+def test_the_mean_is_weighted_by_rows(size: int) -> None:
+    """Unequal shares, in float64, and a worker that did nothing has no say, not even with a NaN."""
+    r, rng = replicas(size, 4), np.random.default_rng(0)
+    r.begin()
+    for worker in range(4):
+        r.take(worker)[:] = rng.standard_normal(size) if worker != 2 else np.nan
+    parts, rows = r.replicas[[0, 1, 3], :size].astype(np.float64), np.array([700, 64, 3])
+    r.meet(np.insert(rows, 2, 0))
+    np.testing.assert_allclose(r.flat, rows @ parts / rows.sum(), rtol=1e-6, atol=1e-7)
+
+
+def test_replicas_start_on_cache_lines_of_their_own() -> None:
+    r = replicas(LINE + 1, 3)
+    starts = [r.take(worker).__array_interface__["data"][0] for worker in range(3)]
+    assert [start % 64 for start in starts] == [0, 0, 0]
+    assert np.diff(starts).tolist() == [128, 128]
+
+
+@pytest.mark.parametrize("one_shot", [False, True])
+def test_without_a_row_nothing_changes(one_shot: bool) -> None:
+    r = replicas(40, 2, one_shot)
+    r.flat[:] = np.where(np.arange(40) % 2, -0.0, 0.1)
+    before = r.flat.tobytes()
+    r.begin()
+    r.take(0)
+    r.meet(np.zeros(2, np.int64))
+    assert r.flat.tobytes() == before
+    for worker in range(2):
+        r.take(worker)
+    r.meet(np.array([0, 5]))  # a single one is taken over as it is, minus zeros and all
+    assert r.flat.tobytes() == before
+
+
+def test_averaging_starts_afresh_in_every_task() -> None:
+    r = replicas(1, 2)
+    for value in (1.0, 2.0):
+        r.begin()
+        assert [float(r.take(worker)[0]) for worker in range(2)] == [r.flat[0]] * 2
+        r.take(0)[:], r.take(1)[:] = value, 0.0
+        r.meet(np.array([1, 3]))
+        assert r.flat[0] == value / 4
+
+
+def test_one_shot_replicas_never_hear_of_each_other() -> None:
+    r = replicas(1, 3, one_shot=True)
+    r.flat[:] = 0.5
+    for epoch in (1, 2):
+        r.begin()
+        for worker in range(2):
+            r.take(worker)[:] += worker + 1
+        r.meet(np.array([3, 1, 0]))
+        assert r.replicas[:, 0].tolist() == [0.5 + epoch, 0.5 + 2 * epoch, 0.5]  # who began late did so at the start
+        assert r.flat[0] == 0.5 + 1.25 * epoch
+        assert r.rows.tolist() == [3 * epoch, epoch, 0]
+
+
+# ---- a job whose workers are driven by hand
+
+
+def job_of(rows: Rows, exchange: str, workers: int = 2, **options: Any) -> Job:
+    return make_job(rows, "serial", workers, exchange=exchange, **options)
+
+
+def drive(job: Job, shares: list[tuple[int, int]], epoch: int = 0, start: int = 0) -> None:
+    """A task in which workers, one after another, take all chunks up to a given one."""
+    whole = job.order
+    job.begin_epoch(epoch, start)
+    for worker, end in shares:
+        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end)
+        job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, CONSTANT), worker)
+        job.control[NEXT] = end  # it has asked for one more, in vain
+    job.order = whole
+    job.meet()
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {"loss": "hinge", "intercept": False}),
+    "l1": ({}, {"l1": 1e-3, "l2": 1e-3}),
+    "classes and weights": ({"classes": 3, "weights": True}, {"l2": 1e-3, "normalize": "l2"}),
+    "softmax": ({"classes": 3}, {"loss": "softmax", "l1": 1e-3}),
+    "real targets": ({"loss": "squared-error"}, {"loss": "squared-error", "l2": 1e-3}),
+}
+
+
+@both
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> None:
+    """Two epochs, three workers, unequal parts: for ``averaging`` from the mean, else each from where it was."""
+    made, options = OPTIONS[name]
+    rows = awkward_rows(n=500, **made)
+    job = job_of(rows, exchange, 3, **options)
+    starts = [job.flat.copy()] * 3
+    did = np.zeros(3)
+    for epoch, cuts in enumerate(((5, 7, 8), (1, 3, 8))):
+        drive(job, list(enumerate(cuts)), epoch)
+        ends, did = [], did if exchange == ONE_SHOT else np.zeros(3)
+        for worker, (first, last) in enumerate(zip((0, *cuts), cuts)):
+            twin = make_job(rows, "serial", **options)
+            twin.flat[:] = starts[worker]
+            run_epoch(twin, epoch, CONSTANT, first, last)
+            did[worker] += twin.done()[0]
+            ends.append(twin.flat.copy())
+        assert job.done() == (len(rows), rows.nnz)  # disjoint and complete
+        np.testing.assert_allclose(job.flat, did @ np.array(ends, np.float64) / did.sum(), rtol=1e-6, atol=1e-7)
+        starts = ends if exchange == ONE_SHOT else [job.flat.copy()] * 3
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_one_epoch_of_either_is_the_same(name: str) -> None:
+    made, options = OPTIONS[name]
+    rows, found = awkward_rows(n=500, **made), []
+    for exchange in (AVERAGING, ONE_SHOT):
+        job = job_of(rows, exchange, **options)
+        drive(job, [(0, 3), (1, 8)])
+        found.append(bits(job))
+        drive(job, [(1, 4), (0, 8)], epoch=1)
+        found.append(bits(job))
+    assert found[0] == found[2]
+    assert found[1] != found[3]
+
+
+@both
+@pytest.mark.parametrize("name", OPTIONS)
+def test_one_worker_is_serial_to_the_bit(name: str, exchange: str) -> None:
+    made, options = OPTIONS[name]
+    rows, found = awkward_rows(n=200, **made), []
+    for job in (make_job(rows, "serial", **options), job_of(rows, exchange, 1, **options)):
+        for epoch in range(2):
+            run_epoch(job, epoch, CONSTANT)
+            job.meet()
+        found.append(bits(job))
+    assert found[0] == found[1]
+
+
+@both
+def test_who_replaces_a_dead_worker_goes_on_with_its_replica(exchange: str) -> None:
+    rows = awkward_rows(n=500)
+    whole, job = job_of(rows, exchange, 1), job_of(rows, exchange, 1)
+    drive(whole, [(0, 8)])
+    drive(job, [(0, 3), (0, 8)])  # the second time with another memory of its own
+    assert bits(job) == bits(whole)
+
+
+@both
+def test_one_worker_stopped_goes_on_to_the_bit(exchange: str) -> None:
+    rows = awkward_rows(n=500)
+    whole, parts = job_of(rows, exchange, 1), job_of(rows, exchange, 1)
+    drive(whole, [(0, 8)])
+    drive(parts, [(0, 3)])
+    assert parts.problem.position(parts.control, parts.order) == 3
+    again = job_of(rows, exchange, 1)
+    assert parts.replicas is not None
+    assert again.replicas is not None
+    again.restore(parts.export())
+    again.replicas.restore(parts.replicas.state())
+    drive(again, [(0, 8)], start=3)
+    assert bits(again) == bits(whole)
+
+
+def test_no_exchange_has_no_replicas() -> None:
+    job = make_job(awkward_rows())
+    assert job.replicas is None
+    assert not any(name.startswith("replica") for name in job.state.arrays)
+    before = bits(job)
+    job.meet()
+    assert bits(job) == before
+
+
+# ---- whole runs
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Callable[[str], Pool]]:
+    made = {host: start_pool(host, 2) for host in ("processes", "threads")}
+    yield made.__getitem__
+    for each in made.values():
+        each.close()
+
+
+RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "l1": ({}, {"l1": 1e-3, "l2": 0.0}),
+    "no intercept, averaged": ({}, {"intercept": False, "average": True}),
+    "classes": ({"classes": 3}, {"class_weight": "balanced"}),
+    "softmax": ({"classes": 3}, {"loss": "softmax"}),
+    "real targets": ({"classes": 0}, {"loss": "huber", "step": 0.05}),
+}
+
+
+@both
+@hosts
+@pytest.mark.parametrize("name", RUNS)
+def test_every_kind_of_run(pools: Callable, name: str, host: str, exchange: str) -> None:
+    made, options = RUNS[name]
+    rows, options = toy(8000, **made), {"step": 0.5, "epochs": 4} | options
+    if not made:
+        weights = np.linspace(0.5, 1.5, len(rows))
+        rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, weights)
+    serial = hogwild.train(rows, workers=1, **options)
+    serial.finish()
+    run = hogwild.train(rows, exchange=exchange, pool=pools(host), **options)
+    found = list(run)
+    first, last = found[0], found[-1]
+    assert {(row["method"], row["exchange"], row["discipline"]) for row in found} == {(exchange, exchange, "serial")}
+    assert (last["workers"], last["host"], last["updates"], last["workers_lost"]) == (2, host, len(rows), 0)
+    gained = first["objective"] - serial.history[-1]["objective"]
+    assert last["objective"] < serial.history[-1]["objective"] + 0.3 * gained  # fewer steps in a row, so behind
+    coef, intercept = run.model.coef_, run.model.intercept_
+    judged = run._objective.evaluate(coef[0] if len(coef) == 1 else coef, intercept)
+    assert judged["objective"] == last["objective"]
+
+
+@both
+@hosts
+def test_one_worker_as_without(rows: Rows, host: str, exchange: str, tmp_path: Path) -> None:
+    options = {"step": 0.5, "epochs": 3, "l1": 1e-4, "workers": 1, "host": host}
+    serial = hogwild.train(rows, **options)
+    serial.finish()
+    run = hogwild.train(rows, exchange=exchange, **options)
+    assert [row["objective"] for row in run] == [row["objective"] for row in serial.history]
+    np.testing.assert_array_equal(run.model.coef_, serial.model.coef_)
+    hogwild.train(rows, exchange=exchange, checkpoint=tmp_path, **options | {"epochs": 2}).finish()
+    again = hogwild.train(rows, exchange=exchange, checkpoint=tmp_path, resume=True, **options)
+    again.finish()
+    np.testing.assert_array_equal(again.model.coef_, serial.model.coef_)
+    model = tmp_path / "model"
+    again.model.save(model)
+    assert load_model(model).config["exchange"] == exchange
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return toy()
+
+
+@both
+def test_averaging_halves_the_suboptimality(exchange: str) -> None:
+    rows = toy(20_000)
+    best = hogwild.train(rows, workers=1, step=0.5, epochs=60, l2=1e-3)
+    best.finish()
+    lowest = best.history[-1]["objective"]
+    rest = []
+    for seed in range(3):
+        found = list(hogwild.train(rows, workers=2, exchange=exchange, step=0.5, epochs=5, l2=1e-3, seed=seed))
+        rest.append((found[-1]["objective"] - lowest) / (found[0]["objective"] - lowest))
+    assert np.median(rest) < 0.5
+
+
+def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hogwild.training.machine, "physical_cores", lambda: 6)
+    for discipline in ("auto", "serial"):
+        config = TrainConfig(exchange=AVERAGING, discipline=discipline)
+        for asked, expected in ((None, 6), (1, 1), (3, 3)):
+            found = resolve(dataclasses.replace(config, workers=asked), 100)
+            assert (found.workers, found.discipline, found.exchange) == (expected, "serial", AVERAGING)
+        assert resolve(config, 4).workers == 4
+
+
+@both
+def test_the_step_is_probed_for_as_without(rows: Rows, exchange: str) -> None:
+    without, run = (hogwild.train(rows, workers=2, epochs=1, exchange=name) for name in ("none", exchange))
+    assert run.config.step == without.config.step
+    run.close(), without.close()
+
+
+# ---- faults, stopping, resuming
+
+
+@both
+def test_a_killed_worker(tmp_path: Path, exchange: str) -> None:
+    """The run goes on with what the worker had learnt, short of a chunk at most."""
+    rows = long_epochs(tmp_path, 300)
+    run = start(rows, exchange=exchange, workers=2, host="processes", epochs=2)
+    next(run)
+    victim = run._pool._crew[0].pid  # type: ignore[attr-defined]
+    when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
+    row = next(run)
+    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
+    assert len(rows) - run._order.chunk <= row["updates"] < len(rows)
+    assert row["objective"] < run.history[0]["objective"]
+    row = next(run)
+    assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", 1, len(rows))
+
+
+@both
+@hosts
+def test_stopped_and_resumed(tmp_path: Path, host: str, exchange: str) -> None:
+    rows = long_epochs(tmp_path)
+    options = {"workers": 2, "host": host, "exchange": exchange, "checkpoint": tmp_path / "state"}
+    run = start(rows, epochs=2, **options)
+    next(run)
+    when(lambda: run.progress().rows_done > 5000, run.stop)
+    row = next(run)
+    assert (row["status"], list(run)) == ("interrupted", [])
+    assert row["updates"] / len(rows) == pytest.approx(row["epoch"], abs=1e-3)
+    again = start(rows, epochs=1, resume=True, **options)
+    assert again._job.export().tobytes() == run._job.export().tobytes()
+    if exchange == ONE_SHOT:
+        assert run._job.replicas is not None
+        assert again._job.replicas is not None
+        np.testing.assert_array_equal(again._job.replicas.replicas, run._job.replicas.replicas)
+        assert again._job.replicas.rows.tolist() == run._job.replicas.rows.tolist()
+        assert run._job.replicas.rows.sum() == row["updates"]
+    (row,) = again
+    assert (row["status"], row["epoch"], row["updates"]) == ("ok", 1, len(rows))
+    assert row["objective"] < run.history[0]["objective"]
+
+
+def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
+    """One-shot replicas are of workers, so these have to be as many; the mean of ``averaging`` is of all."""
+    options = {"step": 0.5, "host": "threads", "resume": True}
+    for exchange in (AVERAGING, ONE_SHOT):
+        path = tmp_path / exchange
+        hogwild.train(rows, exchange=exchange, workers=2, epochs=1, checkpoint=path, **options).finish()
+        assert ("replicas" in load_checkpoint(path)[0]) == (exchange == ONE_SHOT)
+    run = hogwild.train(rows, exchange=AVERAGING, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
+    assert [row["epoch"] for row in run] == [2]
+    before = threading.active_count()
+    with pytest.raises(
+        UsageError, match=r"cannot resume with 1 workers: .* the 2 of before .*give workers=2"
+    ) as caught:
+        hogwild.train(rows, exchange=ONE_SHOT, workers=1, epochs=2, checkpoint=tmp_path / ONE_SHOT, **options)
+    assert "\n" not in str(caught.value)
+    assert threading.active_count() == before
+    with pytest.raises(InputError, match="exchange was 'averaging'"):
+        hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
+
+
+def test_files_of_before_there_were_exchanges(rows: Rows, tmp_path: Path) -> None:
+    whole = hogwild.train(rows, epochs=2, **QUIET).finish()
+    hogwild.train(rows, epochs=1, checkpoint=tmp_path, **QUIET).finish()
+    arrays, header = load_checkpoint(tmp_path)
+    for name in ("exchange", "gradient_delay"):
+        del header["config"][name]
+    save_checkpoint(tmp_path, arrays, header)
+    with pytest.raises(InputError, match="exchange was 'none'"):
+        hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, exchange=AVERAGING, **QUIET)
+    model = hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, **QUIET).finish()
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    del model.config["exchange"], model.config["gradient_delay"]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").coef_, whole.coef_)
+
+
+@hosts
+def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str) -> None:
+    """Replicas are of the job: another one in between changes nothing, and what was dropped is forgotten."""
+    pool = pools(host)
+    options = {"step": 0.5, "epochs": 3, "pool": pool}
+    runs = [hogwild.train(rows, exchange=exchange, **options) for exchange in EXCHANGES]
+    for found in zip(*runs, strict=True):
+        assert [row["exchange"] for row in found] == list(EXCHANGES)
+    assert all(run.history[-1]["objective"] < 0.5 * run.history[0]["objective"] for run in runs)
+    assert until(lambda: pool.job is None)
+    assert all(run._job.control[LAST] == len(rows) for run in runs)
+
+
+def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows"
+    command = ["train", "synthetic:rcv1?rows=600&features=500&nnz=10", "--host", "threads", "--epochs", "1"]
+    assert main([*command, "--workers", "2", "--exchange", ONE_SHOT, "--json", str(rows), "--quiet"]) == 0
+    assert [json.loads(line)["exchange"] for line in rows.read_text().splitlines()] == [ONE_SHOT] * 2
+    assert main([*command, "--exchange", AVERAGING, "--adagrad"]) == 2
+    assert "leave adagrad out" in capfd.readouterr().err

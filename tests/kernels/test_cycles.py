@@ -1,0 +1,202 @@
+"""The artificial delay of a gradient: as long as asked, where asked, over at once when told to stop, same results."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import threading
+import time
+
+import numba
+import numpy as np
+import pytest
+
+from hogwild import machine
+from hogwild.data.order import Order
+from hogwild.errors import UsageError
+from hogwild.hosts.job import Task
+from hogwild.hosts.threads import Threads
+from hogwild.kernels import cycles
+from hogwild.kernels.control import STOP, cells
+from hogwild.kernels.linear import DISCIPLINES
+from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, awkward_rows, bits, make_job, run_epoch
+
+LOCK_FREE = ["hogwild", "tiered", "atomic", "aig"]  # aig: its locks are held around the write only
+KINDS = {  # the kernels without a delay are those of test_disciplines
+    "plain": (2, {"loss": "epsilon-insensitive"}),  # with gradients that are zero
+    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
+    "multi-class": (3, {"loss": "hinge"}),
+}
+needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="Python is too slow, and has one worker only")
+
+
+def job_for(kind, discipline, workers=1, delay=0.0, n=200, **more):
+    classes, options = KINDS[kind]
+    rows = awkward_rows(options["loss"], classes, n=n)
+    return make_job(rows, discipline, workers, gradient_delay=delay, **options | more)
+
+
+def seconds_of(job):
+    """An epoch of all workers, each a thread that is there already."""
+    pool = Threads(job.workers)
+    pool.open(job)
+    job.begin_epoch(0, 0)
+    start = time.perf_counter()
+    pool.begin(Task(0, 0, CONSTANT))
+    while not pool.wait(1.0):
+        pass
+    found = time.perf_counter() - start
+    pool.close()
+    assert job.done()[0] == job.order.n_rows
+    return found
+
+
+# ---- the spin
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 1e-4, 0.02])
+def test_as_long_as_asked(seconds):
+    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(seconds)
+    cycles.spin(control, 1)  # compiled
+    found = []
+    for _ in range(20):
+        start = time.perf_counter()
+        cycles.spin(control, ticks)
+        found.append(time.perf_counter() - start)
+    assert min(found) >= seconds * (1 - 1e-3)
+    assert min(found) < 1.5 * seconds + 1e-4
+
+
+def test_not_once_the_workers_are_to_stop():
+    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(1.0)
+    control[STOP] = 1
+    start = time.perf_counter()
+    cycles.spin(control, ticks)
+    assert time.perf_counter() - start < 0.9
+
+
+def test_no_delay_is_no_ticks():
+    assert cycles.ticks_in(0.0) == 0
+    assert cycles.ticks_in(1e-12) == 1  # never shorter than asked for
+    assert cycles.ticks_in(1.0) == cycles.ticks_in(1.0)  # measured once
+
+
+@needs_jit
+def test_other_processors(monkeypatch):
+    monkeypatch.setattr(cycles.platform, "machine", lambda: "riscv64")
+    cycles._ticks_per_second.cache_clear()
+    with pytest.raises(UsageError, match="gradient_delay needs .* this is riscv64: use 0"):
+        cycles.ticks_in(0.5)
+
+
+# ---- in the kernels
+
+
+@np.errstate(over="ignore")
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_the_same(kind, discipline):
+    jobs = [job_for(kind, discipline, delay=delay) for delay in (0.0, 2e-6)]
+    for job in jobs:
+        for epoch in range(2):
+            run_epoch(job, epoch, FALLING)
+    assert jobs[1].problem.delay > jobs[0].problem.delay == 0
+    assert bits(jobs[0]) == bits(jobs[1])
+
+
+@needs_jit
+def test_without_a_delay_the_kernel_is_another():
+    """One that knows nothing of delays: a constant, since even an untaken branch costs speed."""
+    for kind in ("plain", "multi-class"):
+        for discipline in ("hogwild", "round-robin"):
+            without, short, long = (job_for(kind, discipline, delay=delay).problem for delay in (0.0, 1e-6, 1e-3))
+            kernels = [problem._kernel(problem._penalty) for problem in (without, short, long)]
+            assert kernels[0] is not kernels[1]
+            assert kernels[1] is kernels[2]
+
+
+@needs_jit
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize("kind", ["plain", "multi-class"])
+def test_one_worker_takes_as_long_as_its_gradients(kind, discipline):
+    n, delay = 200, 5e-4
+    found = [seconds_of(job_for(kind, discipline, delay=delay, n=n)) for _ in range(3)]
+    assert min(found) >= n * delay
+    assert statistics.median(found) < 2 * n * delay + 0.5
+
+
+@needs_jit
+def test_inside_the_lock():
+    """So that several workers under one lock are not faster than one."""
+    n, delay = 500, 2e-4
+    found = [seconds_of(job_for("plain", "locked", 2, delay, n)) for _ in range(3)]
+    assert min(found) >= 0.95 * n * delay
+
+
+@needs_jit
+@pytest.mark.slow
+@pytest.mark.skipif(machine.physical_cores() < 2, reason="needs two cores")
+@pytest.mark.parametrize("discipline", [*LOCK_FREE, "round-robin"])
+@pytest.mark.parametrize("kind", ["plain", "multi-class"])
+def test_side_by_side(kind, discipline):
+    """Before the locks of aig are taken, and while others have their turn: two workers wait at the same time.
+
+    One after another they could never be faster than ``n * delay``, so a single time below shows that they were not.
+    """
+    n, delay = 1500, 2e-4
+    for _ in range(8):
+        if seconds_of(job_for(kind, discipline, 2, delay, n)) < 0.8 * n * delay:
+            return
+        if not cores_are_idle(0.5 * n * delay):
+            time.sleep(0.5)
+    if not cores_are_idle(0.1):
+        pytest.skip("others use the cores")
+    pytest.fail("two workers were never faster than one")
+
+
+def cores_are_idle(seconds):
+    """Whether two threads can spin at the same time."""
+    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(seconds)
+    threads = [threading.Thread(target=cycles.spin, args=(control, ticks)) for _ in range(2)]
+    start = time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.process_time() - start > 1.6 * seconds
+
+
+@needs_jit
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_stopped_at_once_and_resumed(discipline):
+    """A chunk would last ten seconds; told to stop, the worker finishes it in no time, and nothing is lost."""
+    n = 3000
+    order = Order(n, 16, True)
+    whole, job = (job_for("plain", discipline, delay=delay, n=n, order=order) for delay in (0.0, 1e-2))
+    run_epoch(whole, 0, FALLING)
+    began = []
+
+    def stop_soon():
+        time.sleep(0.05)
+        began.append(time.perf_counter())
+        job.stop()
+
+    assert job.order.chunk == 1024
+    start = 0
+    while start < job.order.n_chunks:
+        run_epoch(job, 0, FALLING, start, meanwhile=stop_soon)
+        assert time.perf_counter() - began[-1] < 1.0
+        end = job.problem.position(job.control, job.order)
+        assert job.done()[0] == min(end * job.order.chunk, n) - start * job.order.chunk
+        start = end
+    assert bits(job) == bits(whole)
+
+
+@needs_jit
+def test_a_delayed_kernel_compiles_without_waiting():
+    problem = dataclasses.replace(job_for("plain", "hogwild", delay=1.0).problem, loss="hinge")
+    problem.compile()
+    start = time.perf_counter()
+    problem.compile()
+    assert problem.rehearse(100, 1) < 1.0
+    assert time.perf_counter() - start < 1.0
