@@ -42,7 +42,8 @@ def test_contents(wheel: Path) -> None:
         [metadata] = [name for name in names if name.endswith("/METADATA")]
         text = archive.read(metadata).decode()
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "hogwild").rglob("*.py")}
-    assert modules | {"hogwild/py.typed"} == {name for name in names if ".dist-info/" not in name}
+    others = {"hogwild/py.typed", "hogwild/compare/report.html.jinja"}
+    assert modules | others == {name for name in names if ".dist-info/" not in name}
     assert any(name.endswith("LICENSE") for name in names)
     assert "License-Expression: BSD-3-Clause" in text
     assert "Requires-Python: >=3.11" in text

@@ -15,20 +15,16 @@ if TYPE_CHECKING:
     from hogwild.compare.report import Report
     from hogwild.compare.tables import Table
 
-SHOWN = {"yes": True, "no": False}
-
 
 def report(
     directories: Annotated[list[str], typer.Argument(
         metavar="DIR...", help="What hogwild compare --out wrote; several stand side by side.")],
     out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if there is one",
                                             help="Directory of the report.")] = None,
-    open_: Annotated[str, typer.Option("--open", help="Show the page in a browser: yes or no.")] = "no",
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:  # fmt: skip
     """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
-    if open_ not in SHOWN:
-        raise UsageError(f"--open {open_}: expected one of {', '.join(SHOWN)}")
     if "" in (*directories, out):
         raise UsageError("'': expected the name of a directory")
     if out is None:
@@ -41,21 +37,21 @@ def report(
     with display.live(lambda: "drawing"):
         made = write_report([Path(directory) for directory in directories], Path(out))
     show_report(display, made)
-    if SHOWN[open_]:
+    if browse:
         import webbrowser
 
         webbrowser.open((Path(out) / "report.html").resolve().as_uri())
 
 
 def show_report(display: Display, report: Report) -> None:
-    """Verdict, tables, and where the page is."""
+    """Tables, then the verdict, which so stays on the screen, and where the page is."""
     if display.quiet:
         return
+    for table in report.tables:
+        show_table(display, table)
     for sentence in report.verdict:
         display.say(sentence)
     display.say("")
-    for table in report.tables:
-        show_table(display, table)
     pages = [path for path in report.files if path.name == "report.html"]
     display.say(f"report: {', '.join(map(str, pages))}")
 

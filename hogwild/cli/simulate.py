@@ -34,7 +34,7 @@ Histogram = Annotated[str | None, typer.Option(
 
 
 def _as_train(function: Callable[..., None]) -> Callable[..., None]:
-    """Give ``function`` the parameters of ``train``, as typer reads them, but ``host`` and ``exchange``; its own too."""
+    """Give ``function`` the parameters of ``train``, less ``host`` and ``exchange``, plus its own."""
     hints = get_type_hints(train, include_extras=True)
     own = {
         "data": (Data, None), "workers": (Workers, WORKERS), "delay": (Delay, TrainConfig().delay),

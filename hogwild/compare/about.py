@@ -76,7 +76,7 @@ def describe_all(task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path
         "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)), "plan": plan.to_json(),
         "cache_megabytes": last_cache / 1e6 if last_cache else None,
         "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.workers},
-        **facts, **machine.machine_fields(),
+        **machine.machine_fields(), **facts,
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from hogwild.compare.summary import (
     serial,
     speedup,
 )
-from hogwild.compare.tables import digits, lost_share
+from hogwild.compare.tables import clock_scale, digits, lost_share
 from hogwild.compare.verdict import aim, crew, duration
 
 LOG_FROM = 12.0  # slowest over quickest run from which seconds are drawn on a logarithmic scale
@@ -139,12 +139,14 @@ def curves(sources: Sequence[Source], all_sources: Sequence[Source], clock: str)
     rows = -(-len(cells) // columns)
     figure, panels = grid(rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True,
                           sharey=True)  # fmt: skip
+    scale = clock_scale(sources) if clock == "seconds" else 1.0
+    unit = "milliseconds" if scale > 1 else clock
     is_log = clock == "seconds" and any(map(_differ_much, sources))
     targets = sorted({eps for source in sources for eps in source.eps})
     lowest = [value for lines in drawn for _, line in lines for value in line.gap[line.gap > 0]]
     for panel, (source, count), lines in zip(panels.flat, cells, drawn):
         for group, line in lines:
-            _curve(panel, group, line, clock, is_log)
+            _curve(panel, group, line.epochs if clock == "epochs" else scale * line.seconds, line, is_log)
         for eps in targets:
             panel.axhline(eps, label="target", **LINE)
         panel.set_yscale("log")
@@ -155,7 +157,7 @@ def curves(sources: Sequence[Source], all_sources: Sequence[Source], clock: str)
         panel.yaxis.set_major_formatter(lambda value, _: aim(value))
         panel.tick_params(labelbottom=True)
         panel.set_title(heading(source, all_sources, crew(count, source.timed)), loc="left")
-        panel.set_xlabel(f"{clock}{' (logarithmic)' if is_log else ''}")
+        panel.set_xlabel(f"{unit}{' (logarithmic)' if is_log else ''}")
     for panel in list(panels.flat)[len(cells) :]:
         panel.remove()
     for panel in panels[:, 0]:
@@ -170,8 +172,7 @@ def _differ_much(source: Source) -> bool:
     return bool(ends) and max(ends) > LOG_FROM * min(ends) > 0
 
 
-def _curve(panel: Any, group: Group, line: Curve, clock: str, is_log: bool) -> None:
-    at = line.seconds if clock == "seconds" else line.epochs
+def _curve(panel: Any, group: Group, at: np.ndarray, line: Curve, is_log: bool) -> None:
     shown = at > 0 if is_log else at >= 0
     at, gap, low, high = (values[shown] for values in (at, line.gap, line.low, line.high))
     look = style(group.method)
@@ -196,7 +197,7 @@ def bars(sources: Sequence[Source]) -> Any:
                           gridspec_kw={"height_ratios": heights})  # fmt: skip
     for line, (source, found) in zip(panels, chosen):
         for panel, eps in zip(line, targets):
-            _bars(panel, source, found, eps)
+            _bars(panel, source, found, eps, clock_scale(sources) if source.timed else 1.0)
             panel.set_title(f"to {aim(eps)} of the optimum", loc="left")
         line[0].set_yticks(range(len(found)), [group.method for group in found])
         count = max((group.workers for group in found), default=1)
@@ -210,22 +211,24 @@ def _largest(source: Source) -> list[Group]:
     return [group for group in found if group.kind in REFERENCES or group.workers == most]
 
 
-def _bars(panel: Any, source: Source, found: list[Group], eps: float) -> None:
+def _bars(panel: Any, source: Source, found: list[Group], eps: float, scale: float) -> None:
     reached = [group.reached(eps, source.clock) for group in found]
-    unit = "seconds" if source.timed else "epochs"
-    longest = max((each.q75 for each in reached if each), default=1.0) or 1.0
+    unit = ("seconds" if scale == 1 else "milliseconds") if source.timed else "epochs"
+    longest = scale * max((each.q75 for each in reached if each), default=0.0) or 1.0
     for place, (group, each) in enumerate(zip(found, reached)):
         count = f"{round(group.share(eps) * len(group.runs))}/{len(group.runs)}"
         if each is None:
             panel.text(0.015 * longest, place, f"not reached  {count}", va="center", fontsize=8, color="#B00020")
             continue
         failing = group.share(eps) < 1
-        panel.barh(place, each.median, height=0.68, color=style(group.method)["color"], alpha=0.45 if failing else 0.85,
+        median, low, high = (scale * value for value in (each.median, each.q25, each.q75))
+        panel.barh(place, median, height=0.68, color=style(group.method)["color"], alpha=0.45 if failing else 0.85,
                    hatch="////" if failing else None, edgecolor="white", linewidth=0, zorder=2)  # fmt: skip
-        panel.plot([each.q25, each.q75], [place, place], color="0.2", linewidth=1.0, zorder=3)
-        panel.text(max(each.q75, each.median) + 0.025 * longest, place, f"{digits(each.median)}  {count}", va="center",
+        panel.plot([low, high], [place, place], color="0.2", linewidth=1.0, zorder=3)
+        panel.text(high + 0.025 * longest, place, f"{digits(median)}  {count}", va="center",
                    fontsize=8, color="#B00020" if failing else "black")  # fmt: skip
     panel.set_xlim(0, 1.62 * longest)
+    panel.locator_params(axis="x", nbins=4)
     panel.set_ylim(len(found) - 0.5, -0.5)
     panel.set_yticks(range(len(found)), [""] * len(found))
     panel.tick_params(axis="y", length=0)
@@ -343,7 +346,7 @@ def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers:
         return
     caught = lock_caught_up(points, workers)
     if caught is None:
-        text = f"no locks come within{gap}10 % of lock-free"
+        text = f"even at the right no locks{gap}come within 10 % of lock-free"
     else:
         panel.axvline(caught.cost, color="0.35", linewidth=0.9)
         text = f"from {duration(caught.cost)} a row on\n{short(caught.method)} is within{gap}10 % of lock-free"

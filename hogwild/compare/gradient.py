@@ -12,6 +12,7 @@ non-smooth functions).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -152,7 +153,7 @@ class Smooth:
         self.shares = weights / weights.sum()  # of the rows in the mean
         self.mu = 0.0
         cuts = np.linspace(0, len(rows), min(physical_cores(), len(rows)) + 1).astype(int)
-        self.blocks = [(slice(i, j), self.X[i:j]) for i, j in zip(cuts[:-1], cuts[1:])]
+        self.blocks = [(slice(i, j), self.X[i:j]) for i, j in itertools.pairwise(cuts)]
 
     @property
     def weights(self) -> int:
@@ -219,8 +220,8 @@ class Smooth:
             low, high = np.where(down, low - width, low), np.where(up, high + width, high)
         for _ in range(60):
             middle = (low + high) / 2
-            above = slopes(middle) > 0
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
+            up = slopes(middle) > 0
+            low, high = np.where(up, low, middle), np.where(up, middle, high)
         found[self.weights :] = (low + high) / 2
         return found
 

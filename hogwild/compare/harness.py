@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -111,10 +112,11 @@ class Comparison:
             If it cannot be written.
         """
         self._say = note
+        load = round(os.getloadavg()[0], 2)  # before there is any of our own
         ledger = Ledger(out, self.identity)
         try:
             with Pools(self.task.base.host, self.task.base.delay) as pools:
-                self._prepare(ledger, pools)
+                self._prepare(ledger, pools, load)
                 for cell in self._cells(ledger):
                     ledger.add(self._do(cell, pools))
         finally:
@@ -140,7 +142,7 @@ class Comparison:
         self.plan, left_out = fit(self.plan, self._prices, len(self.task.rows), self.budget)
         return left_out
 
-    def _prepare(self, ledger: Ledger, pools: Pools) -> None:
+    def _prepare(self, ledger: Ledger, pools: Pools, load: float) -> None:
         if ledger.about is not None:  # the grid and the cuts of the first time
             self.plan = Plan.from_json(ledger.about["plan"])
         left_out = self._size(pools) if ledger.about is None else ledger.about["left_out"]
@@ -149,7 +151,7 @@ class Comparison:
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
         if ledger.about is None:
             self._note("looking for the optimum")
-            facts = {"comparison": self.identity, "command": self.command, "left_out": left_out}
+            facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
             ledger.begin(describe_all(self.task, self.plan, self.judge, pools, self.cache, facts))
         else:
             self._prices = rehearse(self.task, min(self.plan.grid), pools)

@@ -59,7 +59,13 @@ class Method:
             If they contradict each other.
         """
         order = base.order if self.order is None else self.order
-        same: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order, "step": step, "seed": seed}
+        same: dict[str, Any] = {
+            "discipline": self.discipline,
+            "exchange": self.exchange,
+            "order": order,
+            "step": step,
+            "seed": seed,
+        }
         return dataclasses.replace(base, workers=workers, **same)
 
     def refusal(

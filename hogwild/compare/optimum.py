@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hogwild import machine
 from hogwild.compare.gradient import KINKED, Smooth
+from hogwild.compare.newton import Newton
 from hogwild.compare.outside import liblinear_model
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
@@ -44,11 +46,12 @@ STALLED = 1e-4  # of the way so far: less than that since a third of the epochs,
 SHARE = 4  # one part in so many of the free memory may be taken
 CORRECTIONS, OTHER_VECTORS = (30, 5), 16  # pairs that L-BFGS keeps, at most and at least; and what it has beside them
 ITERATIONS = (100, 3000)  # of L-BFGS, at least and at most,
-SECONDS = 300.0  # and within about so many
+SECONDS = 300.0  # and within about so many; likewise of Newton's method
 PRECISION = 1e-10  # of the way from the start, at which L-BFGS ends
-ROUNDINGS = (1e-2, 1e-3, 1e-4, 1e-5)  # of kinks, as shares of the objective at the start
-PASSES = (100, 10_000)  # of LIBLINEAR, at least and at most,
-VISITS = 4e9  # and about so many nonzeros in all: it cannot be interrupted
+ROUNDINGS = (1e-2, 1e-3, 1e-4, 1e-5)  # of kinks for L-BFGS, as shares of the objective at the start
+SMOOTHINGS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # and for Newton's method
+PASSES = (50, 2_000)  # of LIBLINEAR, at least and at most,
+VISITS = 1e9  # and about so many nonzeros in all: it cannot be interrupted
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ def find_optimum(
         return known
     began = time.perf_counter()
     search = _Search(rows, config, problem, note)
-    search.run(pool)
+    with threadpool_limits(1, "blas"):  # vectors of this size are slower on several threads
+        search.run(pool)
     found = search.found(time.perf_counter() - began)
     if path is not None:
         _write(path, key, found)
@@ -196,17 +200,17 @@ class _Search:
                     break
 
     def kinked(self, smooth: Smooth, corrections: int) -> None:
-        """Hinge and epsilon-insensitive: LIBLINEAR where it minimises the same, then smoothed losses."""
-        roundings = ROUNDINGS
+        """Hinge and epsilon-insensitive: LIBLINEAR and Newton's method where l2 alone is the penalty, else L-BFGS."""
         if self.config.l1 == 0.0 and self.config.l2 > 0.0:
             self.dual(smooth)
-            roundings = ROUNDINGS[1:]
-        most = self.iterations(smooth) // len(roundings)
-        for share in roundings:
+            self.newton(smooth)
+            return
+        for share in ROUNDINGS:
             smooth.mu = share * self.start
-            flat, _ = self.descend(smooth, corrections, most)
+            flat, about = self.descend(smooth, corrections, self.iterations(smooth) // len(ROUNDINGS))
             smooth.mu = 0.0
-            self.offer(*smooth.solution(smooth.settle(flat)), f"L-BFGS from {self.begun}, kinks smoothed by {share:g}")
+            how = f"L-BFGS from {self.begun}, kinks smoothed by {share:g} ({about})"
+            self.offer(*smooth.solution(smooth.settle(flat)), how)
 
     def dual(self, smooth: Smooth) -> None:
         """LIBLINEAR, one class against the others; then the exact intercept, which LIBLINEAR penalises."""
@@ -218,8 +222,7 @@ class _Search:
         most = int(np.clip(VISITS / max(X.nnz, 1), *PASSES))
         model = liblinear_model(c.loss, self.problem.loss_param, c.l2, len(self.rows), c.intercept)
         model.set_params(max_iter=most, tol=1e-9)
-        for k in range(smooth.classes):
-            y = smooth.y if smooth.classes == 1 else smooth.y[:, k]
+        for k, y in enumerate(np.reshape(smooth.y.T, (smooth.classes, -1))):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(X, y, sample_weight=self.weights)
@@ -229,7 +232,26 @@ class _Search:
             passes = max(passes, int(np.max(model.n_iter_)))
         before = self.best
         if self.offer(*smooth.solution(smooth.settle(flat)), f"LIBLINEAR ({passes} passes), intercept exact") < before:
-            self.begun = self.how
+            self.begun = f"LIBLINEAR ({passes} passes)"
+
+    def newton(self, smooth: Smooth) -> None:
+        """Newton's method on kinks that are smoothed less and less; its slopes bound f* from below."""
+        c, flat = self.config, smooth.flat(self.coef, self.intercept)
+        W, K = flat[: smooth.weights].reshape(smooth.classes, -1), smooth.classes
+        b = flat[smooth.weights :] if c.intercept else np.zeros(K)
+        bounds, deadline = np.full(K, -np.inf), time.monotonic() + SECONDS
+        solvers = [Newton(smooth.X, y, smooth.shares, c.loss, self.problem.loss_param, c.l2, c.intercept)
+                   for y in np.reshape(smooth.y.T, (K, -1))]  # fmt: skip
+        for share in SMOOTHINGS:
+            self.note(f"Newton's method, kinks smoothed by {share:g}")
+            mu = share * self.start / K
+            for k, solver in enumerate(solvers):
+                enough = max(mu * 1e-3, PRECISION * self.start / K)
+                W[k], b[k], lower = solver.descend(W[k], float(b[k]), mu, enough, deadline)
+                bounds[k] = max(bounds[k], lower)
+            how = f"Newton's method from {self.begun}, kinks smoothed by {share:g}"
+            self.offer(*smooth.solution(smooth.settle(flat)), how)
+        self.lower = max(self.lower, float(bounds.sum()))
 
     def descend(self, smooth: Smooth, corrections: int, most: int) -> tuple[np.ndarray, str]:
         """L-BFGS from the best so far; ``(flat parameters, how it went)``. Bounds f* from below where l2 does."""

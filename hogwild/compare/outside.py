@@ -1,7 +1,7 @@
 """Other programs as methods of a comparison: solvers that are driven from one evaluation to the next.
 
-The one decision: a solver does nothing but its own work in ``advance``, which is what the clock is around, and is judged
-by its parameters alone, like our own methods. What it cannot do as exactly the same objective, or as the same work, it
+The one decision: a solver does nothing but its own work in ``advance``, which is what the clock is around, and is
+judged by its parameters alone, like our own methods. What it cannot do as the same objective, or as the same work, it
 refuses in one sentence, and that sentence stands in the results.
 
 scikit-learn's SGD is ``partial_fit``, an epoch a call, with our schedule and its own shuffle (a *generator* as random
@@ -164,7 +164,9 @@ def _refuse_sgd(config: TrainConfig, rows: Rows) -> str | None:
     if config.loss not in SGD_LOSSES:
         return f"scikit-learn's SGD has no loss {config.loss}"
     if config.schedule not in SCHEDULES:
-        return f"scikit-learn's SGD is given the step of an epoch, and schedule {config.schedule} is not known before it"
+        return (
+            f"scikit-learn's SGD is given the step of an epoch, and schedule {config.schedule} is not known before it"
+        )
     if config.adagrad:
         return "scikit-learn's SGD has no adagrad"
     if config.average:
@@ -238,7 +240,9 @@ def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
     if config.l2 == 0:
         return "LIBLINEAR's dual coordinate descent needs l2 > 0"
     if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
-        return "LIBLINEAR solves one class after the other, so with more than two there is no state after so many passes"
+        return (
+            "LIBLINEAR solves one class after the other, so with more than two there is no state after so many passes"
+        )
     return _too_many(rows)
 
 

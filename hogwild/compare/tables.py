@@ -65,7 +65,8 @@ def to_target(sources: Sequence[Source], own: bool) -> Table:
     timed = any(source.timed for source in sources)
     chosen = [metric(source) or METRICS[0] for source in sources]
     columns = ["comparison", "method", "workers", "step", "ended ok"]
-    columns += [f"{'s' if timed else 'epochs'} to {aim(each)}" for each in eps]
+    scale = clock_scale(sources) if timed else 1.0
+    columns += [f"{('s' if scale == 1 else 'ms') if timed else 'epochs'} to {aim(each)}" for each in eps]
     columns += ["left", "objective", " / ".join(dict.fromkeys(words for _, words, _ in chosen))]
     rows: list[Cells] = []
     clock = "train_seconds" if timed else "epoch"
@@ -77,7 +78,7 @@ def to_target(sources: Sequence[Source], own: bool) -> Table:
             rows.append((
                 source.label, group.method, str(group.workers), _step(group.step),
                 f"{group.ended_well}/{len(group.runs)}",
-                *(_reached(group, each, clock, source.timed or not timed) for each in eps),
+                *(_reached(group, each, clock, source.timed or not timed, scale) for each in eps),
                 _spread(group.final_gap, percent), f"{last.median:.5g}" if last else NONE,
                 NONE if score is None else f"{100 * score.median:.2f} %" if share else f"{score.median:.4g}",
             ))  # fmt: skip
@@ -92,6 +93,12 @@ def to_target(sources: Sequence[Source], own: bool) -> Table:
         *dict.fromkeys(note for source in sources for note in source.notes),
     ]  # fmt: skip
     return Table(title, tuple(columns), rows, notes if own else [])
+
+
+def clock_scale(sources: Sequence[Source]) -> float:
+    """1000, for milliseconds, where every run is over within a second; else 1."""
+    seconds = [float(run.seconds[-1]) for source in sources for run in source.reported if run.final]
+    return 1000.0 if max(seconds, default=1.0) < 1 else 1.0
 
 
 def speedups(sources: Sequence[Source]) -> Table:
@@ -283,13 +290,13 @@ def _all_eps(sources: Iterable[Source]) -> list[float]:
     return sorted({eps for source in sources for eps in source.eps}, reverse=True)
 
 
-def _reached(group: Group, eps: float, name: str, means: bool = True) -> str:
+def _reached(group: Group, eps: float, name: str, means: bool = True, scale: float = 1.0) -> str:
     found = group.reached(eps, name) if means else None
     count = round(group.share(eps) * len(group.runs))
     if found is None:
         return NONE if not means or count else "never"
     some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
-    return _spread(found, digits) + some
+    return _spread(found, lambda value: digits(scale * value)) + some
 
 
 def _spread(found: Spread | None, form: str | Callable[[float], str], unit: str = "") -> str:

@@ -28,6 +28,7 @@ from hogwild.compare.summary import (
 
 NARROW = (0.8, 1.25)  # an interval within this shows that there is no difference to speak of
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure will do for: points, or of its size
+MEETING = 0.1  # share of an epoch from which the meeting of the workers at its end is worth a sentence
 BUSY = 0.5  # load over cores at the start from which the machine was not quiet
 
 
@@ -262,10 +263,10 @@ def _delay(source: Source) -> list[str]:
     caught = lock_caught_up(points, workers)
     if caught is None:
         most = duration(max(point.cost for point in points))
-        return [f"However expensive a gradient was made (up to {most} a row), no locks came within 10 % of lock-free."]
+        return [f"Even with the most expensive gradient ({most} a row) no locks come within 10 % of lock-free."]
     return [
-        f"Once a row costs {duration(caught.cost)} of gradient or more, {caught.method} on {crew(workers)} is within "
-        "10 % of the best lock-free method: from there on locks do not hurt."
+        f"Once a row costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
+        f"{crew(workers)} are within 10 % of the best lock-free method: from there on locks need not hurt."
     ]
 
 
@@ -279,10 +280,29 @@ def conditions(source: Source) -> list[str]:
     most = max((run.first["workers"] for run in source.reported if run.ran), default=0)
     if cores and most > cores:
         found.append(f"MORE WORKERS THAN CORES ({most} on {cores}): the scheduler decided who worked, not the method.")
+    if sentence := _meetings(source):
+        found.append(sentence)
     load = about.get("load")
     if cores and isinstance(load, (int, float)) and load > BUSY * cores:
         found.append(f"The machine was not quiet: a load of {load:g} on {cores} cores when the comparison began.")
     return found
+
+
+def _meetings(source: Source) -> str:
+    """That epochs are so short that beginning and ending them is a good part of what was measured."""
+    costs, own = source.about.get("meeting_seconds") or {}, groups(source)
+    shares: list[tuple[float, str]] = []
+    for group in of_rule(own, own_rule(own)):
+        cost, epoch = costs.get(str(group.workers)), group.epoch_seconds
+        if group.kind in ("serial", "lock-free") and isinstance(cost, (int, float)) and epoch and epoch.median > 0:
+            what = (
+                f"of the {duration(epoch.median)} of one of {group.method} on {crew(group.workers)}, {duration(cost)}"
+            )
+            shares.append((cost / epoch.median, what))
+    share, what = max(shares, default=(0.0, ""))
+    if share < MEETING:
+        return ""
+    return f"Epochs are short: {what} are the workers' meeting at its end, which larger data would not show."
 
 
 def never(group: Group, eps: float) -> str:

@@ -129,4 +129,4 @@ def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
 def test_the_options_of_train_and_three_more() -> None:
     mine, theirs = (set(inspect.signature(command).parameters) for command in (simulate, train))
     assert mine - theirs == {"delay", "histogram"}
-    assert theirs - mine == {"host"}
+    assert theirs - mine == {"host", "exchange"}

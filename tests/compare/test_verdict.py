@@ -194,10 +194,10 @@ def test_expensive_gradients(judge: Callable) -> None:
 
     parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
     assert judge(*parts, slow(5.1))[-1] == (
-        "Once a row costs 10.0 ms of gradient or more, aig on 2 workers is within 10 % of the best lock-free method: "
-        "from there on locks do not hurt."
+        "Once a row costs 10.0 ms of gradient or more, the best locks (aig) on 2 workers are within 10 % of the best "
+        "lock-free method: from there on locks need not hurt."
     )
-    assert "However expensive a gradient was made (up to 10.0 ms a row)" in judge(*parts, slow(8.0))[-1]
+    assert "Even with the most expensive gradient (10.0 ms a row) no locks come" in judge(*parts, slow(8.0))[-1]
 
 
 def test_real_targets_are_compared_by_rmse(judge: Callable) -> None:
