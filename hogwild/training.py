@@ -163,7 +163,7 @@ def train(
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
     if config is None:
         config = TrainConfig.from_json({"host": "threads"} | options)
-    rows, tests = _as_rows(rows), None if test is None else _as_rows(test)
+    rows, tests = as_rows(rows), None if test is None else as_rows(test)
     return Run(rows, tests, config, checkpoint, resume, pool, data)
 
 
@@ -238,7 +238,7 @@ class Run:
                 self.close()
                 raise
             if interrupted():
-                self._ending = self._ending or KeyboardInterrupt()
+                self._ending = KeyboardInterrupt()  # also of a run that has just diverged: the row says so
         if row is None or self._done or self._ending is not None or self._epoch >= self.config.epochs:
             self.close()
         if row is None:
@@ -543,7 +543,8 @@ class Run:
         return row
 
 
-def _as_rows(data: Rows | tuple[Any, Any]) -> Rows:
+def as_rows(data: Rows | tuple[Any, Any]) -> Rows:
+    """What :func:`train` takes as rows, as such."""
     if isinstance(data, Rows):
         return data
     if isinstance(data, tuple) and len(data) == 2:

@@ -8,8 +8,6 @@ Whoever needs a step size gets the same number of trials.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import shutil
 import tempfile
 import time
@@ -17,12 +15,12 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild.compare.outside import SGD_LOSSES, installed
 from hogwild.data.examples import Rows
 
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -55,10 +53,7 @@ class Solver:
     @property
     def version(self) -> str | None:
         """None if it is not installed."""
-        try:
-            return metadata.version(self.package) if importlib.util.find_spec(self.module) else None
-        except metadata.PackageNotFoundError:
-            return None
+        return installed(self.module, self.package)
 
 
 def hogwild(rows: Rows, loss: str, l2: float) -> Fit:
@@ -78,12 +73,12 @@ def sgd_classifier(rows: Rows, loss: str, l2: float) -> Fit:
     from sklearn.linear_model import SGDClassifier
 
     X, y = rows.to_scipy()
-    names = {"log": "log_loss", "hinge": "hinge"}
 
     def fit(effort: int, step: float) -> Fitted:
         solver = SGDClassifier(
-            loss=names[loss], alpha=l2, learning_rate="constant", eta0=step, max_iter=effort, tol=None, random_state=0
-        )
+            loss=SGD_LOSSES[loss], alpha=l2, learning_rate="constant", eta0=step, max_iter=effort, tol=None,
+            random_state=0,
+        )  # fmt: skip
         return _timed(lambda: solver.fit(X, y), lambda: (solver.coef_, solver.intercept_))
 
     return fit

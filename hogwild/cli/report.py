@@ -71,7 +71,9 @@ def show_table(display: Display, table: Table) -> None:
     console = Console(file=display.stream, highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200  # in a file lines are as long as they are
-    console.print(shown)
+    with console.capture() as text:  # printed by rich itself, a closed pipe would end as a failure without a word
+        console.print(shown)
+    display.say(text.get().removesuffix("\n"))
     for note in table.notes:
         display.say(note)
     display.say("")

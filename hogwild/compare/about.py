@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import statistics
 import time
 import warnings
@@ -19,6 +20,7 @@ from hogwild.compare.runner import Judge, Pools, Row, Task
 from hogwild.data.examples import Rows
 from hogwild.data.statistics import describe
 from hogwild.errors import HogwildWarning, InputError, TrainingError
+from hogwild.resume import fingerprint
 from hogwild.training import train
 
 REHEARSAL = 3  # serial epochs, of which the quickest counts
@@ -70,14 +72,26 @@ def describe_all(task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path
         "optimum_gap": found.gap, "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
         **_data_fields(rows, task.test), "task": "labels" if judge.problem.labels else "real",
         "classes": len(judge.problem.labels), "loss": base.loss, "l1": base.l1, "l2": base.l2,
+        "loss_param": base.loss_param, "normalize": base.normalize, "class_weight": base.class_weight,
+        "intercept": base.intercept, "fingerprint": fingerprint(rows),
         "schedule": base.schedule, "order": base.order, "host": base.host,
         "eps": sorted(plan.eps, reverse=True), "epochs": plan.epochs, "workers_list": list(plan.workers),
         "methods": [method.name for method, _ in plan.pairs()], "step_grid": list(plan.grid),
         "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)), "plan": plan.to_json(),
         "cache_megabytes": last_cache / 1e6 if last_cache else None,
         "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.workers},
-        **machine.machine_fields(), **facts,
+        **machine.machine_fields(), "affinity": sorted(os.sched_getaffinity(0)), "blas_threads": _blas_threads(),
+        **facts,
     }  # fmt: skip
+
+
+def _blas_threads() -> int | None:
+    """Threads that NumPy's and SciPy's linear algebra may start in this process; None if nobody knows."""
+    try:
+        from threadpoolctl import threadpool_info  # comes with scikit-learn
+    except ImportError:
+        return None
+    return max((found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"), default=None)
 
 
 def _data_fields(rows: Rows, test: Rows | None) -> dict[str, Any]:

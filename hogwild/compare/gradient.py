@@ -125,6 +125,15 @@ def matrix(rows: Rows, normalize: str) -> tuple[Any, np.ndarray]:
     return scipy.sparse.csr_array((values, indices, X.indptr), shape=(len(rows), len(used)), copy=False), used
 
 
+def _slice(X: Any, first: int, last: int) -> Any:
+    """Rows of a CSR array, sharing its data, which scipy's own slices copy."""
+    low, high = X.indptr[first], X.indptr[last]
+    part = type(X)((last - first, X.shape[1]), dtype=X.dtype)
+    part.data, part.indices = X.data[low:high], X.indices[low:high]  # the constructor would copy them
+    part.indptr = X.indptr[first : last + 1] - low
+    return part
+
+
 class Smooth:
     """``weighted mean loss + l2/2 ||w||^2`` and its gradient, for flat parameters: K rows of weights, then intercepts.
 
@@ -153,7 +162,7 @@ class Smooth:
         self.shares = weights / weights.sum()  # of the rows in the mean
         self.mu = 0.0
         cuts = np.linspace(0, len(rows), min(physical_cores(), len(rows)) + 1).astype(int)
-        self.blocks = [(slice(i, j), self.X[i:j]) for i, j in itertools.pairwise(cuts)]
+        self.blocks = [(slice(i, j), _slice(self.X, i, j)) for i, j in itertools.pairwise(cuts)]
 
     @property
     def weights(self) -> int:

@@ -15,6 +15,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import hogwild.machine as machine
 from hogwild.compare.about import describe_all, rehearse
@@ -28,6 +31,7 @@ from hogwild.data.examples import Rows
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.probe import Probe
 from hogwild.resume import fingerprint
+from hogwild.training import as_rows
 
 TIMEOUT = 600.0  # seconds of training that a cell is given
 FORMAT = 1  # of the rows: another one is another comparison
@@ -48,8 +52,8 @@ class Comparison:
 
     Parameters
     ----------
-    rows, test : Rows
-        To train and to test on; the latter may be None.
+    rows, test : Rows or (X, y)
+        To train and to test on, as for :func:`hogwild.training.train`; the latter may be None.
     plan : Plan
     base : TrainConfig
         What is minimised, and the host. Its step, epochs, workers, discipline, exchange and seed are the plan's.
@@ -73,10 +77,15 @@ class Comparison:
     """
 
     def __init__(
-        self, rows: Rows, test: Rows | None, plan: Plan, base: TrainConfig, *, data: str = "",
-        cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False, timeout: float = TIMEOUT,
-        command: str = "",
+        self, rows: Rows | tuple[Any, Any], test: Rows | tuple[Any, Any] | None, plan: Plan, base: TrainConfig, *,
+        data: str = "", cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False,
+        timeout: float = TIMEOUT, command: str = "",
     ) -> None:  # fmt: skip
+        rows, test = as_rows(rows), None if test is None else as_rows(test)
+        if base.loss == "perceptron":
+            raise UsageError(
+                "loss='perceptron' is lowest where it starts, so there is nothing to reach: choose another"
+            )
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
@@ -97,7 +106,7 @@ class Comparison:
         asked = self.asked.to_json() | {
             "format": FORMAT, "base": task.base.to_json(), "rows": fingerprint(task.rows), "timeout": task.timeout,
             "test": None if task.test is None else fingerprint(task.test), "oversubscribe": self.oversubscribe,
-            "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores,
+            "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores, **machine.versions(),
         }  # fmt: skip
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
 
@@ -218,7 +227,10 @@ class Comparison:
 def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
     """One row: the second of two epochs, of as many rows as the delay allows."""
     n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows))
-    part = dataclasses.replace(task, rows=task.rows.block(0, n), test=None)
+    rows = task.rows  # where they are sorted by label, the first n may all be alike
+    if n < len(rows):
+        rows = rows.select(np.linspace(0, len(rows) - 1, n).astype(np.int64))
+    part = dataclasses.replace(task, rows=rows, test=None)
     found = run_cell(cell, part, 2, pools, judge)
     last = found[-1]
     seconds = last["train_seconds"] - found[-2]["train_seconds"] if len(found) == 3 else None

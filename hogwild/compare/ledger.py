@@ -6,7 +6,9 @@ that on opening it shows which cells are complete; the others are cut off and ru
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hogwild.errors import OutputError, UsageError
 from hogwild.json_rows import RowsFile
 
 ROWS = "rows.jsonl"
+OPENING = b'{"phase": "optimum"'  # how the file begins
 Row = dict[str, Any]
 
 
@@ -39,16 +42,24 @@ class Ledger:
         self.directory, self.path = Path(directory), Path(directory, ROWS)
         self.about: Row | None = None
         self.cells: dict[str, list[Row]] = {}
+        self._lock: int | None = None
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.directory)
             if self.path.exists() and self.path.stat().st_size:
                 self._take_over(identity)
+            self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")
         except OSError as error:
+            self._unlock()
             raise OutputError(f"--out {directory}: {error.strerror or error}") from None
-        self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")
+        except BaseException:
+            self._unlock()
+            raise
 
     def _take_over(self, identity: str) -> None:
         rows = _whole_rows(self.path)
+        if not rows and _is_torn(self.path):
+            return
         if not rows or rows[0].get("comparison") != identity:
             raise UsageError(
                 f"--out {self.directory} holds another comparison (of other data, options or version): name another "
@@ -56,8 +67,8 @@ class Ledger:
             )
         self.about, cells = rows[0], {}  # type: ignore[var-annotated]
         for row in rows[1:]:
-            cells.setdefault(row["cell"], []).append(row)
-        self.cells = {name: found for name, found in cells.items() if len(found) == found[0]["cell_rows"]}
+            cells.setdefault(row.get("cell"), []).append(row)
+        self.cells = {name: found for name, found in cells.items() if len(found) == found[0].get("cell_rows")}
         partial = self.path.with_suffix(".partial")
         file = RowsFile(str(partial), option="--out")
         for row in [self.about, *(row for found in self.cells.values() for row in found)]:
@@ -77,18 +88,46 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        try:
+            self._file.close()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(directory: Path) -> int:
+    """A descriptor that holds the directory for this process alone, as long as it is open; a kill lets go of it too."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(
+            f"--out {directory}: a comparison is being written there: wait for it, or name another directory"
+        ) from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether a kill has left no more than a part of the first row of a comparison."""
+    content = path.read_bytes()
+    return content.startswith(OPENING[: len(content)]) and b"\n" not in content
 
 
 def _whole_rows(path: Path) -> list[Row]:
-    """The rows up to the first line that is none."""
+    """Every line that is a row; a cell of which one is damaged is short of it, and is run again."""
     rows: list[Row] = []
     for line in path.read_bytes().splitlines():
         try:
             row = json.loads(line)
         except ValueError:
-            break
-        if not isinstance(row, dict):
-            break
-        rows.append(row)
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
     return rows

@@ -59,14 +59,8 @@ class Method:
             If they contradict each other.
         """
         order = base.order if self.order is None else self.order
-        same: dict[str, Any] = {
-            "discipline": self.discipline,
-            "exchange": self.exchange,
-            "order": order,
-            "step": step,
-            "seed": seed,
-        }
-        return dataclasses.replace(base, workers=workers, **same)
+        about: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
+        return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
 
     def refusal(
         self, base: TrainConfig, rows: Rows, workers: int, cores: int, oversubscribe: bool = False

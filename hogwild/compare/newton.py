@@ -19,9 +19,9 @@ import numpy as np
 
 from hogwild.compare.gradient import SLOPES, Pair
 
-STEPS = 60  # at each mu
-CONJUGATE = 500  # products in each step, at most,
-ACCURACY = 0.03  # and down to that share of the gradient
+STEPS = 150  # at each mu
+CONJUGATE = 1000  # products in each step, at most,
+ACCURACY = 0.1  # and down to that share of the gradient
 HALVINGS = 50
 
 

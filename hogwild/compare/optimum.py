@@ -46,8 +46,8 @@ STALLED = 1e-4  # of the way so far: less than that since a third of the epochs,
 SHARE = 4  # one part in so many of the free memory may be taken
 CORRECTIONS, OTHER_VECTORS = (30, 5), 16  # pairs that L-BFGS keeps, at most and at least; and what it has beside them
 ITERATIONS = (100, 3000)  # of L-BFGS, at least and at most,
-SECONDS = 300.0  # and within about so many; likewise of Newton's method
-PRECISION = 1e-10  # of the way from the start, at which L-BFGS ends
+SECONDS = 120.0  # and within about so many; likewise of Newton's method
+PRECISION, PROVED = 1e-10, 1e-7  # of the way from the start, at which L-BFGS and Newton's method end
 ROUNDINGS = (1e-2, 1e-3, 1e-4, 1e-5)  # of kinks for L-BFGS, as shares of the objective at the start
 SMOOTHINGS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # and for Newton's method
 PASSES = (50, 2_000)  # of LIBLINEAR, at least and at most,
@@ -251,11 +251,13 @@ class _Search:
                 bounds[k] = max(bounds[k], lower)
             how = f"Newton's method from {self.begun}, kinks smoothed by {share:g}"
             self.offer(*smooth.solution(smooth.settle(flat)), how)
-        self.lower = max(self.lower, float(bounds.sum()))
+            self.lower = max(self.lower, float(bounds.sum()))
+            if self.best - self.lower <= PROVED * (self.start - self.best):
+                break
 
     def descend(self, smooth: Smooth, corrections: int, most: int) -> tuple[np.ndarray, str]:
         """L-BFGS from the best so far; ``(flat parameters, how it went)``. Bounds f* from below where l2 does."""
-        from scipy.optimize import minimize
+        from scipy.optimize import Bounds, minimize
 
         l1, l2, m = self.config.l1, self.config.l2, smooth.weights
         flat = smooth.flat(self.coef, self.intercept)
@@ -281,15 +283,15 @@ class _Search:
             if count % 10 == 0:
                 self.note(f"L-BFGS, iteration {count} of at most {most}")
             way = PRECISION * (self.start - intermediate_result.fun)
-            if l2 and _squares(_subgradient(joined(intermediate_result.x)[:m], last[:m], l1)) <= 2 * l2 * way:
+            if l2 and _squares(_subgradient(joined(intermediate_result.x), last, m, l1)) <= 2 * l2 * way:
                 raise StopIteration
 
-        bounds = [(0.0, None)] * (2 * m) + [(None, None)] * (smooth.size - m) if l1 else None
+        bounds = Bounds(np.where(np.arange(len(flat)) < 2 * m, 0.0, -np.inf), np.inf) if l1 else None  # w = p - q
         options = {"maxcor": corrections, "maxiter": most, "maxfun": 3 * most, "ftol": 1e-16, "gtol": 1e-11}
         result = minimize(value, flat, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=look)
         x = smooth.settle(joined(result.x))
         found, gradient = smooth(x)
-        slope = _subgradient(x[:m], gradient[:m], l1)
+        slope = _subgradient(x, gradient, m, l1)
         if l2:
             self.lower = max(self.lower, found + l1 * float(np.abs(x[:m]).sum()) - _squares(slope) / (2 * l2))
         about = f"{count} iterations, gradient {math.sqrt(_squares(slope)):.0e}"
@@ -319,12 +321,13 @@ class _Search:
         return int(np.clip(SECONDS / seconds, *ITERATIONS))
 
 
-def _subgradient(w: np.ndarray, gradient: np.ndarray, l1: float) -> np.ndarray:
-    """The shortest subgradient of ``smooth part + l1 ||w||_1``."""
+def _subgradient(flat: np.ndarray, gradient: np.ndarray, m: int, l1: float) -> np.ndarray:
+    """The shortest subgradient of ``smooth part + l1 ||w||_1``, w being the first m parameters."""
     if not l1:
         return gradient
-    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0.0)
-    return np.where(w == 0.0, at_zero, gradient + l1 * np.sign(w))
+    w, g = flat[:m], gradient[:m]
+    at_zero = np.sign(g) * np.maximum(np.abs(g) - l1, 0.0)
+    return np.concatenate((np.where(w == 0.0, at_zero, g + l1 * np.sign(w)), gradient[m:]))
 
 
 def _squares(x: np.ndarray) -> float:

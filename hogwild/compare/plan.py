@@ -192,7 +192,7 @@ def fit(plan: Plan, prices: Prices, rows: int, budget: float | None) -> tuple[Pl
         left_out.append(f"{plan.seeds} seeds instead of {asked.seeds}")
     if plan.workers < asked.workers or len(plan.workers) < len(asked.workers):
         gone = ", ".join(str(count) for count in asked.workers if count not in plan.workers)
-        left_out.append(f"not run on {gone} workers")
+        left_out.append(f"not run on {gone} worker{'s' * (gone != '1')}")
     if len(plan.grid) < len(asked.grid):
         gone = ", ".join(f"{step:g}" for step in asked.grid if step not in plan.grid)
         left_out.append(f"steps {gone} not tried")

@@ -260,7 +260,9 @@ def _about(path: Path, rows: list[Row]) -> Row:
 
 
 def _problem(about: Row) -> tuple[Any, ...]:
-    names = ("data", "rows", "width", "nnz", "loss", "l1", "l2", "start_objective")
+    """What two comparisons must have in common to have the same optimum."""
+    names = ("data", "fingerprint", "rows", "width", "nnz", "loss", "loss_param", "l1", "l2", "normalize",
+             "class_weight", "intercept", "start_objective")  # fmt: skip
     return tuple(str(about.get(name)) for name in names)
 
 

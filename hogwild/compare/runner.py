@@ -32,6 +32,8 @@ from hogwild.stopping import has_diverged
 from hogwild.training import Clock, Run, start_pool, train
 
 Row = dict[str, Any]
+FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # of a cell: the others go on
+SHORTEST = 1e-6  # seconds: what is taken off the clock varies by more, and zero has no logarithm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +101,15 @@ def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) ->
     """All rows of one cell; only what ends the whole comparison is raised."""
     method = METHODS[cell.method]
     load = round(os.getloadavg()[0], 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HogwildWarning)  # the comparison has said it once
-        if method.outside:
-            found = _follow(_outside(cell, task, epochs, judge), task.timeout)
-        else:
-            found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # the comparison has said it once
+            if method.outside:
+                found = _follow(_outside(cell, task, epochs, judge), task.timeout)
+            else:
+                found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
+    except FAILURES as error:  # before its first row
+        return [refused(cell, task, _failed(error))]
     common = {"phase": cell.phase, "method": cell.method, "kind": method.kind, "cell": cell.name,
               "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
               "cell_rows": len(found)}  # fmt: skip
@@ -122,41 +127,47 @@ def refused(cell: Cell, task: Task, reason: str) -> Row:
     }  # fmt: skip
 
 
+def _failed(error: BaseException) -> str:
+    """A status, in one line."""
+    return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+
+
 def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
     """A run of our own trainer; its clock is stopped while it evaluates."""
     with (
         train(task.rows, task.test, config=config, pool=pool, data=task.data) as run,
-        _alarm(run, task.timeout) as late,
+        _alarm(run, task.timeout),
     ):
         try:
-            for _ in run:
-                if run.history[-1]["train_seconds"] > task.timeout:
+            for row in run:
+                if row["train_seconds"] > task.timeout:
                     run.stop()
         except HogwildError as error:
-            if run.history and run.history[-1]["status"] != "diverged":
-                run.history[-1]["status"] = f"failed: {error}"
-        last = run.history[-1]
-        if last["status"] == "interrupted" and late.is_set():
+            if not run.history:
+                raise
+            if run.history[-1]["status"] != "diverged":
+                run.history[-1]["status"] = _failed(error)
+        last = run.history[-1]  # "ok" too: stopped between two epochs, or late with the last one, as others may be
+        if last["train_seconds"] > task.timeout and last["status"] in ("ok", "interrupted"):
             last["status"] = f"timed out after {task.timeout:g} s"
         return run.history
 
 
 @contextlib.contextmanager
-def _alarm(run: Run, seconds: float) -> Iterator[threading.Event]:
+def _alarm(run: Run, seconds: float) -> Iterator[None]:
     """Stops the run within an epoch when training has taken too long; evaluation does not count."""
-    late, over = threading.Event(), threading.Event()
+    over = threading.Event()
 
     def watch() -> None:
         while not over.wait(min(seconds, 0.2)):
             if run.trained_seconds > seconds:
-                late.set()
                 run.stop()
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield late
+        yield
     finally:
         over.set()
         watcher.join()
@@ -168,13 +179,14 @@ def _outside(cell: Cell, task: Task, epochs: int, judge: Judge) -> Iterator[Row]
     config = task.config(cell, epochs)
     solver: Solver = entry.make(task.rows, config)
     clock, setup = Clock(), time.perf_counter() - began
+    order = config.order if entry.order == "shuffled" else entry.order
     zeros = judge.problem.solution(np.zeros(judge.problem.size, np.float32))
 
     def row(epoch: int, seconds: float, solution: tuple[np.ndarray, np.ndarray], of_epoch: float | None) -> Row:
         nonzeros = task.rows.nnz / of_epoch if of_epoch else None
         return {
             "run": cell.name, "data": task.data, "problem": "linear", "loss": config.loss, "l1": config.l1,
-            "l2": config.l2, "discipline": "outside", "order": entry.order, "exchange": "none", "host": "outside",
+            "l2": config.l2, "discipline": "outside", "order": order, "exchange": "none", "host": "outside",
             "device": "cpu", "workers": cell.workers, "seed": cell.seed, "step": cell.step,
             "schedule": config.schedule if cell.step else "its own", "epoch": epoch, "train_seconds": seconds,
             "wall_seconds": time.perf_counter() - began, "setup_seconds": setup, **judge(*solution),
@@ -187,16 +199,26 @@ def _outside(cell: Cell, task: Task, epochs: int, judge: Judge) -> Iterator[Row]
         before = clock.seconds
         with clock:
             solver.advance(epoch)
-        spent = max(clock.seconds - before - solver.untimed, 0.0)
+        spent = max(clock.seconds - before - solver.untimed, SHORTEST)
         passes = epoch if solver.seconds_replace else epoch - reached
-        total, reached = spent + (0.0 if solver.seconds_replace else total), epoch
+        total = max(spent, total) if solver.seconds_replace else total + spent  # runs apart: each at least the last
+        reached = epoch
         yield row(epoch, total, solver.solution(), spent / passes)
 
 
 def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
-    """Rows until they end, diverge or take too long."""
+    """Rows until they end, diverge, fail or take too long."""
     found: list[Row] = []
-    for row in rows:
+    while True:
+        try:
+            row = next(rows, None)
+        except FAILURES as error:
+            if not found:
+                raise
+            found[-1]["status"] = _failed(error)
+            break
+        if row is None:
+            break
         found.append(row)
         objective = row["objective"]
         if has_diverged(math.nan if objective is None else objective, [each["objective"] for each in found[:2]]):

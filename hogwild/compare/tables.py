@@ -243,7 +243,9 @@ def facts_of(about: Row) -> dict[str, str]:
         "data": _joined(about.get("data"), *(_counted(about, name, words) for name, words in sizes)),
         "sparsity": _joined(*(_valued(about, name, sign) for name, sign in PAPER)),
         "in memory": memory(about),
-        "minimised": _joined(about.get("loss"), *(_valued(about, name, name) for name in ("l1", "l2"))),
+        "minimised": _joined(
+            about.get("loss"), *(_valued(about, name, name) for name in ("l1", "l2")), *_unusual(about)
+        ),
         "objective": f"{number(about, 'start_objective'):.6g} at the start, {number(about, 'objective'):.9g} at the "
         f"optimum{f': {how}' if how else ''}",
         "plan": _joined(
@@ -255,6 +257,8 @@ def facts_of(about: Row) -> dict[str, str]:
         "processor": _joined(
             about.get("cpu"), _counted(about, "cores"),
             f"load {about['load']:g} at the start" if math.isfinite(number(about, "load")) else None,
+            f"may use CPUs {' '.join(map(str, about['affinity']))}" if about.get("affinity") else None,
+            _counted(about, "blas_threads", "threads for linear algebra"),
         ),
         "host": about.get("host"),
         "a meeting costs": _joined(*(f"{duration(seconds)} with {crew(int(count))}"
@@ -263,6 +267,16 @@ def facts_of(about: Row) -> dict[str, str]:
         "versions": _joined(*versions),
     }  # fmt: skip
     return {name: str(value) for name, value in found.items() if value}
+
+
+def _unusual(about: Row) -> list[str]:
+    """What else makes the objective another one than it usually is."""
+    found = [
+        f"{name.replace('_', ' ')} {about[name]}"
+        for name in ("loss_param", "normalize", "class_weight")
+        if about.get(name) not in (None, "none")
+    ]
+    return found + ["no intercept"] * (about.get("intercept") is False)
 
 
 def memory(about: Row) -> str:

@@ -44,7 +44,9 @@ def _races(source: Source, found: list[Group], own: list[Group], rule: str) -> l
     free = [group for group in own if group.kind == "lock-free"]
     if not free:
         return ["No lock-free method has results, so there is no verdict."]
-    workers = max(group.workers for group in free)
+    most = max(group.workers for group in free)
+    both = {group.workers for group in free} & {group.workers for group in own if group.kind == "locks"} - {1}
+    workers = max(both, default=most)
     over = serial(own, rule)
     locks = [group for group in own if (group.kind, group.workers) == ("locks", workers)]
     eps = target(source, over or fastest(locks, source.eps[0], source.clock))
@@ -54,6 +56,8 @@ def _races(source: Source, found: list[Group], own: list[Group], rule: str) -> l
     mine, lock = race.best([group for group in free if group.workers == workers]), race.best(locks)
     assert mine is not None  # there is one with so many workers
     sentences = race.main(mine, lock, over, f"On {crew(workers, source.timed)}")
+    if workers < most:
+        sentences.append(f"On {crew(most, source.timed)} no method with locks has results, so this is about {workers}.")
     outside = race.best([group for group in own if group.kind == "outside"])
     exchange = race.best([group for group in own if (group.kind, group.workers) == ("exchange", workers)])
     for topic, other in (("Outside solvers", outside), ("Exchange of whole models", exchange)):
@@ -248,9 +252,10 @@ def _no_target(source: Source, over: Group | None) -> str:
     aims = ", ".join(aim(eps) for eps in source.eps)
     if over is None:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
+    epochs = f"{over.most_epochs:g} epoch{'s' * (over.most_epochs != 1)}"
     return (
         f"Serial does not reach any target ({aims} of the optimum) in all its runs (best: {percent(over.best_gap)}, in "
-        f"{over.most_epochs:g} epochs), so there is no verdict: give it more epochs or other steps."
+        f"{epochs}), so there is no verdict: give it more epochs or other steps."
     )
 
 
@@ -295,13 +300,16 @@ def _meetings(source: Source) -> str:
     for group in of_rule(own, own_rule(own)):
         cost, epoch = costs.get(str(group.workers)), group.epoch_seconds
         if group.kind in ("serial", "lock-free") and isinstance(cost, (int, float)) and epoch and epoch.median > 0:
-            what = (
-                f"of the {duration(epoch.median)} of one of {group.method} on {crew(group.workers)}, {duration(cost)}"
-            )
+            one, whole = f"of {group.method} on {crew(group.workers)}", duration(epoch.median)
+            what = f"of the {whole} of one {one}, {duration(cost)}"
+            if cost >= epoch.median:
+                what = f"one {one} took {whole}, and the workers' meeting alone, when it was measured, {duration(cost)}"
             shares.append((cost / epoch.median, what))
     share, what = max(shares, default=(0.0, ""))
     if share < MEETING:
         return ""
+    if share >= 1:  # measured apart, and not at the same time
+        return f"Epochs are short, no longer than beginning and ending them takes: {what}. Larger data would show more."
     return f"Epochs are short: {what} are the workers' meeting at its end, which larger data would not show."
 
 
@@ -332,7 +340,7 @@ def aim(eps: float) -> str:
 def percent(share: float) -> str:
     """``3 %``, ``0.35 %``: no more than tells how near a run came."""
     value = 100 * share
-    return f"{value:.0f} %" if value >= 100 else f"{value:.2g} %"
+    return f"{value:.0f} %" if value >= 99.5 else f"{value:.2g} %"
 
 
 def duration(seconds: float) -> str:

@@ -32,7 +32,7 @@ def comparison(tmp_path: Path) -> Path:
 def test_a_report(hogwild: Callable, comparison: Path) -> None:
     result = hogwild("report", comparison)
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith("On 2 workers tiered reaches 0.1 % of the optimum 3.0x (95 % CI 3.0–3.0) sooner than")
+    assert "\nOn 2 workers tiered reaches 0.1 % of the optimum 3.0x (95 % CI 3.0–3.0) sooner than" in result.out
     for text in ("Time to target, each method at its own best step", "Medians over the seeds", "[bold]made[/bold] up",
                  "What was compared, and where", f"report: {comparison / 'report.html'}"):  # fmt: skip
         assert text in result.out
@@ -100,3 +100,10 @@ def test_show_the_page(hogwild: Callable, comparison: Path, monkeypatch: pytest.
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert hogwild("report", comparison, "-q", "--open").status == 0
     assert opened == [(comparison / "report.html").as_uri()]
+
+
+def test_a_reader_who_has_seen_enough(comparison: Path) -> None:
+    command = f'"{sys.executable}" -m hogwild report "{comparison}" | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}'
+    root = Path(__file__).resolve().parents[2]
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=root, env=dict(os.environ))
+    assert (result.stdout.strip(), result.stderr) == ("141", "")

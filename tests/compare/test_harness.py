@@ -160,6 +160,16 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
         assert asked <= row["train_seconds"] < asked + 0.05
 
 
+def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sleepy]) -> None:
+    """A target that was reached after no time would be missing from every ratio."""
+    brief = type("Brief", (sleepy,), {"seconds_replace": True, "untimed": 10.0, "saying": 0.0})
+    runner.OUTSIDE["sleepy"].make = lambda rows, config: brief(rows.width)
+    task = Task(small, None, BASE, "small", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 3, pools, Judge(task))
+    assert all(row["train_seconds"] > 0 for row in found[1:])
+
+
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     from hogwild.training import Objective
 
@@ -191,6 +201,60 @@ def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: 
     assert found[0]["status"] == "ok"
 
 
+@pytest.mark.parametrize("ahead", [0.0, 0.02])  # of the alarm, or behind it
+def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
+    small: Rows, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    from hogwild.training import Objective
+
+    evaluate = Objective.evaluate
+
+    def slow(self: Objective, *about: Any) -> dict:  # so that the alarm rings, or not, while nobody trains
+        time.sleep(0.25 - 12.5 * ahead)
+        return evaluate(self, *about)
+
+    monkeypatch.setattr(Objective, "evaluate", slow)
+    task = Task(small, None, BASE, "small", 1e-7 if not ahead else 1e-3)
+    with Pools("threads") as pools:
+        found = run_cell(_serial(), task, 200, pools, Judge(task))
+    assert found[-1]["status"].startswith("timed out after")
+    assert found[-1]["epoch"] < 200
+
+
+def test_who_is_late_with_the_last_epoch_has_timed_out_whoever_it_is(small: Rows) -> None:
+    task = Task(small, None, BASE, "small", 1e-6)
+    with Pools("threads") as pools:
+        for cell in (Cell("reported", "sklearn-sgd", 1, 1.0, 0), _serial()):
+            assert run_cell(cell, task, 1, pools, Judge(task))[-1]["status"] == "timed out after 1e-06 s"
+
+
+def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sleepy: type[Sleepy]) -> None:
+    def fail(self: Sleepy, epoch: int) -> None:
+        if epoch > 1:
+            raise ValueError("no\nway")
+
+    task = Task(small, None, BASE, "small", 60.0)
+    failing = type("Failing", (sleepy,), {"advance": fail, "saying": 0.0})
+    runner.OUTSIDE["sleepy"].make = lambda rows, config: failing(rows.width)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
+        assert [row["status"] for row in found] == ["ok", "failed: no way"]
+        runner.OUTSIDE["sleepy"].make = lambda rows, config: 1 // 0
+        [row] = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
+    assert row["status"].startswith("failed: ")
+    assert row["objective"] is None
+
+
+def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
+    order = np.argsort(small.targets, kind="stable")
+    task, cell = Task(small.select(order), None, BASE, "small", 60.0), Cell("delay", "serial", 1, 1.0, 0, (), 0.003)
+    with Pools("threads") as pools:
+        [row] = harness._delayed(cell, task, pools, Judge(task))
+    assert row["status"] == "ok"
+    assert row["delay_rows"] == 256
+    assert row["epoch_seconds"] >= 256 * 0.003
+
+
 def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
     base = dataclasses.replace(BASE, loss="squared-error", l2=0.0)
     task = Task(rows, None, base, "rows", 60.0)
@@ -215,6 +279,8 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert about["phase"] == "optimum"
     assert about["command"] == "hogwild compare small"
     assert about["data"] == "small"
+    assert about["affinity"]
+    assert about["blas_threads"] is None or about["blas_threads"] >= 1
     assert about["start_objective"] == pytest.approx(np.log(2))
     assert about["objective"] < 0.9 * np.log(2)
     assert about["delta"] <= about["rho"] <= min(1, about["omega"] * about["delta"])
@@ -335,3 +401,13 @@ def test_the_judge_says_what_the_run_says(rows: Rows) -> None:
     judged = Judge(task)(model.coef_[0] if model.coef_.ndim == 2 else model.coef_, np.ravel(model.intercept_))
     for name, value in judged.items():
         assert found[-1][name] == pytest.approx(value, rel=1e-9), name
+
+
+def test_a_perceptron_has_nothing_to_reach(small: Rows) -> None:
+    with pytest.raises(UsageError, match="lowest where it starts"):
+        Comparison(small, None, plan_of(), TrainConfig(loss="perceptron"))
+
+
+def test_data_are_given_as_to_train(small: Rows, tmp_path: Path) -> None:
+    Comparison(small.to_scipy(), None, plan_of(epochs=1, grid=(1.0,)), BASE).run(tmp_path)
+    assert rows_in(tmp_path)[0]["rows"] == len(small)

@@ -64,3 +64,35 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="--out"):
         Ledger(tmp_path / "file", "me")
+
+
+def test_a_damaged_line_costs_its_cell_and_no_other(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"\x00damaged\xff\n", *lines[3:], b'{"no": "cell"}\n']))
+    again = Ledger(tmp_path, "me")
+    again.close()
+    assert set(again.cells) == {"b"}
+    assert len(path.read_bytes().splitlines()) == 3
+
+
+def test_a_torn_first_row_is_begun_again(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_bytes(path.read_bytes()[:30])
+    again = Ledger(tmp_path, "me")
+    assert again.about is None
+    again.begin({"phase": "optimum", "comparison": "me"})
+    again.close()
+    assert [json.loads(line)["phase"] for line in path.read_text().splitlines()] == ["optimum"]
+
+
+def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
+    first = Ledger(tmp_path, "me")
+    first.begin({"phase": "optimum", "comparison": "me"})
+    with pytest.raises(UsageError, match="is being written there"):
+        Ledger(tmp_path, "me")
+    first.add(cell("a", 2))
+    first.close()
+    last = Ledger(tmp_path, "me")
+    last.close()
+    assert set(last.cells) == {"a"}

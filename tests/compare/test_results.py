@@ -301,3 +301,13 @@ def test_wide_times_are_pointed_at(tmp_path: Path, growth: float, expected: bool
     [table] = [table for table in tables([source]) if table.title.startswith("Epochs")]
     warned = [note for note in table.notes if note.startswith("WARNING: the times of an epoch of hogwild on 2 spread")]
     assert bool(warned) is expected
+
+
+def test_only_the_same_problem_shares_an_optimum(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", about(fingerprint="f", normalize="none"), run("serial", halving()))
+    for name, changes in (("b", {"normalize": "l2"}), ("c", {"fingerprint": "g"}), ("d", {"intercept": False})):
+        lower = about(**{"fingerprint": "f", "normalize": "none", "objective": -0.5} | changes)
+        second = write(tmp_path / name, lower, run("serial", halving()))
+        assert [source.scale.optimum for source in load([first, second])] == [0.0, -0.5]
+    assert "normalize l2" in facts_of(about(normalize="l2"))["minimised"]
+    assert "no intercept" in facts_of(about(intercept=False))["minimised"]

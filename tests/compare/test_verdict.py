@@ -218,3 +218,28 @@ def test_numbers_in_words() -> None:
 def test_nearly_there_is_not_there(judge: Callable) -> None:
     near = [run("locked", [1.0, 0.01, 0.00104], 1.0, 2, seed) for seed in range(5)]
     assert "(best: 0.104 %)" in judge(cells("serial", seconds=2.0), cells("tiered", 2), *near)[0]
+
+
+def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
+    crowd = refused("locked", 8, "8 workers on 2 cores", rules=BOTH)
+    said = judge(cells("serial"), cells("hogwild", 2, 0.5), cells("hogwild", 8, 0.5), cells("locked", 2, 2.0), crowd)
+    assert said[0].startswith("On 2 workers hogwild reaches 0.1 % of the optimum 4.")
+    assert "On 8 workers no method with locks has results, so this is about 2." in said
+
+
+def test_epochs_shorter_than_their_meeting(judge: Callable) -> None:
+    said = judge(cells("serial"), cells("hogwild", 2, 0.5), cells("locked", 2), meeting_seconds={"2": 0.8})
+    assert (
+        "one of hogwild on 2 workers took 500 ms, and the workers' meeting alone, when it was measured, 800 ms"
+        in (said[-1])
+    )
+
+
+def test_percents_are_no_powers_of_ten() -> None:
+    assert [percent(share) for share in (0.9999, 0.996, 0.994, 1.0, 12.0)] == [
+        "100 %",
+        "100 %",
+        "99 %",
+        "100 %",
+        "1200 %",
+    ]

@@ -1,0 +1,217 @@
+"""Other programs' solvers: they minimise what we minimise, do one epoch a call, and refuse what they cannot do."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+from hogwild.compare.optimum import find_optimum
+from hogwild.compare.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES, doubling, installed
+from hogwild.config import TrainConfig
+from hogwild.data.examples import Rows
+from hogwild.data.synthetic import generate
+from hogwild.errors import UsageError
+from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.objective import LABEL_LOSSES, Objective
+from hogwild.schedule import make_schedule
+from tests.runs import toy
+
+LOSSES = {"sklearn-sgd": sorted(set(SGD_LOSSES) - {"perceptron"}), "liblinear": sorted(LIBLINEAR_LOSSES)}
+PAIRS = [(name, loss) for name, losses in LOSSES.items() for loss in losses]
+
+
+@pytest.fixture(scope="module")
+def text():
+    return {
+        task: generate(f"synthetic:rcv1?rows=5000&features=500&task={task}") for task in ("classify", "regress")
+    }  # fmt: skip
+
+
+def weighted(rows, seed=5):
+    weights = np.random.default_rng(seed).random(len(rows)) * 3
+    return Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, weights)
+
+
+def judge(rows, c):
+    p = LinearProblem.of(c, rows, "serial")
+    objective = Objective(
+        rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, normalize=c.normalize, labels=p.labels,
+        weights=row_weights(rows, c.class_weight),
+    )  # fmt: skip
+    return lambda solver: objective.evaluate(*solver.solution())["objective"]
+
+
+def made(name, rows, **options):
+    """``(solver, config)``; refused is an error."""
+    c = TrainConfig(**{"step": 0.5} | options)
+    assert OUTSIDE[name].refuse(c, rows) is None
+    return OUTSIDE[name].make(rows, c), c
+
+
+def left(solver, rows, c):
+    """Sub-optimality: 1 at the start."""
+    best = find_optimum(rows, c)
+    return (judge(rows, c)(solver) - best.objective) / (best.start - best.objective)
+
+
+@pytest.mark.parametrize(("name", "loss"), PAIRS)
+def test_half_the_way_within_ten_epochs(name, loss, text):
+    rows = text["classify" if loss in LABEL_LOSSES else "regress"]
+    solver, c = made(name, rows, loss=loss, l2=1e-3)
+    assert judge(rows, c)(solver) == find_optimum(rows, c).start
+    for epoch in OUTSIDE[name].epochs(10):
+        solver.advance(epoch)
+    assert left(solver, rows, c) < 0.1
+
+
+@pytest.mark.parametrize(("name", "loss"), PAIRS)
+def test_it_is_the_same_objective(name, loss):
+    """Weights, class weights and scaled rows included: with a step that falls slowly, all end at the optimum."""
+    rows = weighted(toy(400, 24, 4, classes=2 if loss in LABEL_LOSSES else 0, noise=2.0))
+    balanced = {"class_weight": "balanced"} if loss in LABEL_LOSSES else {}
+    param = {"loss_param": 0.5} if loss in ("huber", "epsilon-insensitive", "squared-epsilon-insensitive") else {}
+    solver, c = made(name, rows, loss=loss, l2=0.01, normalize="l2", decay=0.98, **balanced, **param)
+    solver.advance(400)
+    assert left(solver, rows, c) < (3e-3 if name == "sklearn-sgd" else 2e-2)  # LIBLINEAR penalises the intercept
+    solver, c = made(name, rows, loss=loss, l2=0.01, normalize="max", intercept=False, decay=0.98, **balanced, **param)
+    solver.advance(400)
+    assert left(solver, rows, c) < 1e-3
+    assert solver.solution()[1] == [0.0]
+
+
+def test_l1_and_many_classes():
+    rows = toy(600, 24, 4, classes=3, noise=1.0)
+    for options in ({"l2": 1e-2}, {"l2": 1e-3, "l1": 1e-3}, {"l2": 0.0, "l1": 3e-3}):
+        solver, c = made("sklearn-sgd", rows, decay=0.95, **options)
+        solver.advance(100)
+        coef, intercept = solver.solution()
+        assert (coef.shape, intercept.shape) == ((3, 24), (3,))
+        assert left(solver, rows, c) < 2e-3
+
+
+def test_agrees_with_its_own_interface(text):
+    rows = text["classify"]
+    X, y = rows.to_scipy()
+    solver, _ = made("liblinear", rows, l2=1e-3)
+    solver.advance(200)
+    other = LogisticRegression(C=1 / (1e-3 * len(rows)), tol=1e-10, max_iter=2000).fit(X, y)
+    assert solver.solution()[0] == pytest.approx(other.coef_[0], abs=1e-2)
+    solver, _ = made("sklearn-sgd", rows, l2=1e-3, order="file", schedule="constant")
+    solver.advance(2)
+    other = SGDClassifier(loss="log_loss", alpha=1e-3, eta0=0.5, learning_rate="constant", shuffle=False, max_iter=2, tol=None)  # fmt: skip # noqa: E501
+    np.testing.assert_allclose(solver.solution()[0], other.fit(X, y).coef_[0], atol=1e-5)
+
+
+def test_the_steps_are_those_of_the_schedule(text, monkeypatch):
+    seen = []
+    monkeypatch.setattr(SGDClassifier, "partial_fit", lambda self, *_, **__: seen.append(self.eta0))
+    for name in ("constant", "epoch", "round"):
+        solver, _ = made("sklearn-sgd", text["classify"], schedule=name)
+        solver.advance(2)
+        solver.advance(6)
+        assert seen == [make_schedule(name, 0.5).plan(epoch)[0] for epoch in range(6)]
+        seen.clear()
+
+
+def test_every_epoch_has_an_order_of_its_own():
+    """With rows that share one feature the weight after an epoch tells the order; a seed repeats it."""
+    rows = Rows(np.arange(65), np.zeros(64, np.int32), np.ones(64), np.arange(64) % 7, 1)
+
+    def steps(seed):
+        solver, _ = made("sklearn-sgd", rows, loss="squared-error", l2=0.0, intercept=False, seed=seed,
+                         schedule="constant", step=1.0)  # fmt: skip
+        found = []
+        for epoch in range(1, 9):  # with step 1 the weight is the target of the last row
+            solver.advance(epoch)
+            found.append(float(solver.solution()[0][0]))
+        return found
+
+    assert len(set(steps(0))) > 1
+    assert steps(0) == steps(0) != steps(1)
+    assert steps(2**62) != steps(0)
+
+
+def test_liblinear_goes_through_the_same_states():
+    rows = toy(400, 24, 4, noise=2.0)
+    solver, _ = made("liblinear", rows, loss="hinge", seed=3)
+    assert solver.seconds_replace
+    assert solver.untimed > 0
+    found = {}
+    for passes in (1, 2, 4, 2):
+        solver.advance(passes)
+        found.setdefault(passes, []).append(solver.solution()[0])
+    np.testing.assert_array_equal(*found[2])
+    assert np.abs(found[1][0] - found[4][0]).max() > 0
+
+
+def test_solutions_before_the_first_epoch_and_of_their_own():
+    rows = toy(200, 24, 4)
+    for name in OUTSIDE:
+        solver, _ = made(name, rows)
+        coef, intercept = solver.solution()
+        assert (coef.shape, intercept.shape) == ((24,), (1,))
+        assert not coef.any()
+        solver.advance(1)
+        before = solver.solution()[0]
+        kept = before.copy()
+        solver.advance(2)
+        np.testing.assert_array_equal(before, kept)
+
+
+def test_who_diverges_says_so_by_the_parameters():
+    rows = toy(200, 24, 4, classes=0)
+    solver, c = made("sklearn-sgd", rows, loss="squared-error", step=1e30)
+    solver.advance(3)
+    assert np.isnan(solver.solution()[0]).all()
+    assert np.isnan(judge(rows, c)(solver))
+
+
+def test_at_which_epochs():
+    assert OUTSIDE["sklearn-sgd"].epochs(3) == [1, 2, 3]
+    assert [doubling(most) for most in (1, 2, 3, 8, 20)] == [
+        [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 16, 20],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("sklearn-sgd", {"loss": "softmax"}, "has no loss softmax"),
+        ("sklearn-sgd", {"loss": "poisson"}, "has no loss poisson"),
+        ("sklearn-sgd", {"schedule": "inverse"}, "schedule inverse"),
+        ("sklearn-sgd", {"schedule": "adaptive"}, "schedule adaptive"),
+        ("sklearn-sgd", {"adagrad": True}, "no adagrad"),
+        ("sklearn-sgd", {"average": True}, "averages after every row"),
+        ("liblinear", {"loss": "squared-error"}, "has no loss squared-error"),
+        ("liblinear", {"l1": 0.1}, "no l1"),
+        ("liblinear", {"l2": 0.0}, "needs l2 > 0"),
+        ("liblinear", {"classes": 3}, "one class after the other"),
+    ],
+)
+def test_refusals_are_one_sentence(name, options, why):
+    rows = toy(50, 24, 4, classes=options.pop("classes", 2))
+    said = OUTSIDE[name].refuse(TrainConfig(**options), rows)
+    assert why in said
+    assert "\n" not in said
+    assert not said.endswith(".")
+
+
+def test_data_that_are_too_large(monkeypatch):
+    rows = toy(50, 24, 4)
+    monkeypatch.setattr("hogwild.compare.outside.INDEX_LIMIT", 100)
+    for entry in OUTSIDE.values():
+        assert entry.refuse(TrainConfig(), rows) == "scikit-learn's solvers take fewer than 100 nonzeros, and the data have 200"  # fmt: skip # noqa: E501
+
+
+def test_a_step_is_needed():
+    with pytest.raises(UsageError, match="give a step"):
+        OUTSIDE["sklearn-sgd"].make(toy(50, 24, 4), TrainConfig())
+
+
+def test_versions():
+    assert OUTSIDE["sklearn-sgd"].version == OUTSIDE["liblinear"].version == installed("sklearn", "scikit-learn")
+    assert dataclasses.replace(OUTSIDE["liblinear"], module="no_such_module").version is None
+    assert installed("sklearn", "no-such-package") is None

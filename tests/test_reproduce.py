@@ -1,0 +1,71 @@
+"""`scripts/reproduce`: its tables, and that README has a place for each of them and none that is empty."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = "synthetic:rcv1?rows=800&features=80&nnz=8"
+
+
+@pytest.fixture
+def reproduce() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reproduce", ROOT / "scripts" / "reproduce.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(text: str) -> dict[str, str]:
+    return {name: body.strip() for name, body in re.findall(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)}
+
+
+@pytest.mark.slow
+def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = ["--epochs", "4", "--seeds", "3", "--steps", "1,2"]
+    monkeypatch.setattr(reproduce, "REAL", {"absent": ("none.svm", None, [])})
+    monkeypatch.setattr(reproduce, "MADE", {reproduce.BEYOND: (TINY, None, quick)})
+    monkeypatch.setattr(reproduce, "SIMULATED", {"tiny": (TINY, [])})
+    monkeypatch.setattr(reproduce, "METHODS", "serial,hogwild,locked,sklearn-sgd")
+    work = reproduce.Work(tmp_path / "out", None)
+    tables = reproduce.compare(work) | reproduce.simulate(work)
+    assert set(tables) == {"compare", "verdicts", "verdict", "simulated"}
+    assert "| `locked`, 2 workers |" in tables["compare"] or "| `locked`, 1 worker |" in tables["compare"]
+    assert tables["verdicts"].startswith("* beyond the cache: ")
+    line = tables["simulated"].splitlines()[2]
+    assert re.fullmatch(r"\| tiny \([\d.]+–[\d.]+\) \| [\d.]+ \| [\d.]+ \| [\d.]+ \|", line), line
+    readme = (ROOT / "README.md").read_text()
+    page = tmp_path / "README.md"
+    page.write_text(readme)
+    monkeypatch.setattr(reproduce, "ROOT", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    reproduce.write(tables, tmp_path / "out")
+    after = blocks(page.read_text())
+    assert {name: after[name] for name in tables} == tables
+    assert set(after) == set(blocks(readme))
+
+
+def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
+    rows = [
+        {"section": "scaling", "family": "rcv1", "discipline": name, "workers": count, "seconds": 1 / count,
+         "speedup": count, "objective_ratio": 1.0}
+        for name in ("serial", "tiered", "hogwild") for count in (1, 2)
+    ]  # fmt: skip
+    assert "| `tiered` | 1.00x | 2.00x | 1.0000 |" in reproduce.disciplines(rows)
+    assert "| 0.5 s | 1 s | **2x** |" in reproduce.headline(rows)
+    assert reproduce.about_machine(rows).count("–") >= 5  # what was not measured is a dash
+
+
+def test_readme_has_no_empty_table(reproduce: ModuleType) -> None:
+    found = blocks((ROOT / "README.md").read_text())
+    names = {"headline", "verdict", "compare", "verdicts", "delay", "disciplines", "machine", "simulated"}
+    assert set(found) == names
+    assert [name for name, body in found.items() if not body] == []
+    assert (ROOT / "scripts" / "comparison.svg").stat().st_size > 1000
