@@ -24,6 +24,7 @@ from typing import Any
 from hogwild.compare.results import Source, load
 from hogwild.compare.summary import Group, groups, of_rule
 from hogwild.compare.verdict import duration, verdict
+from hogwild.machine import physical_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 Row = dict[str, Any]
@@ -37,8 +38,8 @@ REAL = {
 }
 BEYOND = "beyond the cache"
 MADE = {
-    BEYOND: ("synthetic:rcv1?rows=400000", None, ["--epochs", "5", "--seeds", "3"]),
-    "dense": ("synthetic:dense?rows=20000", None, ["--epochs", "5"]),
+    BEYOND: ("synthetic:rcv1?rows=400000", None, ["--epochs", "5", "--budget", "300"]),
+    "dense": ("synthetic:dense?rows=20000", None, []),
 }
 SIMULATED = {
     "RCV1, 19,341 rows": ("rcv1/train.svm.gz", []),
@@ -53,7 +54,6 @@ SIMULATED = {
     "synthetic counts": ("synthetic:rcv1?rows=40000&values=counts", []),
 }
 METHODS = "serial,hogwild,tiered,atomic,aig,locked,round-robin,averaging,one-shot-averaging,sklearn-sgd,liblinear"
-BUDGET = 110  # seconds of a comparison
 DELAY_DATA = "synthetic:rcv1"
 DELAY_METHODS = "serial,hogwild,tiered,aig,locked,round-robin"
 
@@ -240,9 +240,9 @@ def about_machine(rows: list[Row]) -> str:
 
 def compare(work: Work) -> dict[str, str]:
     """Every method on real data, on data beyond the cache, on dense data."""
-    sources = []
+    sources, cores = [], str(physical_cores())
     for title, (data, test, more) in {**REAL, **MADE}.items():
-        source = work.compare("compare", title, data, test, "--methods", METHODS, "--budget", str(BUDGET), *more)
+        source = work.compare("compare", title, data, test, "--methods", METHODS, "--workers", cores, *more)
         if source is not None:
             sources.append(source)
     said = [f"* {source.label}: {verdict(source)[0]}" for source in sources]
@@ -290,7 +290,7 @@ def delay(work: Work) -> dict[str, str]:
     """The paper's experiment: when do locks stop hurting?"""
     source = work.compare(
         "delay", "expensive gradients", DELAY_DATA, None, "--methods", DELAY_METHODS, "--gradient-delay", "paper",
-        "--workers", "2", "--steps", "1", "--epochs", "3", "--seeds", "3",
+        "--workers", str(physical_cores()), "--steps", "1", "--epochs", "3", "--seeds", "3",
     )  # fmt: skip
     return {} if source is None else {"delay": delay_table(source)}
 

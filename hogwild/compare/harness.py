@@ -33,6 +33,7 @@ from hogwild.probe import Probe
 from hogwild.resume import fingerprint
 from hogwild.training import as_rows
 
+EXTENSIONS = 6  # steps, or one more, by which a grid grows that was not asked for
 TIMEOUT = 600.0  # seconds of training that a cell is given
 FORMAT = 1  # of the rows: another one is another comparison
 
@@ -172,6 +173,13 @@ class Comparison:
         plan, began = self.plan, time.monotonic()
         trials = plan.tuning()
         yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+        while not self.asked.grid:  # nobody's best step is to lie outside of the grid
+            more = plan.further(self._winners(ledger), tried := self._tried(ledger))
+            late = self.budget is not None and time.monotonic() - began > self.budget / 2
+            if not more or late or len(tried) >= len(plan.grid) + EXTENSIONS:
+                break
+            trials = trials + more
+            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger)
         winners = self._winners(ledger)
         reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
         for cell in self._missing(reported + delayed, trials + reported + delayed, ledger):
@@ -211,6 +219,11 @@ class Comparison:
         if cell.phase == "delay":
             return _delayed(cell, task, pools, self.judge)
         return run_cell(cell, task, self.plan.epochs, pools, self.judge)
+
+    @staticmethod
+    def _tried(ledger: Ledger) -> list[float]:
+        """The steps that there are trials of."""
+        return sorted({found[0]["cell_step"] for found in ledger.cells.values() if found[0]["phase"] == "tuning"})
 
     def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
         """The best step of every method and number of workers, from the trials."""

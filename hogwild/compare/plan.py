@@ -7,6 +7,7 @@ numbers of workers, then steps of the grid, then epochs. What it took is said in
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,13 +91,30 @@ class Plan:
         table = [METHODS[name] for name in self.methods]
         return [(method, count) for method in table for count in (self.workers if method.parallel else (1,))]
 
-    def tuning(self) -> list[Cell]:
-        """The trials: the same number for whoever has a step."""
+    def tuning(self, steps: Sequence[float] | None = None) -> list[Cell]:
+        """The trials of the grid, or of other steps: the same for whoever has a step; none where there is no choice."""
         if len(self.grid) == 1:
             return []
         seed = self.first_seed + TUNING_SEED
         pairs = [(method, count) for method, count in self.pairs() if method.tuned]
-        return [Cell("tuning", method.name, count, step, seed) for step in self.grid for method, count in pairs]
+        steps = self.grid if steps is None else steps
+        return [Cell("tuning", method.name, count, step, seed) for step in steps for method, count in pairs]
+
+    def further(self, winners: dict[tuple[str, int], float], tried: list[float]) -> list[Cell]:
+        """Trials of the step beyond an end of the grid at which any method was best, for all; none if none was.
+
+        Parameters
+        ----------
+        winners : dict
+            Best step of each method and number of workers.
+        tried : list of float
+            Ascending: the grid, and what was tried beyond it.
+        """
+        if len(tried) < 2:
+            return []
+        best = set(winners.values())
+        below, above = tried[0] ** 2 / tried[1], tried[-1] ** 2 / tried[-2]
+        return self.tuning([below] * (tried[0] in best) + [above] * (tried[-1] in best))
 
     def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
         """Every method at its own best step, and at serial's, once for each seed: A B C A B C, for machines drift."""

@@ -334,15 +334,26 @@ def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypa
         Comparison(small, None, plan_of(epochs=3), BASE).run(tmp_path)
 
 
-def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path) -> None:
-    plan = plan_of(grid=(), methods=("serial",), workers=(1,), epochs=1)
+def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(grid=(), epochs=1)
+    monkeypatch.setattr(harness, "best_step", lambda trials, *about: min(trials))
+    monkeypatch.setattr(harness, "EXTENSIONS", 2)  # the smallest is always best: else this would go on
     Comparison(small, None, plan, BASE).run(tmp_path)
-    grid = rows_in(tmp_path)[0]["step_grid"]
-    assert len(grid) == 5
+    found = rows_in(tmp_path)
+    grid = found[0]["step_grid"]
     assert [step / grid[2] for step in grid] == [0.25, 0.5, 1, 2, 4]
+    trials = {}
+    for row in found:
+        if row["phase"] == "tuning" and row["epoch"] == 0:
+            trials.setdefault((row["method"], row["workers"]), []).append(row["cell_step"] / grid[2])
+    assert set(trials) == {("serial", 1), ("hogwild", 1), ("hogwild", 2)}
+    assert all(steps == [0.25, 0.5, 1, 2, 4, 1 / 8, 1 / 16] for steps in trials.values())
+    assert {row["cell_step"] / grid[2] for row in found if row["phase"] == "reported"} == {1 / 16}
+    before = (tmp_path / ROWS).read_bytes()
     again = Comparison(small, None, plan, BASE)
     again.run(tmp_path)
     assert again.plan.grid == tuple(grid)
+    assert (tmp_path / ROWS).read_bytes() == before
 
 
 def test_a_budget_that_runs_out_leaves_seeds_out_and_says_so(small: Rows, tmp_path: Path) -> None:

@@ -55,6 +55,19 @@ def test_one_step_is_taken_without_trials() -> None:
     assert {cell.step for cell in plan.reported({})} == {0.5, None}
 
 
+def test_a_grid_goes_on_where_someone_is_best_at_its_end_and_for_all() -> None:
+    plan = plan_of()
+    assert plan.further({("serial", 1): 1.0, ("hogwild", 2): 2.0}, list(GRID)) == []
+    more = plan.further({("serial", 1): 0.25, ("hogwild", 2): 2.0}, list(GRID))
+    assert [(cell.method, cell.workers, cell.step) for cell in more] == [
+        ("serial", 1, 0.125), ("hogwild", 1, 0.125), ("hogwild", 2, 0.125)
+    ]  # fmt: skip
+    assert {cell.seed for cell in more} == {cell.seed for cell in plan.tuning()}
+    both = plan.further({("serial", 1): 0.25, ("hogwild", 2): 4.0}, list(GRID))
+    assert [cell.step for cell in both] == [0.125] * 3 + [8.0] * 3
+    assert plan_of(grid=(1.0,)).further({}, [1.0]) == []
+
+
 def test_expensive_gradients_are_for_methods_that_share_an_array() -> None:
     plan = plan_of(methods=tuple(METHODS), delays=(0.0, 1e-3))
     cells = plan.delayed(1.0)
