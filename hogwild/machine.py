@@ -78,10 +78,14 @@ def caches() -> dict[str, str]:
 
 
 def cache_bytes(level: str | None = None) -> int | None:
-    """Size of one cache, such as "L2"; of the last level without a name. None if it is unknown."""
-    found = caches()
-    size = found.get(level or max(found, default=""), "")
-    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else None
+    """Size of one cache, such as "L2"; of the largest without a name. None if it is unknown."""
+    units = {"K": 10, "M": 20, "G": 30}
+    sizes = {
+        name: int(text[:-1]) << units[text[-1]]
+        for name, text in caches().items()
+        if text[-1] in units and text[:-1].isdigit()
+    }
+    return max(sizes.values(), default=None) if level is None else sizes.get(level)
 
 
 def memory() -> tuple[int | None, int | None]:

@@ -51,3 +51,12 @@ def test_fields_are_flat() -> None:
     fields = machine.machine_fields()
     assert all(isinstance(value, str | int | float) for value in fields.values())
     assert {"cpu", "cores", "load", "version_python", "version_numpy", "version_torch"} <= set(fields)
+
+
+def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "caches", lambda: {"L1d": "48K", "L2": "1024K", "L3": "32M", "L4": "odd"})
+    assert machine.cache_bytes("L2") == 1 << 20
+    assert machine.cache_bytes() == 32 << 20
+    assert machine.cache_bytes("L4") is machine.cache_bytes("L9") is None
+    monkeypatch.setattr(machine, "caches", dict)
+    assert machine.cache_bytes() is None

@@ -92,13 +92,5 @@ def about(name: str, rows: Rows) -> dict[str, Any]:
     """What a row of measurements says of its data; ``beyond_cache``: whether the entries exceed the last cache."""
     return {
         "data": name, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz,
-        "megabytes": 8 * rows.nnz / 1e6, "beyond_cache": 8 * rows.nnz > last_cache(),
+        "megabytes": 8 * rows.nnz / 1e6, "beyond_cache": 8 * rows.nnz > (machine.cache_bytes() or 0),
     }  # fmt: skip
-
-
-def last_cache() -> int:
-    """Bytes of the largest cache; 0 where it cannot be read."""
-    units = {"K": 10, "M": 20, "G": 30}
-    sizes = [int(text[:-1]) << units[text[-1]] for text in machine.caches().values()
-             if text[-1] in units and text[:-1].isdigit()]  # fmt: skip
-    return max(sizes, default=0)

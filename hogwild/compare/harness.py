@@ -97,7 +97,7 @@ class Comparison:
         self.judge = Judge(self.task)
         self.progress = Progress("starting")
         self._say: Callable[[Progress], None] = lambda progress: None
-        self._prices = Prices(0.0, 0.0, 0.0)
+        self._prices: Prices | None = None  # not known yet
         self._expected = self._guessed = self._spent = 0.0
 
     @property
@@ -127,7 +127,7 @@ class Comparison:
         try:
             with Pools(self.task.base.host, self.task.base.delay) as pools:
                 self._prepare(ledger, pools, load)
-                for cell in self._cells(ledger):
+                for cell in self._cells(ledger, pools):
                     ledger.add(self._do(cell, pools))
         finally:
             ledger.close()
@@ -136,8 +136,9 @@ class Comparison:
         """``(cells, seconds, left out)``: what :meth:`run` would do, the steps of trials still unknown."""
         with Pools(self.task.base.host, self.task.base.delay) as pools:
             left_out = self._size(pools)
+            prices = self._rehearsed(pools)
         cells = self.plan.tuning() + self.plan.reported({}) + self.plan.delayed(self.plan.grid[0])
-        return cells, self._prices.plan(self.plan, len(self.task.rows)), left_out
+        return cells, prices.plan(self.plan, len(self.task.rows)), left_out
 
     # ---- before the first cell
 
@@ -147,10 +148,15 @@ class Comparison:
             self._note("probing for a step")
             step = Probe(self.task.base, self.task.rows).search()
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        self._note("rehearsing")
-        self._prices = rehearse(self.task, min(self.plan.grid), pools)
-        self.plan, left_out = fit(self.plan, self._prices, len(self.task.rows), self.budget)
+        self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget)
         return left_out
+
+    def _rehearsed(self, pools: Pools) -> Prices:
+        """What things cost; found out when it is first needed."""
+        if self._prices is None:
+            self._note("rehearsing")
+            self._prices = rehearse(self.task, min(self.plan.grid), pools)
+        return self._prices
 
     def _prepare(self, ledger: Ledger, pools: Pools, load: float) -> None:
         if ledger.about is not None:  # the grid and the cuts of the first time
@@ -163,39 +169,40 @@ class Comparison:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
             ledger.begin(describe_all(self.task, self.plan, self.judge, pools, self.cache, facts))
-        else:
-            self._prices = rehearse(self.task, min(self.plan.grid), pools)
 
     # ---- the cells
 
-    def _cells(self, ledger: Ledger) -> Iterator[Cell]:
+    def _cells(self, ledger: Ledger, pools: Pools) -> Iterator[Cell]:
         """All missing cells in the order in which they are run; the reported ones once the trials are done."""
         plan, began = self.plan, time.monotonic()
         trials = plan.tuning()
-        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
         while not self.asked.grid:  # nobody's best step is to lie outside of the grid
             more = plan.further(self._winners(ledger), tried := self._tried(ledger))
             late = self.budget is not None and time.monotonic() - began > self.budget / 2
             if not more or late or len(tried) >= len(plan.grid) + EXTENSIONS:
                 break
             trials = trials + more
-            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
         winners = self._winners(ledger)
         reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
-        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger):
+        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger, pools):
             late = self.budget is not None and time.monotonic() - began > self.budget
             if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
                 ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
                 continue
             yield cell
 
-    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
+    def _missing(
+        self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger, pools: Pools
+    ) -> Iterator[Cell]:  # fmt: skip
         """Those of ``cells`` that are not finished, with the progress kept."""
-        rows = len(self.task.rows)
-        prices = {cell.name: self._prices.cell(cell, self.plan.epochs, rows) for cell in all_cells}
-        for cell in cells:
-            if cell.name in ledger.cells:
-                continue
+        missing = [cell for cell in cells if cell.name not in ledger.cells]
+        if not missing:
+            return
+        cost, rows = self._rehearsed(pools), len(self.task.rows)
+        prices = {cell.name: cost.cell(cell, self.plan.epochs, rows) for cell in all_cells}
+        for cell in missing:
             left = [name for name in prices if name not in ledger.cells]
             self._expected = sum(prices[name] for name in left)
             self.progress.done, self.progress.total = len(prices) - len(left), len(prices)
