@@ -13,6 +13,7 @@ from typing import Any
 
 from hogwild.compare.methods import METHODS, Method
 from hogwild.config import LARGEST_FLOAT32
+from hogwild.data.order import BLOCKS_PER_CHUNK
 from hogwild.errors import UsageError
 
 FEWEST_SEEDS = 3  # of which a verdict can be made
@@ -183,9 +184,10 @@ class Prices:
 
 
 def delay_rows(delay: float, workers: int, rows: int) -> int:
-    """Rows of an epoch with expensive gradients: some chunks a worker, and not many seconds."""
-    least = 128 * max(workers, 2)
-    return min(rows, max(least, round(DELAY_SECONDS / delay) if delay else rows))
+    """Rows of an epoch with expensive gradients: not many seconds, and as many chunks for each worker."""
+    share = BLOCKS_PER_CHUNK * max(workers, 2)
+    wanted = max(2 * share, round(DELAY_SECONDS / delay) if delay else rows)
+    return min(rows, -(-wanted // share) * share)
 
 
 def fit(plan: Plan, prices: Prices, rows: int, budget: float | None) -> tuple[Plan, list[str]]:

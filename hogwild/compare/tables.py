@@ -89,7 +89,8 @@ def to_target(sources: Sequence[Source], own: bool) -> Table:
         "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
         "start to the optimum left. When it was reached is interpolated between two evaluations, linear in seconds (or "
         "epochs) on the logarithm of what is left. Runs that did not get there are not in a median: 3/5 says how many "
-        "are. The last columns are of the last evaluation of runs that ended ok.",
+        "are. The last columns are of the last evaluation of runs that ended ok. The verdict takes the best of each "
+        "kind by these medians, which favours a kind of which more methods were compared.",
         *dict.fromkeys(note for source in sources for note in source.notes),
     ]  # fmt: skip
     return Table(title, tuple(columns), rows, notes if own else [])
