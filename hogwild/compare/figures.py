@@ -13,28 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.compare.panels import grid, heading, legend, settings, short, style, workers_axis
+from hogwild.compare.interleaving import density, histogram, interleaving
+from hogwild.compare.panels import grid, heading, legend, settings, short, style, with_quartiles, workers_axis
 from hogwild.compare.results import Source
 from hogwild.compare.summary import (
     DelayPoint,
     Group,
-    Spread,
     delay_points,
-    groups,
     lock_caught_up,
-    of_rule,
+    own,
     own_rule,
     serial,
     speedup,
 )
-from hogwild.compare.tables import clock_scale, digits, lost_share
+from hogwild.compare.tables import clock_scale, digits
 from hogwild.compare.verdict import aim, crew, duration
 
 LOG_FROM = 12.0  # slowest over quickest run from which seconds are drawn on a logarithmic scale
 LINE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
 REFERENCES = ("serial", "outside")
 FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
-MEASURES = (("stale", "staleness: updates of others in between"), ("lost", "lost updates of weights, for each update"))
 DODGE = 1.03  # between methods that would hide each other
 
 
@@ -67,6 +65,13 @@ def draw(sources: Sequence[Source]) -> list[Drawing]:
         ("staleness", "Staleness and lost updates",
          "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
          "for each update of a row.", interleaving),
+        ("staleness-histogram", "How stale gradients were",
+         "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
+         "reading and writing, on the most workers.",
+         histogram),
+        ("lost", "Lost updates against density",
+         "Lost updates of single weights, for each update of a row, against Δ, the share of rows that hold the most "
+         "popular feature, on the most workers.", density),
         ("delay", "When gradients cost more",
          "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
          "logarithmic scale).", delays),
@@ -83,12 +88,6 @@ def machine(source: Source, named: bool) -> str:
     if source.cores:
         parts.append(f"{source.cores} cores")
     return (f"{source.label}: " if named else "") + ", ".join(parts)
-
-
-def own(source: Source) -> list[Group]:
-    """Groups at their own best step."""
-    found = groups(source)
-    return of_rule(found, own_rule(found))
 
 
 def counts_of(sources: Sequence[Source]) -> list[int]:
@@ -275,44 +274,7 @@ def _speedups(source: Source) -> dict[str, dict[int, Any]]:
     return lines
 
 
-# ---- staleness, expensive gradients
-
-
-def interleaving(sources: Sequence[Source]) -> Any:
-    """Staleness and lost updates against workers."""
-    figure = None
-    for measure, source in enumerate(sources):
-        lines: dict[str, dict[str, list[tuple[int, Spread]]]] = {"stale": {}, "lost": {}}
-        for group in own(source):
-            for name, found in (("stale", group.over_epochs("staleness_mean")), ("lost", lost_share(group))):
-                if found is not None:
-                    lines[name].setdefault(group.method, []).append((group.workers, found))
-        if not lines["stale"] and not lines["lost"]:
-            continue
-        if figure is None:
-            figure, panels = grid(len(sources), 2, 2.7)
-        counts = sorted({count for each in lines.values() for points in each.values() for count, _ in points})
-        for panel, (name, title) in zip(panels[measure], MEASURES):
-            for place, (method, points) in enumerate(lines[name].items()):
-                apart = DODGE ** (place - (len(lines[name]) - 1) / 2)
-                dodged = sorted(((count * apart, found) for count, found in points), key=lambda point: point[0])
-                _with_quartiles(panel, dodged, style(method))
-            workers_axis(panel, counts)
-            panel.set_ylim(bottom=0)
-            panel.set_title(heading(source, sources, title), loc="left")
-    if figure is not None:
-        for panel in panels.flat:
-            if not panel.lines:
-                panel.axis("off")
-        legend(figure, panels)
-    return figure
-
-
-def _with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
-    at = [place for place, _ in points]
-    panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
-    panel.fill_between(at, [found.q25 for _, found in points], [found.q75 for _, found in points], color=look["color"],
-                       alpha=0.15, linewidth=0)  # fmt: skip
+# ---- expensive gradients
 
 
 def delays(sources: Sequence[Source]) -> Any:
@@ -328,7 +290,7 @@ def delays(sources: Sequence[Source]) -> Any:
         panel.axhline(1, color="0.7", linewidth=0.8, zorder=1)
         for method in dict.fromkeys(point.method for point in shown):
             found = sorted((point.cost, point.delay, point.speedup) for point in shown if point.method == method)
-            _with_quartiles(panel, [(cost, gain) for cost, _, gain in found], style(method))
+            with_quartiles(panel, [(cost, gain) for cost, _, gain in found], style(method))
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
         panel.set_ylim(0, most * (1.22 if len(chosen) == 1 else 1.32))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hogwild.compare.results import Source
+from hogwild.compare.summary import Spread
 
 WIDTH = 7.1  # inches: a page of A4 without its margins, so that 8 pt are 8 pt in print
 DPI = 200
@@ -91,6 +92,14 @@ def workers_axis(panel: Any, counts: Sequence[int]) -> None:
     margin = 2**0.25
     panel.set_xlim(min(counts) / margin, max(counts) * margin)
     panel.set_xlabel("workers")
+
+
+def with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
+    """A line of medians with a band from quartile to quartile."""
+    at = [place for place, _ in points]
+    panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
+    panel.fill_between(at, [found.q25 for _, found in points], [found.q75 for _, found in points], color=look["color"],
+                       alpha=0.15, linewidth=0)  # fmt: skip
 
 
 def short(text: str, most: int = 34) -> str:

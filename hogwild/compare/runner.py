@@ -150,6 +150,8 @@ def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
         last = run.history[-1]  # "ok" too: stopped between two epochs, or late with the last one, as others may be
         if last["train_seconds"] > task.timeout and last["status"] in ("ok", "interrupted"):
             last["status"] = f"timed out after {task.timeout:g} s"
+        if run.staleness:  # how many of the last epoch's updates were how stale
+            last["staleness"] = run.staleness
         return run.history
 
 

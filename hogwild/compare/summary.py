@@ -132,6 +132,12 @@ def of_rule(found: Iterable[Group], rule: str) -> list[Group]:
     return [group for group in found if group.rule == rule]
 
 
+def own(source: Source) -> list[Group]:
+    """Groups at their own best step."""
+    found = groups(source)
+    return of_rule(found, own_rule(found))
+
+
 def serial(found: Iterable[Group], rule: str) -> Group | None:
     """The group that speed-ups are over."""
     return next((group for group in found if group.kind == "serial" and group.rule == rule), None)
