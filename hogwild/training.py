@@ -33,7 +33,7 @@ from hogwild.model import LinearModel
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.probe import Probe
 from hogwild.problems.linear import LinearProblem
-from hogwild.problems.objective import Objective
+from hogwild.problems.objective import Evaluator
 from hogwild.problems.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.resume import Saved, fingerprint, load_saved, make_directory
 from hogwild.schedule import make_schedule
@@ -211,7 +211,7 @@ class Run:
             self._order = dataclasses.replace(self._order, block=saved[1]["block"])
         if self.checkpoint is not None:
             make_directory(self.checkpoint)
-        self._make_objectives(rows, test)
+        self._make_evaluator(rows, test)
         self._own_pool = pool is None
         self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
         try:
@@ -332,12 +332,13 @@ class Run:
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
 
-    def _make_objectives(self, rows: Rows, test: Rows | None) -> None:
+    def _make_evaluator(self, rows: Rows, test: Rows | None) -> None:
         c, p = self.config, self.problem
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
-        same: dict[str, Any] = {"normalize": c.normalize, "labels": p.labels, "width": p.width}
-        self._objective = Objective(rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, **same)
-        self._test = None if test is None else Objective(test, c.loss, p.loss_param, auc=True, **same)
+        self._evaluator = Evaluator(
+            rows, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
+            labels=p.labels, width=p.width,
+        )  # fmt: skip
         if test is not None and (unknown := count_unknown(test, p.width)):
             message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=4)
@@ -512,13 +513,9 @@ class Run:
         """The objective and metrics of the parameters as they are; they become the model."""
         flat = self._job.export() if self._mean is None or self._epoch == 0 else self._mean.astype(np.float32)
         solution = self.problem.solution(flat)
-        found = self._objective.evaluate(*solution)
-        if self._test is not None:
-            found |= {f"test_{name}": value for name, value in self._test.evaluate(*solution).items()}
-            del found["test_objective"]
+        found = self._evaluator(*solution)
         self._previous, self._solution = self._solution, solution
-        return {name if name == "objective" or name.startswith("test_") else f"train_{name}": value
-                for name, value in found.items()}  # fmt: skip
+        return found
 
     def _record(self, found: dict[str, Any], status: str = "ok") -> dict[str, Any]:
         c, epoch = self.config, self._epoch

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hogwild.bench import targets
 from hogwild.compare.results import Source, load
 from hogwild.compare.summary import Group, groups, of_rule
 from hogwild.compare.verdict import duration, percent, target, verdict
@@ -131,10 +132,7 @@ def bench(work: Work) -> dict[str, str]:
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
     """The first good row with these fields; empty if there is none."""
-    for row in rows:
-        if row.get("status", "ok") == "ok" and all(row.get(name) == value for name, value in fields.items()):
-            return row
-    return {}
+    return targets.find(rows, **fields) or {}
 
 
 def seconds(row: Row) -> float | None:

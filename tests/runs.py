@@ -13,7 +13,7 @@ import numpy as np
 import hogwild
 from hogwild.data.examples import Rows
 from hogwild.data.store import open_store, save_store
-from hogwild.problems.objective import Objective
+from hogwild.problems.objective import Evaluator
 
 QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
 
@@ -41,7 +41,7 @@ def start(rows: Rows, **options: Any) -> hogwild.Run:
     """A run that judges itself by the first thousand rows only, for sets with long epochs."""
     run = hogwild.train(rows, **({"step": 1e-3, "l2": 0.0} | options))
     p = run.problem
-    run._objective = Objective(rows.block(0, 1000), p.loss, p.loss_param, labels=p.labels, width=p.width)
+    run._evaluator = Evaluator(rows.block(0, 1000), None, p.loss, p.loss_param, labels=p.labels, width=p.width)
     return run
 
 

@@ -426,7 +426,7 @@ import sys, threading, time
 from pathlib import Path
 import hogwild
 from hogwild.data.source import open_data
-from hogwild.problems.objective import Objective
+from hogwild.problems.objective import Evaluator
 from tests.conftest import descendants
 from tests.runs import memory
 
@@ -447,7 +447,7 @@ if float(held_out):
 run = hogwild.train(rows, host=host, workers=2, epochs=2, l2=float(l2), step=1e-3)
 next(run)
 if twice == "False":  # the whole of the data have been read once for the first row
-    run._objective = Objective(rows.block(0, 100), "log", labels=run.problem.labels, width=rows.width)
+    run._evaluator = Evaluator(rows.block(0, 100), None, "log", None, labels=run.problem.labels, width=rows.width)
 threading.Timer(5, run.stop).start()
 row = next(run)
 print(max(peaks.values()) >> 20, row["updates"], row["status"])

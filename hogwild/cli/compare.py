@@ -28,8 +28,29 @@ from hogwild.cli.sources import (
     check_memory,
     check_writable,
 )  # fmt: skip
-from hogwild.cli.train import DEFAULT_DATA, DEFAULT_HOLDOUT, DEFAULTS, GOAL, PARALLEL, RESULTS, STEPS, one_of, option
-from hogwild.config import HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
+from hogwild.cli.train import (
+    DEFAULT_DATA,
+    DEFAULT_HOLDOUT,
+    DEFAULTS,
+    L1,
+    L2,
+    PARALLEL,
+    RESULTS,
+    STEPS,
+    Adagrad,
+    ClassWeight,
+    Decay,
+    Loss,
+    LossParam,
+    NoIntercept,
+    Normalize,
+    OrderOfRows,
+    Power,
+    Schedule,
+    one_of,
+    option,
+)
+from hogwild.config import HOSTS, TrainConfig
 from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,19 +86,18 @@ def compare(
                                              show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
     features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
     hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
-    loss: Annotated[str, option(GOAL, one_of("Loss", LOSSES))] = DEFAULTS.loss,
-    loss_param: Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
-                                                show_default="the loss's own")] = None,
-    l1: Annotated[float, option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
-    l2: Annotated[float, option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
-    normalize: Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
-    class_weight: Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")] = None,
-    no_intercept: Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
-    schedule: Annotated[str, option(STEPS, one_of("How the step falls", SCHEDULES))] = DEFAULTS.schedule,
-    decay: Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
-    power: Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
-    adagrad: Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
-    order: Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
+    loss: Loss = DEFAULTS.loss,
+    loss_param: LossParam = None,
+    l1: L1 = DEFAULTS.l1,
+    l2: L2 = DEFAULTS.l2,
+    normalize: Normalize = DEFAULTS.normalize,
+    class_weight: ClassWeight = None,
+    no_intercept: NoIntercept = False,
+    schedule: Schedule = DEFAULTS.schedule,
+    decay: Decay = None,
+    power: Power = None,
+    adagrad: Adagrad = False,
+    order: OrderOfRows = DEFAULTS.order,
     seed: Annotated[int, option(STEPS, "First seed, and that of the hold-out.")] = DEFAULTS.seed,
     host: Annotated[str, option(PARALLEL, one_of("Who runs the workers", HOSTS))] = DEFAULTS.host,
     delay: Annotated[str, option(PARALLEL, "The simulator's delay law: see hogwild simulate.",
@@ -95,10 +115,7 @@ def begin(given: dict[str, Any]) -> int:
     fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"workers", "epochs", "seed", "gradient_delay"}
     base = TrainConfig(intercept=not given["no_intercept"], **{name: given[name] for name in fields & set(given)})
     plan = make_plan(given)
-    sources = Sources(
-        cache_directory=given["cache"],
-        **{field.name: given[field.name] for field in dataclasses.fields(Sources) if field.name in given},
-    )
+    sources = Sources.take(given)
     if not given["dry_run"]:
         check_writable("--out", given["out"], directory=True)
     display = Display(sys.stdout, given["quiet"])

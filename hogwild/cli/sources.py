@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import stat
@@ -65,6 +66,12 @@ class Sources:
             raise UsageError("--cache and --no-cache contradict each other: give one of them")
         if self.cache_directory == "":  # an unset variable in a script; it would mean the current directory
             raise UsageError("--cache '': expected the name of a directory")
+
+    @classmethod
+    def take(cls, given: dict[str, Any]) -> Sources:
+        """Of a command's options by their parameters' names, which are taken out of ``given``."""
+        names = {field.name for field in dataclasses.fields(cls)} & set(given)
+        return cls(cache_directory=given.pop("cache"), **{name: given.pop(name) for name in names})
 
     def cache(self) -> Cache | None:
         from hogwild.data.cache import Cache

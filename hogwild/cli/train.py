@@ -26,6 +26,21 @@ def one_of(what: str, choices: tuple[str, ...]) -> str:
 
 GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Workers", "When to stop", "Results"
 
+# What hogwild compare asks in the same words
+Loss = Annotated[str, option(GOAL, one_of("Loss", LOSSES))]
+LossParam = Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
+    show_default="the loss's own")]  # fmt: skip
+L1 = Annotated[float, option(GOAL, "L1 penalty.", "--l1")]
+L2 = Annotated[float, option(GOAL, "L2 penalty.", "--l2")]
+Normalize = Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))]
+ClassWeight = Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")]
+NoIntercept = Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")]
+Schedule = Annotated[str, option(STEPS, one_of("How it falls", SCHEDULES))]
+Decay = Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")]
+Power = Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")]
+Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")]
+OrderOfRows = Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))]
+
 
 def train(
     data: Annotated[str | None, typer.Argument(metavar="[DATA]",
@@ -39,20 +54,19 @@ def train(
     hash_bits: HashBits = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
-    loss: Annotated[str, option(GOAL, one_of("Loss", LOSSES))] = DEFAULTS.loss,
-    loss_param: Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
-                                                show_default="the loss's own")] = None,
-    l1: Annotated[float, option(GOAL, "L1 penalty.", "--l1")] = DEFAULTS.l1,
-    l2: Annotated[float, option(GOAL, "L2 penalty.", "--l2")] = DEFAULTS.l2,
-    normalize: Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))] = DEFAULTS.normalize,
-    class_weight: Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")] = None,
-    no_intercept: Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")] = False,
+    loss: Loss = DEFAULTS.loss,
+    loss_param: LossParam = None,
+    l1: L1 = DEFAULTS.l1,
+    l2: L2 = DEFAULTS.l2,
+    normalize: Normalize = DEFAULTS.normalize,
+    class_weight: ClassWeight = None,
+    no_intercept: NoIntercept = False,
     step: Annotated[str, option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
-    schedule: Annotated[str, option(STEPS, one_of("How it falls", SCHEDULES))] = DEFAULTS.schedule,
-    decay: Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
-    power: Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
-    adagrad: Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")] = False,
-    order: Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))] = DEFAULTS.order,
+    schedule: Schedule = DEFAULTS.schedule,
+    decay: Decay = None,
+    power: Power = None,
+    adagrad: Adagrad = False,
+    order: OrderOfRows = DEFAULTS.order,
     seed: Annotated[int, option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
     average: Annotated[bool, option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
     discipline: Annotated[str, option(PARALLEL, one_of("How an update reaches a shared weight", DISCIPLINES),
@@ -85,10 +99,7 @@ def begin(options: dict[str, Any], default_data: str | None = None, histogram: s
     step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
-    sources = Sources(
-        cache_directory=given.pop("cache"),
-        **{field.name: given.pop(field.name) for field in dataclasses.fields(Sources) if field.name in given},
-    )
+    sources = Sources.take(given)
     named = given["data"] is not None
     if not named:
         given["data"] = default_data or DEFAULT_DATA  # an empty name is a mistake, and check() says so

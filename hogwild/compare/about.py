@@ -11,8 +11,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hogwild import machine
 from hogwild.compare.optimum import find_optimum
 from hogwild.compare.plan import Plan, Prices
@@ -47,13 +45,14 @@ def rehearse(task: Task, step: float, pools: Pools) -> Prices:
 
 def meeting(task: Task, workers: int, pools: Pools) -> float | None:
     """Seconds that it costs that workers are told to begin an epoch and meet at its end, of hardly any rows."""
-    ids = np.unique(np.linspace(0, len(task.rows) - 1, min(len(task.rows), 4 * workers)).astype(np.int64))
     discipline = "hogwild" if workers > 1 else "serial"
     config = dataclasses.replace(task.base, discipline=discipline, workers=workers, epochs=MEETINGS, step=1e-9)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)
-            history = list(train(task.rows.select(ids), config=config, pool=pools.of(workers)))
+            history = list(
+                train(task.rows.select(task.rows.evenly(4 * workers)), config=config, pool=pools.of(workers))
+            )
     except InputError:  # fewer rows than workers, or one class only
         return None
     seconds = [row["train_seconds"] for row in history]
@@ -87,10 +86,8 @@ def describe_all(task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path
 
 def _blas_threads() -> int | None:
     """Threads that NumPy's and SciPy's linear algebra may start in this process; None if nobody knows."""
-    try:
-        from threadpoolctl import threadpool_info  # comes with scikit-learn
-    except ImportError:
-        return None
+    from threadpoolctl import threadpool_info
+
     return max((found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"), default=None)
 
 

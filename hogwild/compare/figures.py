@@ -48,35 +48,7 @@ class Drawing:
 
 def draw(sources: Sequence[Source]) -> list[Drawing]:
     """All figures for which there are data. Call within :func:`hogwild.compare.panels.settings`."""
-    makers: tuple[tuple[str, str, str, Callable[[Sequence[Source]], Any]], ...] = (
-        ("gap-seconds", "How near to the optimum, and when",
-         "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
-         "left is better.", lambda given: curves([source for source in given if source.timed], given, "seconds")),
-        ("gap-epochs", "How near to the optimum, by passes over the data",
-         "The same against epochs: what parallel updates cost in progress, whatever the speed.",
-         lambda given: curves(given, given, "epochs")),
-        ("target", "Time to target",
-         "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
-         "to quartile, and how many of the runs got there; shorter is better.", bars),
-        ("speedup", "Speed-up and its two factors",
-         "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
-         "the hardest target that at least half of the runs of both reached.",
-         factors),
-        ("staleness", "Staleness and lost updates",
-         "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
-         "for each update of a row.", interleaving),
-        ("staleness-histogram", "How stale gradients were",
-         "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
-         "reading and writing, on the most workers.",
-         histogram),
-        ("lost", "Lost updates against density",
-         "Lost updates of single weights, for each update of a row, against Δ, the share of rows that hold the most "
-         "popular feature, on the most workers.", density),
-        ("delay", "When gradients cost more",
-         "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
-         "logarithmic scale).", delays),
-    )  # fmt: skip
-    found = [(name, title, caption, make(sources)) for name, title, caption, make in makers]
+    found = [(name, title, caption, make(sources)) for name, title, caption, make in FIGURES]
     where = "; ".join(dict.fromkeys(machine(source, len(sources) > 1) for source in sources))
     return [Drawing(name, title, f"{caption} {where}.", figure) for name, title, caption, figure in found if figure]
 
@@ -316,4 +288,34 @@ def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers:
     panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
 
 
-__all__ = ["Drawing", "curve", "draw", "settings"]
+# Name of the files, title, caption, and who draws it: None where there are no data for it.
+FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[Source]], Any]], ...] = (
+    ("gap-seconds", "How near to the optimum, and when",
+     "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
+     "left is better.", lambda given: curves([source for source in given if source.timed], given, "seconds")),
+    ("gap-epochs", "How near to the optimum, by passes over the data",
+     "The same against epochs: what parallel updates cost in progress, whatever the speed.",
+     lambda given: curves(given, given, "epochs")),
+    ("target", "Time to target",
+     "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
+     "to quartile, and how many of the runs got there; shorter is better.", bars),
+    ("speedup", "Speed-up and its two factors",
+     "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
+     "the hardest target that at least half of the runs of both reached.",
+     factors),
+    ("staleness", "Staleness and lost updates",
+     "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
+     "for each update of a row.", interleaving),
+    ("staleness-histogram", "How stale gradients were",
+     "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
+     "reading and writing, on the most workers.",
+     histogram),
+    ("lost", "Lost updates against density",
+     "Lost updates of single weights, for each update of a row, against Δ, the share of rows that hold the most "
+     "popular feature, on the most workers.", density),
+    ("delay", "When gradients cost more",
+     "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
+     "logarithmic scale).", delays),
+)  # fmt: skip
+
+__all__ = ["FIGURES", "Drawing", "curve", "draw", "settings"]

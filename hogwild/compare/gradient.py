@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.examples import Rows
-from hogwild.data.normalize import row_scales
+from hogwild.data.normalize import scaled
 from hogwild.machine import physical_cores
 from hogwild.problems.linear import LinearProblem
 from hogwild.problems.objective import POISSON_CAP
@@ -113,10 +113,7 @@ def matrix(rows: Rows, normalize: str) -> tuple[Any, np.ndarray]:
     import scipy.sparse
 
     X, _ = rows.to_scipy()
-    values, indices = X.data.astype(np.float64), X.indices
-    scales = row_scales(rows, normalize)
-    if scales is not None:
-        values *= np.repeat(scales.astype(np.float64), np.diff(X.indptr))
+    values, indices = scaled(X.data, rows, normalize, np.float64), X.indices
     seen = np.zeros(rows.width, dtype=bool)
     seen[indices] = True
     used = np.flatnonzero(seen)

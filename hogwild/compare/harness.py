@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import hogwild.machine as machine
 from hogwild.compare.about import describe_all, rehearse
 from hogwild.compare.ledger import Ledger
@@ -249,7 +247,7 @@ def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
     n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows))
     rows = task.rows  # where they are sorted by label, the first n may all be alike
     if n < len(rows):
-        rows = rows.select(np.linspace(0, len(rows) - 1, n).astype(np.int64))
+        rows = rows.select(rows.evenly(n))
     part = dataclasses.replace(task, rows=rows, test=None)
     found = run_cell(cell, part, 2, pools, judge)
     last = found[-1]

@@ -10,14 +10,12 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any
 
+from hogwild.compare.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
 from hogwild.json_rows import RowsFile
 
-ROWS = "rows.jsonl"
 OPENING = b'{"phase": "optimum"'  # how the file begins
-Row = dict[str, Any]
 
 
 class Ledger:
@@ -71,8 +69,7 @@ class Ledger:
         self.cells = {name: found for name, found in cells.items() if len(found) == found[0].get("cell_rows")}
         partial = self.path.with_suffix(".partial")
         file = RowsFile(str(partial), option="--out")
-        for row in [self.about, *(row for found in self.cells.values() for row in found)]:
-            file.write(row)
+        file.write_all([self.about, *(row for found in self.cells.values() for row in found)])
         file.close()
         partial.replace(self.path)
 

@@ -15,8 +15,6 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.errors import UsageError
 
-KINDS = ("serial", "lock-free", "locks", "exchange", "outside")
-
 
 @dataclass(frozen=True)
 class Method:
@@ -25,7 +23,7 @@ class Method:
     Attributes
     ----------
     kind : str
-        One of ``KINDS``: what the report groups by.
+        One of ``summary.KINDS``: what the report groups by.
     discipline, exchange, order : str
         As in :class:`hogwild.config.TrainConfig`; an order of None is that of the comparison.
     parallel : bool

@@ -72,11 +72,6 @@ class Newton:
             w, b = w + t * dw, self._settle(self.X @ (w + t * dw), b + t * db)
         return w, b, lower
 
-    def exact(self, w: np.ndarray, b: float) -> float:
-        """The best intercept of the loss as it is."""
-        self.mu = 0.0
-        return self._settle(self.X @ w, b)
-
     def _losses(self, p: np.ndarray) -> Pair:
         return SLOPES[self.loss](p, self.y, self.param, self.mu)
 

@@ -27,9 +27,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hogwild.bench.plan import doubling
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
-from hogwild.data.normalize import row_scales
+from hogwild.data.normalize import scaled
 from hogwild.errors import UsageError
 from hogwild.problems.linear import LinearProblem, row_weights
 from hogwild.schedule import make_schedule
@@ -246,22 +247,14 @@ def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
     return _too_many(rows)
 
 
-def doubling(most: int) -> list[int]:
-    """1, 2, 4, ... and ``most``."""
-    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most]
-
-
 # ---- for all
 
 
 def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """``(X, y, weights)``: CSR with rows scaled, targets as they are, and combined weights of mean one, or None."""
     X, y = rows.to_scipy()
-    scales = row_scales(rows, config.normalize)
-    if scales is not None or X.dtype != dtype:
-        values = X.data.astype(dtype)
-        if scales is not None:
-            values *= np.repeat(scales.astype(dtype), np.diff(X.indptr))
+    if config.normalize != "none" or X.dtype != dtype:
+        values = scaled(X.data, rows, config.normalize, dtype)
         X = type(X)((values, X.indices, X.indptr), shape=X.shape, copy=False)
     weights = row_weights(rows, config.class_weight)
     return X, y.astype(np.float64 if dtype == np.float64 else np.float32), weights
@@ -278,6 +271,7 @@ OUTSIDE: dict[str, Outside] = {
     for entry in (
         Outside("sklearn-sgd", "scikit-learn", "sklearn", _refuse_sgd, SklearnSGD, "shuffled",
                 lambda most: list(range(1, most + 1))),
-        Outside("liblinear", "scikit-learn", "sklearn", _refuse_liblinear, Liblinear, "its own", doubling),
+        Outside("liblinear", "scikit-learn", "sklearn", _refuse_liblinear, Liblinear, "its own",
+                lambda most: list(doubling(most))),
     )
 }  # fmt: skip

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hogwild.compare.methods import METHODS, Method
+from hogwild.compare.summary import FEWEST_PAIRS
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.order import BLOCKS_PER_CHUNK
 from hogwild.errors import UsageError
 
-FEWEST_SEEDS = 3  # of which a verdict can be made
+FEWEST_SEEDS = FEWEST_PAIRS  # of which a verdict can be made
 FEWEST_EPOCHS = 3
 TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the probed step: the grid

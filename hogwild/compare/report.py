@@ -34,8 +34,6 @@ from hogwild.compare.tables import Table, facts_of, lost_share, tables
 from hogwild.compare.verdict import verdict
 from hogwild.errors import OutputError
 
-FIGURES = ("gap-seconds", "gap-epochs", "target", "speedup", "staleness", "delay")
-
 
 @dataclass(frozen=True)
 class Report:
@@ -72,13 +70,15 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     OutputError
         If a file cannot be written.
     """
-    from hogwild.compare.figures import draw
+    from hogwild.compare.figures import FIGURES, draw
     from hogwild.compare.panels import save, settings
 
     found = load(sources)
-    said = [f"{source.label}: {text}" if len(found) > 1 else text for source in found for text in verdict(source)]
+    verdicts = [verdict(source) for source in found]
+    said = [f"{source.label}: {text}" if len(found) > 1 else text for source, texts in zip(found, verdicts)
+            for text in texts]  # fmt: skip
     made = tables(found)
-    contents = {"summary.json": to_json(found, said).encode()}
+    contents = {"summary.json": to_json(found, verdicts, said).encode()}
     figures = []
     with settings():
         for drawing in draw(found):
@@ -87,10 +87,10 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
             svg = inline(contents[f"{drawing.name}.svg"].decode(), drawing.name)
             figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg, "name": drawing.name})
     contents["report.html"] = page(found, said, made, figures).encode()
-    return Report(said, made, _write(Path(out), contents))
+    return Report(said, made, _write(Path(out), contents, [name for name, *_ in FIGURES]))
 
 
-def _write(out: Path, contents: dict[str, bytes]) -> list[Path]:
+def _write(out: Path, contents: dict[str, bytes], figures: list[str]) -> list[Path]:
     """Every file to a temporary name, then renamed; figures of an earlier report that this one lacks are removed."""
     path = out
     try:
@@ -103,7 +103,7 @@ def _write(out: Path, contents: dict[str, bytes]) -> list[Path]:
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
-        for name in FIGURES:
+        for name in figures:
             for kind in ("svg", "png"):
                 if f"{name}.{kind}" not in contents:
                     with contextlib.suppress(FileNotFoundError):
@@ -143,16 +143,16 @@ def inline(svg: str, name: str) -> str:
     return svg.strip()
 
 
-def to_json(sources: Sequence[Source], said: list[str]) -> str:
+def to_json(sources: Sequence[Source], verdicts: list[list[str]], said: list[str]) -> str:
     """Everything that was computed, for other programs."""
-    found = {"verdict": said, "comparisons": [_comparison(source) for source in sources]}
+    found = {"verdict": said, "comparisons": [_comparison(*pair) for pair in zip(sources, verdicts)]}
     return json.dumps(numbers(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _comparison(source: Source) -> dict[str, Any]:
+def _comparison(source: Source, said: list[str]) -> dict[str, Any]:
     found = groups(source)
     return {
-        "label": source.label, "verdict": verdict(source), "about": source.about, "conditions": facts_of(source.about),
+        "label": source.label, "verdict": said, "about": source.about, "conditions": facts_of(source.about),
         "start": source.scale.start, "optimum": source.scale.optimum, "eps": source.eps, "notes": source.notes,
         "rule": own_rule(found),
         "methods": [_group(source, group, serial(found, group.rule)) for group in found],

@@ -210,6 +210,13 @@ class Source:
     def cores(self) -> int | None:
         return self.about.get("cores")
 
+    @property
+    def crowd(self) -> str:
+        """That more workers ran than there are cores, in capitals; empty if it is not so, or does not matter."""
+        most = max((run.first["workers"] for run in self.reported if run.ran), default=0)
+        crowded = self.timed and self.cores and most > self.cores
+        return f"MORE WORKERS THAN CORES ({most} on {self.cores})" if crowded else ""
+
 
 def load(directories: Sequence[str | Path]) -> list[Source]:
     """Comparisons of several directories; those of the same problem are measured against the same optimum.

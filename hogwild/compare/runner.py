@@ -26,8 +26,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.hosts.job import Pool
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.objective import Objective
+from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.objective import Evaluator
 from hogwild.stopping import has_diverged
 from hogwild.training import Clock, Run, start_pool, train
 
@@ -74,27 +74,17 @@ class Pools:
         self._pools.clear()
 
 
-class Judge:
+class Judge(Evaluator):
     """The objective and metrics of any parameters, by the code that judges our own; made once for all cells."""
 
     def __init__(self, task: Task) -> None:
         base, rows = task.base, task.rows
         self.problem = LinearProblem.of(base, rows, "serial")
-        weights = self.problem.row_arrays(rows, base.class_weight)["weights"]
-        same: dict[str, Any] = {"normalize": base.normalize, "labels": self.problem.labels, "width": rows.width}
-        same |= {"loss": base.loss, "loss_param": self.problem.loss_param}
-        weighted = weights if weights.size else None
-        self._train = Objective(rows, l1=base.l1, l2=base.l2, weights=weighted, **same)
-        self._test = None if task.test is None else Objective(task.test, auc=True, **same)
-
-    def __call__(self, coef: np.ndarray, intercept: np.ndarray) -> dict[str, float | None]:
-        """Named as in the rows of a run."""
-        found = {(name if name == "objective" else f"train_{name}"): value
-                 for name, value in self._train.evaluate(coef, intercept).items()}  # fmt: skip
-        if self._test is not None:
-            tested = self._test.evaluate(coef, intercept)
-            found |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
-        return found
+        super().__init__(
+            rows, task.test, base.loss, self.problem.loss_param, l1=base.l1, l2=base.l2,
+            weights=row_weights(rows, base.class_weight), normalize=base.normalize, labels=self.problem.labels,
+            width=rows.width,
+        )  # fmt: skip
 
 
 def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) -> list[Row]:
@@ -110,19 +100,23 @@ def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) ->
                 found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
     except FAILURES as error:  # before its first row
         return [refused(cell, task, _failed(error))]
-    common = {"phase": cell.phase, "method": cell.method, "kind": method.kind, "cell": cell.name,
-              "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
-              "cell_rows": len(found)}  # fmt: skip
     found[0]["load"] = load
-    return [row | common for row in found]
+    return [row | _about(cell, len(found)) for row in found]
+
+
+def _about(cell: Cell, rows: int) -> Row:
+    """What every row says of its cell, of so many rows."""
+    return {
+        "phase": cell.phase, "method": cell.method, "kind": METHODS[cell.method].kind, "cell": cell.name,
+        "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
+        "cell_rows": rows,
+    }  # fmt: skip
 
 
 def refused(cell: Cell, task: Task, reason: str) -> Row:
     """The row that stands for a cell which was not run."""
-    return {
-        "phase": cell.phase, "method": cell.method, "kind": METHODS[cell.method].kind, "cell": cell.name,
-        "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
-        "cell_rows": 1, "data": task.data, "workers": cell.workers, "seed": cell.seed, "step": cell.step, "epoch": 0,
+    return _about(cell, 1) | {
+        "data": task.data, "workers": cell.workers, "seed": cell.seed, "step": cell.step, "epoch": 0,
         "objective": None, "train_seconds": None, "wall_seconds": None, "setup_seconds": None, "status": reason,
     }  # fmt: skip
 
@@ -130,6 +124,11 @@ def refused(cell: Cell, task: Task, reason: str) -> Row:
 def _failed(error: BaseException) -> str:
     """A status, in one line."""
     return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def _late(timeout: float) -> str:
+    """A status."""
+    return f"timed out after {timeout:g} s"
 
 
 def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
@@ -149,7 +148,7 @@ def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
                 run.history[-1]["status"] = _failed(error)
         last = run.history[-1]  # "ok" too: stopped between two epochs, or late with the last one, as others may be
         if last["train_seconds"] > task.timeout and last["status"] in ("ok", "interrupted"):
-            last["status"] = f"timed out after {task.timeout:g} s"
+            last["status"] = _late(task.timeout)
         if run.staleness:  # how many of the last epoch's updates were how stale
             last["staleness"] = run.staleness
         return run.history
@@ -211,22 +210,18 @@ def _outside(cell: Cell, task: Task, epochs: int, judge: Judge) -> Iterator[Row]
 def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
     """Rows until they end, diverge, fail or take too long."""
     found: list[Row] = []
-    while True:
-        try:
-            row = next(rows, None)
-        except FAILURES as error:
-            if not found:
-                raise
-            found[-1]["status"] = _failed(error)
-            break
-        if row is None:
-            break
-        found.append(row)
-        objective = row["objective"]
-        if has_diverged(math.nan if objective is None else objective, [each["objective"] for each in found[:2]]):
-            row["status"] = "diverged"
-        elif row["train_seconds"] > timeout:
-            row["status"] = f"timed out after {timeout:g} s"
-        if row["status"] != "ok":
-            break
+    try:
+        for row in rows:
+            found.append(row)
+            value = math.nan if row["objective"] is None else row["objective"]
+            if has_diverged(value, [each["objective"] for each in found[:2]]):
+                row["status"] = "diverged"
+            elif row["train_seconds"] > timeout:
+                row["status"] = _late(timeout)
+            if row["status"] != "ok":
+                break
+    except FAILURES as error:
+        if not found:
+            raise
+        found[-1]["status"] = _failed(error)
     return found

@@ -293,12 +293,9 @@ def memory(about: Row) -> str:
 
 
 def _crowded(sources: Sequence[Source]) -> list[str]:
-    notes = []
-    for source in sources:
-        most = max((run.first["workers"] for run in source.reported if run.ran), default=0)
-        if source.timed and source.cores and most > source.cores:
-            notes.append(f"MORE WORKERS THAN CORES ({most} on {source.cores}): these times are the scheduler's.")
-    return list(dict.fromkeys(notes))
+    return list(
+        dict.fromkeys(f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd)
+    )
 
 
 def _all_eps(sources: Iterable[Source]) -> list[float]:

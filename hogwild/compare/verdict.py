@@ -282,9 +282,8 @@ def conditions(source: Source) -> list[str]:
     if not source.timed:
         found.append("The workers were simulated on one core, so seconds mean nothing: only epochs are compared.")
         return found
-    most = max((run.first["workers"] for run in source.reported if run.ran), default=0)
-    if cores and most > cores:
-        found.append(f"MORE WORKERS THAN CORES ({most} on {cores}): the scheduler decided who worked, not the method.")
+    if source.crowd:
+        found.append(f"{source.crowd}: the scheduler decided who worked, not the method.")
     if sentence := _meetings(source):
         found.append(sentence)
     load = about.get("load")

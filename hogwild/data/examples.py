@@ -247,8 +247,11 @@ class Rows:
     def spread(self, nonzeros: int, most: int | None = None) -> np.ndarray:
         """Ids of rows evenly spread over all, with about so many nonzeros; at least 64 ids and at most ``most``."""
         wanted = max(64, nonzeros * len(self) // max(self.nnz, 1))
-        count = min(len(self), wanted, wanted if most is None else most)
-        return np.unique(np.linspace(0, len(self) - 1, count).astype(np.int64))
+        return self.evenly(wanted if most is None else min(wanted, most))
+
+    def evenly(self, count: int) -> np.ndarray:
+        """Ids of so many rows evenly spread over all, or of all if they are fewer."""
+        return np.unique(np.linspace(0, len(self) - 1, min(len(self), count)).astype(np.int64))
 
     def block(self, first: int, last: int) -> Rows:
         """Rows ``first <= i < last`` without copying anything."""

@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.degrees import degrees
 from hogwild.data.examples import Rows, readonly, shortest
-from hogwild.data.normalize import row_scales
+from hogwild.data.normalize import row_scales, scaled
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.kernels import linear, multiclass, simulated, turns
@@ -345,10 +345,7 @@ def intercept_share(config: TrainConfig, rows: Rows) -> float:
     if config.adagrad:
         return 1.0
     sample = rows.select(rows.spread(SHARE_NONZEROS, SHARE_ROWS)).compact()
-    scales = row_scales(sample, config.normalize)
-    values = sample.values.astype(np.float64)
-    if scales is not None:
-        values *= np.repeat(scales, sample.end - sample.begin)
+    values = scaled(sample.values, sample, config.normalize, np.float64)
     total = np.bincount(sample.indices, weights=values)
     own, mutual = (np.einsum("i,i->", x, x) for x in (values, total / len(sample)))  # without BLAS and its threads
     return float(np.clip(max(mutual, 0.01 * own / len(sample)), 1e-4, 1.0))

@@ -270,6 +270,37 @@ class Objective:
         return float(roc_auc_score(self.classes, scores))
 
 
+class Evaluator:
+    """The objective on the training rows and the metrics on test rows, if there are such, named as in rows of a run.
+
+    Parameters
+    ----------
+    rows, test : Rows
+        The latter may be None.
+    loss, loss_param : str, float
+    l1, l2, weights
+        Of the objective on the training rows, as for :class:`Objective`.
+    **same
+        Other keywords of :class:`Objective`, for both.
+    """
+
+    def __init__(
+        self, rows: Rows, test: Rows | None, loss: str, loss_param: float | None, *, l1: float = 0.0, l2: float = 0.0,
+        weights: np.ndarray | None = None, **same: Any,
+    ) -> None:  # fmt: skip
+        self.train = Objective(rows, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
+        self.test = None if test is None else Objective(test, loss, loss_param, auc=True, **same)
+
+    def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
+        """``objective``, ``train_loss``, ..., ``test_loss``, ..."""
+        found = self.train.evaluate(coef, intercept)
+        named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
+        if self.test is not None:
+            tested = self.test.evaluate(coef, intercept)
+            named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
+        return named
+
+
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
     """Inner product without BLAS, whose threads go on spinning on the cores that the workers need next."""
     return float(np.einsum("i,i->", a, b))

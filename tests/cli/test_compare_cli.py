@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,14 +41,19 @@ def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
-    command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 30, "--seeds", 15, "--steps", 1, "--out", "out")
-    process = spawn(*command)
-    rows, began = tmp_path / "out" / "rows.jsonl", time.monotonic()
-    while not rows.exists() or rows.read_text().count("\n") < 200:
+def until_there_are(count: int, rows: Path, process: subprocess.Popen[str]) -> None:
+    began = time.monotonic()
+    while not rows.exists() or rows.read_text().count("\n") < count:
         assert process.poll() is None
         assert time.monotonic() - began < 90
         time.sleep(0.05)
+
+
+def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
+    command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 30, "--seeds", 15, "--steps", 1, "--out", "out")
+    process = spawn(*command)
+    rows = tmp_path / "out" / "rows.jsonl"
+    until_there_are(200, rows, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -69,11 +75,8 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
 def test_a_killed_comparison_goes_on(spawn: Callable, tmp_path: Path) -> None:
     command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 20, "--seeds", 9, "--steps", 1, "--out", "out")
     process = spawn(*command)
-    rows, began = tmp_path / "out" / "rows.jsonl", time.monotonic()
-    while not rows.exists() or rows.read_text().count("\n") < 100:
-        assert process.poll() is None
-        assert time.monotonic() - began < 90
-        time.sleep(0.05)
+    rows = tmp_path / "out" / "rows.jsonl"
+    until_there_are(100, rows, process)
     process.kill()
     process.wait()
     rows.write_bytes(rows.read_bytes()[:-7])  # as if the kill had come within a write

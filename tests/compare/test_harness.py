@@ -171,7 +171,7 @@ def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sl
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hogwild.training import Objective
+    from hogwild.problems.objective import Objective
 
     evaluate = Objective.evaluate
 
@@ -205,7 +205,7 @@ def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: 
 def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
     small: Rows, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
-    from hogwild.training import Objective
+    from hogwild.problems.objective import Objective
 
     evaluate = Objective.evaluate
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 from hogwild.compare.optimum import find_optimum
-from hogwild.compare.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES, doubling, installed
+from hogwild.compare.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES, installed
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.synthetic import generate
@@ -171,7 +171,7 @@ def test_who_diverges_says_so_by_the_parameters():
 
 def test_at_which_epochs():
     assert OUTSIDE["sklearn-sgd"].epochs(3) == [1, 2, 3]
-    assert [doubling(most) for most in (1, 2, 3, 8, 20)] == [
+    assert [OUTSIDE["liblinear"].epochs(most) for most in (1, 2, 3, 8, 20)] == [
         [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 16, 20],
     ]  # fmt: skip
 

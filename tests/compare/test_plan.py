@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from hogwild.compare.methods import KINDS, METHODS, chosen
+from hogwild.compare.methods import METHODS, chosen
 from hogwild.compare.plan import DELAY_REPEATS, Plan, Prices, delay_rows, fit
+from hogwild.compare.summary import KINDS
 from hogwild.config import DISCIPLINES, ORDERS
 from hogwild.errors import UsageError
 
