@@ -1,4 +1,4 @@
-"""Sparse linear models trained on every core at once, without locks.
+"""Sparse models trained on every core at once, without locks.
 
     import hogwild
 
@@ -6,6 +6,9 @@
     for row in run:                                     # one dict of measurements per epoch
         print(row["epoch"], row["objective"])
     run.model.predict(X)
+
+    run = hogwild.train(hogwild.open_ratings("ratings.csv"), problem="completion", rank=32)
+    run.finish().recommend(["ann"], n=10)
 
 Names are imported when first used: torch, numba and scikit-learn cost seconds that a look at ``hogwild.__version__``
 should not. (Recht, Re, Wright, Niu: Hogwild!, NIPS 2011.)
@@ -21,37 +24,54 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError
 if TYPE_CHECKING:
     from hogwild.config import TrainConfig
     from hogwild.data.examples import Rows
+    from hogwild.data.graphs import Graph, open_graph
+    from hogwild.data.rating_source import open_ratings
+    from hogwild.data.ratings import Ratings
     from hogwild.data.source import open_data
     from hogwild.model import LinearModel
     from hogwild.model_file import load_model as load
+    from hogwild.recommender import CompletionModel
+    from hogwild.segmentation import Segmentation
     from hogwild.training import Run, train
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompletionModel",
+    "Graph",
     "HogwildError",
     "HogwildWarning",
     "InputError",
     "LinearModel",
     "OutputError",
+    "Ratings",
     "Rows",
     "Run",
+    "Segmentation",
     "TrainConfig",
     "TrainingError",
     "UsageError",
     "__version__",
     "load",
     "open_data",
+    "open_graph",
+    "open_ratings",
     "train",
 ]
 
 _PLACES = {
+    "CompletionModel": ("hogwild.recommender", "CompletionModel"),
+    "Graph": ("hogwild.data.graphs", "Graph"),
     "LinearModel": ("hogwild.model", "LinearModel"),
+    "Ratings": ("hogwild.data.ratings", "Ratings"),
     "Rows": ("hogwild.data.examples", "Rows"),
     "Run": ("hogwild.training", "Run"),
+    "Segmentation": ("hogwild.segmentation", "Segmentation"),
     "TrainConfig": ("hogwild.config", "TrainConfig"),
     "load": ("hogwild.model_file", "load_model"),
     "open_data": ("hogwild.data.source", "open_data"),
+    "open_graph": ("hogwild.data.graphs", "open_graph"),
+    "open_ratings": ("hogwild.data.rating_source", "open_ratings"),
     "train": ("hogwild.training", "train"),
 }
 

@@ -34,10 +34,39 @@ DELAYS: dict[str, dict[str, tuple[float, float, float]]] = {
 }
 TIMING: dict[str, tuple[float, float, float]] = {"window": (0.1, 0.0, 1.0), "quantum": (1, 1, 1_000_000)}  # of any law
 COUNTED = ("delay", "slow", "quantum")  # whole numbers
-ORDERS = ("shuffled", "file")
+ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
+
+PENALTIES = ("per-rating", "per-row")
+
+#: What each problem can be asked, what it takes where nothing is asked, and its decay under schedule "epoch".
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "linear": {
+        "loss": LOSSES, "order": ORDERS[:2], "discipline": DISCIPLINES, "schedule": SCHEDULES,
+        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "epoch", "epochs": 20},
+    },
+    "completion": {
+        "loss": ("squared-error", "log", "bpr"), "order": ORDERS, "discipline": DISCIPLINES,
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {
+            "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
+            "penalty": "per-rating", "negatives": 1,
+        },
+    },
+    "cuts": {
+        "loss": ("cut",), "order": ORDERS[:2], "discipline": DISCIPLINES,
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100}, "decay": 0.95,
+    },
+}  # fmt: skip
+#: Options that not all problems have, and those that have them.
+OWNERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("loss_param", "l1", "adagrad", "intercept", "normalize", "class_weight"), ("linear",)),
+    **dict.fromkeys(("rank", "penalty", "nonnegative", "biases", "negatives"), ("completion",)),
+    "l2": ("linear", "completion"),
+}
 
 LARGEST = sys.float_info.max
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
@@ -47,13 +76,16 @@ RESUMABLE = ("epochs", "workers", "host")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of one training run of a linear problem.
+    """Options of one training run. Those that are None take the problem's own value, from ``PROBLEMS``.
 
     Attributes
     ----------
+    problem : str
+        One of ``PROBLEMS``: sparse linear models, matrix completion, graph cuts.
     loss : str
-        One of ``LOSSES``. ``softmax`` is the cross-entropy over all classes; the other label losses train
-        one-versus-rest when there are more than two labels.
+        One of the problem's. Of the linear problem's ``LOSSES``, ``softmax`` is the cross-entropy over all classes; the
+        other label losses train one-versus-rest when there are more than two labels. Of completion's,
+        ``squared-error`` is for ratings, ``log`` and ``bpr`` for implicit feedback: whoever is in the data has chosen.
     loss_param : float or None
         Huber's threshold, or the width of an epsilon-insensitive tube; None takes the loss's default.
     l1, l2 : float
@@ -81,7 +113,8 @@ class TrainConfig:
         The simulator's delay law, one of ``DELAYS`` with its numbers (``straggler:alpha=1.2,window=0.5``): see
         :func:`parse_delay`.
     order : str
-        ``shuffled`` (fresh each epoch, without replacement) or ``file``.
+        ``shuffled`` (fresh each epoch, without replacement) or ``file``; of completion also ``blocks``: no two workers
+        ever share a user or an item.
     epochs : int
         Passes over the data in total, also when a run is resumed.
     average : bool
@@ -97,15 +130,27 @@ class TrainConfig:
     target : float or None
         Stop when the objective is at or below it.
     seed : int
-        Of the order. One worker and one seed are bitwise reproducible; more workers are not.
+        Of the order and of the first parameters. One worker and one seed are bitwise reproducible; more are not.
+    rank : int
+        Completion: numbers in the factor of a user or item, 1 to 1024.
+    penalty : str
+        Completion: ``per-rating``, l2/2 of the squares of both factors for every rating (weighted lambda); or
+        ``per-row``, l2/2 of the squares of all factors (the paper's, which a rating pays divided by the degree).
+    nonnegative : bool
+        Completion: factors are kept at or above zero.
+    biases : bool
+        Completion: a number for each user and item beside the factors.
+    negatives : int
+        Completion, losses ``log`` and ``bpr``: items drawn for each rating that the user has not chosen.
     """
 
-    loss: str = "log"
+    problem: str = "linear"
+    loss: str = None  # type: ignore[assignment]  # this and others: filled in from PROBLEMS
     loss_param: float | None = None
     l1: float = 0.0
-    l2: float = 1e-5
+    l2: float = None  # type: ignore[assignment]
     step: float | None = None
-    schedule: str = "epoch"
+    schedule: str = None  # type: ignore[assignment]
     decay: float | None = None
     power: float | None = None
     adagrad: bool = False
@@ -116,7 +161,7 @@ class TrainConfig:
     host: str = "processes"
     delay: str = "round-robin"
     order: str = "shuffled"
-    epochs: int = 20
+    epochs: int = None  # type: ignore[assignment]
     average: bool = False
     intercept: bool = True
     normalize: str = "none"
@@ -125,6 +170,11 @@ class TrainConfig:
     tol: float = 1e-3
     target: float | None = None
     seed: int = 0
+    rank: int | None = None
+    penalty: str | None = None
+    nonnegative: bool = False
+    biases: bool = True
+    negatives: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # NumPy's numbers become Python's, which JSON can hold
@@ -133,13 +183,18 @@ class TrainConfig:
                 object.__setattr__(self, field.name, value.item())
         if self.step == "auto":  # as on the command line
             object.__setattr__(self, "step", None)
-        _choice("loss", self.loss, LOSSES)
-        _choice("discipline", self.discipline, ("auto", *DISCIPLINES))
+        _choice("problem", self.problem, tuple(PROBLEMS))
+        self._check_owners()
+        for name, value in PROBLEMS[self.problem]["defaults"].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        _choice("loss", self.loss, PROBLEMS[self.problem]["loss"])
+        _choice("discipline", self.discipline, ("auto", *PROBLEMS[self.problem]["discipline"]))
         _choice("exchange", self.exchange, EXCHANGES)
         _choice("host", self.host, HOSTS)
         law, numbers = parse_delay(self.delay)
-        _choice("order", self.order, ORDERS)
-        _choice("schedule", self.schedule, SCHEDULES)
+        _choice("order", self.order, PROBLEMS[self.problem]["order"])
+        _choice("schedule", self.schedule, PROBLEMS[self.problem]["schedule"])
         _choice("normalize", self.normalize, NORMALIZE)
         _choice("class_weight", self.class_weight, CLASS_WEIGHT)
         _number("l1", self.l1, 0, LARGEST_FLOAT32)
@@ -155,7 +210,11 @@ class TrainConfig:
         _whole("epochs", self.epochs, 1)
         _whole("patience", self.patience, 1, optional=True)
         _whole("seed", self.seed, 0, 2**63 - 1)
-        for name in ("adagrad", "average", "intercept"):
+        if self.problem == "completion":
+            _whole("rank", self.rank, 1, 1024)
+            _choice("penalty", self.penalty, PENALTIES)
+            _whole("negatives", self.negatives, 1, 64)
+        for name in ("adagrad", "average", "intercept", "nonnegative", "biases"):
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._check_together()
@@ -175,12 +234,26 @@ class TrainConfig:
             raise UsageError(f"loss_param belongs to loss {', '.join(PARAM_LOSSES)}, not to {self.loss!r}")
         if self.class_weight is not None and self.loss not in LABEL_LOSSES:
             raise UsageError(f"class_weight is for classes, and loss {self.loss!r} has real targets")
+        if self.problem != "linear" and self.host == "simulator":
+            raise UsageError(
+                f"host='simulator' plays the linear problem, not {self.problem!r}: choose {' or '.join(REAL_HOSTS)}"
+            )
         if self.discipline == "serial" and (self.workers or 1) > 1 and self.exchange == "none":
             raise UsageError(
                 f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}"
             )
         if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
             raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
+
+    def _check_owners(self) -> None:
+        """Refuse options of another problem; those that a config of another problem filled in are not options."""
+        for name, owners in OWNERS.items():
+            value, usual = getattr(self, name), _FIELDS[name].default
+            if self.problem in owners or value is None or value == usual:
+                continue
+            if value == PROBLEMS[self.problem]["defaults"].get(name, usual):
+                continue
+            raise UsageError(f"{name} belongs to problem {' or '.join(owners)}, not to {self.problem!r}")
 
     def _check_exchange(self) -> None:
         """What an exchange does not go with: the one table of refusals."""
@@ -229,6 +302,9 @@ class TrainConfig:
         """Names of the options that differ and that ``--resume`` may not change."""
         mine, theirs = self.to_json(), other.to_json()
         return [name for name in mine if name not in RESUMABLE and mine[name] != theirs[name]]
+
+
+_FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 
 
 def parse_delay(text: str) -> tuple[str, dict[str, float]]:

@@ -147,6 +147,48 @@ class LinearModel:
 
         save_model(self, path)
 
+    def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and JSON header of its model file."""
+        header = {
+            "problem": "linear", "loss": self.loss, "loss_param": self.loss_param, "labels": self.labels,
+            "width": self.width, "normalize": self.normalize, "config": self.config, "fingerprint": self.fingerprint,
+            "version": self.version, "history": self.history,
+        }  # fmt: skip
+        if self.hash_bits is not None:
+            header["hash_bits"] = self.hash_bits
+        return {"coef": self.coef_, "intercept": self.intercept_}, header
+
+    @classmethod
+    def from_file(cls, arrays: dict[str, np.ndarray], header: dict[str, Any], where: str | Path) -> LinearModel:
+        """The model of which :meth:`to_file` made these.
+
+        Raises
+        ------
+        InputError
+            One line that begins with ``where``, for whatever does not fit.
+        """
+        try:
+            model = cls(
+                coef_=arrays["coef"],
+                intercept_=arrays["intercept"],
+                loss=str(header["loss"]),
+                loss_param=float(header["loss_param"]),
+                labels=list(header["labels"]),
+                normalize=str(header["normalize"]),
+                config=dict(header["config"]),
+                fingerprint=str(header["fingerprint"]),
+                history=list(header["history"]),
+                version=str(header["version"]),
+                hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
+            )
+            width = int(header["width"])
+        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
+            what = f"no {error}" if isinstance(error, KeyError) else error
+            raise InputError(f"{where}: not a usable hogwild model: {what}") from error
+        if len(arrays) > 2 or model.width != width:
+            raise InputError(f"{where}: damaged: holds {model.width} features, its header says {width}")
+        return model
+
     def check_probabilities(self) -> None:
         """Raise the UsageError of :meth:`predict_proba` if the loss has no probabilities."""
         if self.loss not in PROBABILITIES:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -26,15 +27,20 @@ from typing import Any
 import numpy as np
 
 from hogwild.errors import InputError, OutputError
-from hogwild.model import LinearModel
 
 MODEL, CHECKPOINT = "model", "checkpoint"
+#: Classes of models by problem; imported when a file of theirs is opened.
+MODELS = {
+    "linear": ("hogwild.model", "LinearModel"),
+    "completion": ("hogwild.recommender", "CompletionModel"),
+    "cuts": ("hogwild.segmentation", "Segmentation"),
+}
 SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
 HISTORY_ROWS = 50
 CHECKPOINT_NAME = "checkpoint.safetensors"
 
 
-def save_model(model: LinearModel, path: str | Path) -> None:
+def save_model(model: Any, path: str | Path) -> None:
     """Write ``model`` to exactly ``path``; a file already there is replaced at the end or left as it was.
 
     Raises
@@ -42,25 +48,13 @@ def save_model(model: LinearModel, path: str | Path) -> None:
     OutputError
         If it cannot be written; nothing half-written is left.
     """
-    header = {
-        "problem": "linear",
-        "loss": model.loss,
-        "loss_param": model.loss_param,
-        "labels": model.labels,
-        "width": model.width,
-        "normalize": model.normalize,
-        "config": model.config,
-        "fingerprint": model.fingerprint,
-        "version": model.version,
-        "history": model.history[-HISTORY_ROWS:],
-    }
-    if model.hash_bits is not None:
-        header["hash_bits"] = model.hash_bits
-    _write(Path(path), MODEL, {"coef": model.coef_, "intercept": model.intercept_}, _without_nan(header))
+    arrays, header = model.to_file()
+    header = header | {"history": header["history"][-HISTORY_ROWS:]}
+    _write(Path(path), MODEL, arrays, _without_nan(header))
 
 
-def load_model(path: str | Path) -> LinearModel:
-    """The model in the file ``path``.
+def load_model(path: str | Path) -> Any:
+    """The model in the file ``path``: of the class of its problem.
 
     Raises
     ------
@@ -69,27 +63,11 @@ def load_model(path: str | Path) -> LinearModel:
     """
     path = Path(path)
     arrays, header = _read(path, MODEL)
-    try:
-        model = LinearModel(
-            coef_=arrays.pop("coef"),
-            intercept_=arrays.pop("intercept"),
-            loss=str(header["loss"]),
-            loss_param=float(header["loss_param"]),
-            labels=list(header["labels"]),
-            normalize=str(header["normalize"]),
-            config=dict(header["config"]),
-            fingerprint=str(header["fingerprint"]),
-            history=list(header["history"]),
-            version=str(header["version"]),
-            hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
-        )
-        width = int(header["width"])
-    except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-        what = f"no {error}" if isinstance(error, KeyError) else error
-        raise InputError(f"{path}: not a usable hogwild model: {what}") from error
-    if arrays or model.width != width:
-        raise InputError(f"{path}: damaged: holds {model.width} features, its header says {width}")
-    return model
+    problem = str(header.get("problem"))
+    if problem not in MODELS:
+        raise InputError(f"{path}: a model of problem {problem!r}: this version knows {', '.join(MODELS)}")
+    module, name = MODELS[problem]
+    return getattr(importlib.import_module(module), name).from_file(arrays, header, path)
 
 
 def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header: dict[str, Any]) -> None:

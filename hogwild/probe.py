@@ -120,7 +120,7 @@ class _Trial:
         self.problem = LinearProblem.of(self.config, sample, "serial")
         order = Order.of(len(sample), shuffled=True)
         arrays = self.problem.row_arrays(sample, None)
-        self.job = Job.of(self.problem, order, config.seed, 1, sample, arrays, shared=False)
+        self.job = Job.of_rows(self.problem, order, config.seed, 1, sample, arrays, shared=False)
         self.problem.compile()
         self.parts = self.job.shared(), self.problem.scratch(order), self.job.data()
         p = self.problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,17 @@ Saved = tuple[dict[str, np.ndarray], dict[str, Any]]  # arrays, and everything e
 
 def fingerprint(rows: Rows) -> str:
     """A hash of shape and of a sample of the rows: tells data apart without reading all of them."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(np.array([len(rows), rows.width, rows.nnz], dtype=np.int64).tobytes())
     sample = rows.select(rows.spread(SAMPLED, SAMPLED_ROWS)).compact()
-    for array in (sample.begin, sample.indices, sample.values, sample.targets, sample.weights):
-        if array is not None:
-            digest.update(np.ascontiguousarray(array).tobytes())
+    arrays = (sample.begin, sample.indices, sample.values, sample.targets, sample.weights)
+    return fingerprint_of((len(rows), rows.width, rows.nnz), [array for array in arrays if array is not None])
+
+
+def fingerprint_of(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> str:
+    """A hash of whole numbers and of arrays."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(np.array(shape, dtype=np.int64).tobytes())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
@@ -67,7 +73,7 @@ def load_saved(
         return None
     arrays, header = load_checkpoint(directory)
     where = f"{directory}: cannot resume"
-    if header.get("problem") != "linear" or "flat" not in arrays:
+    if header.get("problem") != asked.problem or "flat" not in arrays:
         raise InputError(f"{where}: not a checkpoint of this problem")
     try:
         before = TrainConfig.from_json(header["config"])

@@ -20,28 +20,17 @@ from typing import Any
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import TrainConfig
-from hogwild.data.chunks import count_unknown
-from hogwild.data.examples import Rows
-from hogwild.data.hashing import check_same
-from hogwild.data.order import Order
+from hogwild.cases import case_of
+from hogwild.config import PROBLEMS, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
-from hogwild.hosts.job import Job, Pool, Task
-from hogwild.kernels.losses import LOSSES, dloss
-from hogwild.kernels.tiers import Tiers
-from hogwild.model import LinearModel
+from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.probe import Probe
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.objective import Evaluator
-from hogwild.problems.tiers import USUAL_PRICE, choose, plan_tiers
-from hogwild.resume import Saved, fingerprint, load_saved, make_directory
+from hogwild.resume import Saved, load_saved, make_directory
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates"))  # but by the simulator
-USUAL_CACHE = 2 << 20  # bytes, where the machine does not say
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
 
 
@@ -119,8 +108,8 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
 
 
 def train(
-    rows: Rows | tuple[Any, Any],
-    test: Rows | tuple[Any, Any] | None = None,
+    rows: Any,
+    test: Any = None,
     *,
     config: TrainConfig | None = None,
     checkpoint: str | Path | None = None,
@@ -129,13 +118,15 @@ def train(
     data: str = "",
     **options: Any,
 ) -> Run:
-    """Train a sparse linear model on all cores without locks.
+    """Train a sparse model on all cores without locks.
 
     Parameters
     ----------
-    rows : Rows or (X, y)
-        Training data: ``Rows``, or a scipy sparse or dense matrix (n, width) and n targets.
-    test : Rows or (X, y), optional
+    rows : Rows or (X, y); Ratings; Graph
+        Training data of the problem asked for. Linear: ``Rows``, or a scipy sparse or dense matrix (n, width) and n
+        targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
+        Cuts: ``Graph``.
+    test : the same, optional
         Evaluated after every epoch; never trained on.
     config : TrainConfig, optional
         All options at once; else they are given as keywords (``loss="hinge", workers=4, ...``), where the default host
@@ -163,8 +154,8 @@ def train(
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
     if config is None:
         config = TrainConfig.from_json({"host": "threads"} | options)
-    rows, tests = as_rows(rows), None if test is None else as_rows(test)
-    return Run(rows, tests, config, checkpoint, resume, pool, data)
+    take = case_of(config.problem).take
+    return Run(take(rows), None if test is None else take(test), config, checkpoint, resume, pool, data)
 
 
 class Run:
@@ -181,12 +172,11 @@ class Run:
     """
 
     def __init__(
-        self, rows: Rows, test: Rows | None, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
+        self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
         pool: Pool | None, data: str,
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
-        self.asked, self.config = config, resolve(config, len(rows), pool)
-        self.reason = ""
+        self.asked, self.config = config, resolve(config, len(examples), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._stopping, self._closed = True, False, False, False
@@ -195,27 +185,22 @@ class Run:
         self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
         self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
         self._setup: float | None = None
-        self._identity = {"run": uuid.uuid4().hex[:12], "data": data or (str(rows.store) if rows.store else "memory")}
-        self._check_workers(len(rows))
-        self._rows = rows
-        self._pose(rows)
-        row_bytes = 8 * rows.nnz / len(rows)
-        shuffled = config.order == "shuffled"
-        self._order = Order.of(len(rows), shuffled, row_bytes, from_disk=_outgrows_memory(rows))
-        self._fingerprint = fingerprint(rows)
-        check_same(rows.hash_bits if test is None else test.hash_bits, rows.hash_bits, "the test rows", "training's")
-        size = self.problem.size
-        workers = self.config.workers or 1
-        saved = load_saved(self.checkpoint, self.asked, self._fingerprint, size, workers) if resume else None
-        if saved is not None:  # the cut depends on the machine's memory, and the checkpoint counts its chunks
-            self._order = dataclasses.replace(self._order, block=saved[1]["block"])
+        self._n, self._in_hand = len(examples), 0
+        name = data or (str(examples.store) if examples.store else "memory")
+        self._identity = {"run": uuid.uuid4().hex[:12], "data": name}
+        self._check_workers()
+        case = self._case = case_of(config.problem)(self.config, examples, test)
+        self.config, self.reason, self.problem = case.config, case.reason, case.problem
+        saved = self._load() if resume else None
+        if saved is not None:
+            case.recut(saved[1])
         if self.checkpoint is not None:
             make_directory(self.checkpoint)
-        self._make_evaluator(rows, test)
+        case.make_evaluator()
         self._own_pool = pool is None
         self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
         try:
-            self._open(rows)
+            self._open()
             self._settle_step(saved)
             if saved is not None:
                 self._restore(*saved)
@@ -252,8 +237,8 @@ class Run:
         self.close()
 
     @property
-    def model(self) -> LinearModel:
-        """The model as of the last row.
+    def model(self) -> Any:
+        """The model as of the last row: a LinearModel, CompletionModel or Segmentation.
 
         Raises
         ------
@@ -262,19 +247,14 @@ class Run:
         """
         if not self.history:
             raise RuntimeError("nothing is trained yet: iterate over the run, or call run.finish()")
-        coef, intercept = self._solution
-        return LinearModel(
-            coef, intercept, self.problem.loss, self.problem.loss_param, list(self.problem.labels),
-            self.problem.normalize, self.config.to_json(), self._fingerprint, self.history[-HISTORY_ROWS:],
-            hash_bits=self._rows.hash_bits,
-        )  # fmt: skip
+        return self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
 
     @property
     def staleness(self) -> dict[int, int]:
         """How many of the last epoch's updates were how stale; empty unless the host is the simulator."""
         return dict(sorted(getattr(self._pool, "histogram", {}).items()))
 
-    def finish(self) -> LinearModel:
+    def finish(self) -> Any:
         """Train to the end and return the model."""
         for _ in self:
             pass
@@ -293,9 +273,9 @@ class Run:
     def progress(self) -> Progress:
         """How far the run is."""
         rows, nonzeros = self._job.done()
-        rows += self._task.start * self._order.chunk
+        rows += self._in_hand
         seconds = self._clock.seconds - self._epoch_began
-        return Progress(self._task.epoch, min(rows, len(self._rows)), len(self._rows), nonzeros, seconds)
+        return Progress(self._task.epoch, min(rows, self._n), self._n, nonzeros, seconds)
 
     def close(self) -> None:
         """End the workers. What was trained stays."""
@@ -308,50 +288,22 @@ class Run:
 
     # ---- setting up
 
-    def _check_workers(self, n_rows: int) -> None:
+    def _check_workers(self) -> None:
         workers, cores = self.config.workers or 1, machine.physical_cores()
-        if workers > n_rows > 0:
-            raise InputError(f"{workers} workers for {n_rows} rows: give at most one worker a row (--workers)")
+        if workers > self._n > 0:
+            raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
         if workers > cores and self.config.host != "simulator":
             warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
 
-    def _pose(self, rows: Rows) -> None:
-        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
-        asked = self.config.discipline
-        cache = machine.cache_bytes("L2") or USUAL_CACHE
-        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
-        self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
-        self._tiers: Tiers | None = None
-        about = self.problem, rows, self._arrays, self.config.workers or 1
-        price = USUAL_PRICE if self.config.host == "simulator" else None  # else measured, and never twice the same
-        if price and asked == "tiered":
-            self._tiers = plan_tiers(*about, price)
-        if asked == "auto":
-            self._tiers, self.reason = choose(*about, price)
-            discipline = "hogwild" if self._tiers is None else "tiered"
-            self.problem = dataclasses.replace(self.problem, discipline=discipline)
-            self.config = dataclasses.replace(self.config, discipline=discipline)
+    def _load(self) -> Saved | None:
+        print_of_data, size = self._case.fingerprint, self.problem.size
+        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.workers or 1)
 
-    def _make_evaluator(self, rows: Rows, test: Rows | None) -> None:
-        c, p = self.config, self.problem
-        self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
-        self._evaluator = Evaluator(
-            rows, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
-            labels=p.labels, width=p.width,
-        )  # fmt: skip
-        if test is not None and (unknown := count_unknown(test, p.width)):
-            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
-            warnings.warn(message, HogwildWarning, stacklevel=4)
-
-    def _open(self, rows: Rows) -> None:
+    def _open(self) -> None:
         """Lay out the memory and give it to the workers."""
-        workers, shared = self.config.workers or 1, self._pool.shared
-        self._job = Job.of(
-            self.problem, self._order, self.config.seed, workers, rows, self._arrays, shared, self._tiers,
-            self.config.exchange,
-        )  # fmt: skip
-        self._arrays, self._tiers = {}, None  # the job has them
-        self._solution = self.problem.solution(self._job.export())
+        self._job = self._case.lay_out(self._pool.shared)
+        self._order = self._job.order
+        self._solution = self._case.solution(self._job.export())
         self._mean = None if not self.config.average else np.zeros(self.problem.size)
         self._clock, self._epoch_began = Clock(), 0.0
         before = self._pool.lost
@@ -365,15 +317,13 @@ class Run:
             if saved is not None:
                 step = saved[1]["step"]
             else:
-                quick = dataclasses.replace(c, gradient_delay=0.0)  # which has no say in which step is good
-                probe = Probe(quick, self._rows, self._weights)
+                search = self._case.search_step()
                 with self._clock:
-                    step = probe.search()
+                    step = search()
             self.config = dataclasses.replace(c, step=step)
-        code, param = LOSSES[c.loss], self.problem.loss_param
-        slope = (lambda p: 1.0) if c.loss == "softmax" else (lambda p: dloss(code, p, 1.0, param))
+        decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
-            c.schedule, step, decay=c.decay, power=c.power, l2=c.l2, dloss=slope, tol=c.tol
+            c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
@@ -392,7 +342,7 @@ class Run:
         self._identity["run"] = header["run"]
         self._schedule.restore(header["schedule"])
         self.history = header["history"]
-        self._solution = arrays["coef"], arrays["intercept"]
+        self._solution = tuple(arrays[name] for name in self._case.names)
         self._fresh = False
         self._done = self._epoch >= self.config.epochs or (not self._chunk and enough(self.config, self.history))
         if self._done:
@@ -401,14 +351,15 @@ class Run:
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        arrays = {"flat": self._job.export(), "coef": self._solution[0], "intercept": self._solution[1]}
+        arrays = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
         if self._mean is not None:
             arrays["mean"] = self._mean
         if (replicas := self._job.replicas) is not None:
             arrays |= replicas.state()
         header = {
-            "problem": "linear", "config": self.asked.to_json(), "step": self.config.step, "run": self._identity["run"],
-            "fingerprint": self._fingerprint, "epoch": self._epoch, "chunk": self._chunk, "block": self._order.block,
+            "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
+            "run": self._identity["run"], "fingerprint": self._case.fingerprint, "epoch": self._epoch,
+            "chunk": self._chunk, **self._case.cut(),
             "workers_lost": self._lost,
             "epoch_updates": self._epoch_updates, "epoch_nonzeros": self._epoch_nonzeros,
             "epoch_seconds": self._epoch_seconds,
@@ -446,7 +397,8 @@ class Run:
             self._setup = time.perf_counter() - self._began
         before = self._clock.seconds
         job.begin_epoch(task.epoch, task.start)
-        self._task, self._epoch_began = task, before  # only now, for who watches: the counts are at zero
+        # only now, for who watches: the counts are at zero
+        self._task, self._epoch_began, self._in_hand = task, before, self._epoch_updates
         if self._stopping:
             job.stop()
         try:
@@ -512,8 +464,8 @@ class Run:
     def _evaluate(self) -> dict[str, Any]:
         """The objective and metrics of the parameters as they are; they become the model."""
         flat = self._job.export() if self._mean is None or self._epoch == 0 else self._mean.astype(np.float32)
-        solution = self.problem.solution(flat)
-        found = self._evaluator(*solution)
+        solution = self._case.solution(flat)
+        found = self._case.evaluate(solution)
         self._previous, self._solution = self._solution, solution
         return found
 
@@ -521,34 +473,20 @@ class Run:
         c, epoch = self.config, self._epoch
         about = epoch if self._chunk else max(epoch - 1, 0)  # the epoch this row tells of, from 0
         scale, offset, power = self._schedule.plan(about)
-        step = scale * (max(offset, 1.0) + about * len(self._rows)) ** -power  # at its first row
+        step = scale * (max(offset, 1.0) + about * self._n) ** -power  # at its first row
         seconds, before = self._clock.seconds, self._epoch_seconds
         row = self._identity | {
             "method": c.discipline if c.exchange == "none" else c.exchange,
-            "problem": "linear", "loss": c.loss, "l1": c.l1, "l2": c.l2,
+            "problem": c.problem, "loss": c.loss, "l1": c.l1, "l2": c.l2,
             "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": "cpu",
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup, **found, "updates": self._epoch_updates,
-            "nonzeros_per_second": self._epoch_nonzeros / before if before else None,
-            **UNMEASURED, **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
+            **self._case.speed(self._epoch_nonzeros, before), **UNMEASURED,
+            **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
         }  # fmt: skip
         if not self.history:
             row |= machine.machine_fields()
         self.history.append(row)
         return row
-
-
-def as_rows(data: Rows | tuple[Any, Any]) -> Rows:
-    """What :func:`train` takes as rows, as such."""
-    if isinstance(data, Rows):
-        return data
-    if isinstance(data, tuple) and len(data) == 2:
-        return Rows.from_scipy(*data)
-    raise UsageError(f"expected Rows or a pair (X, y), got {type(data).__name__}: read a file with hogwild.open_data")
-
-
-def _outgrows_memory(rows: Rows) -> bool:
-    total, _ = machine.memory()
-    return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2

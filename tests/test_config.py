@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 from hogwild import config as module
-from hogwild.config import DISCIPLINES, EXCHANGES, RESUMABLE, TrainConfig
+from hogwild.config import DISCIPLINES, EXCHANGES, PROBLEMS, RESUMABLE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.kernels import linear, losses
 from hogwild.schedule import SCHEDULES
 
 BAD: list[dict[str, Any]] = [
-    {"loss": "logistic"}, {"loss": None}, {"loss": ["log"]}, {"discipline": "hogwild!"}, {"host": "machines"},
+    {"loss": "logistic"}, {"loss": ["log"]}, {"discipline": "hogwild!"}, {"host": "machines"},
     {"order": "random"}, {"schedule": "cosine"}, {"normalize": "l1"}, {"class_weight": "auto"},
-    {"l1": -1.0}, {"l2": -1e-9}, {"l2": math.nan}, {"l2": math.inf}, {"l2": "1"}, {"l2": True}, {"l2": None},
+    {"l1": -1.0}, {"l2": -1e-9}, {"l2": math.nan}, {"l2": math.inf}, {"l2": "1"}, {"l2": True},
     {"l2": 10**400}, {"tol": -1.0}, {"step": 0.0}, {"step": -1.0}, {"step": math.inf}, {"step": "big"},
     {"decay": 0.0}, {"decay": 1.5}, {"power": 0.0, "schedule": "inverse"}, {"target": math.nan},
     {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
-    {"epochs": 0}, {"epochs": 1.5}, {"epochs": None}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
+    {"epochs": 0}, {"epochs": 1.5}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
     {"adagrad": 1}, {"average": "yes"}, {"intercept": None}, {"exchange": "mean"}, {"exchange": None},
     {"gradient_delay": -1e-9}, {"gradient_delay": 1.5}, {"gradient_delay": math.nan}, {"gradient_delay": None},
 ]  # fmt: skip
@@ -54,7 +54,7 @@ def test_mistakes_are_one_line(options: dict[str, Any]) -> None:
     assert caught.value.exit_status == 2
 
 
-@pytest.mark.parametrize("options", BAD[:9], ids=str)
+@pytest.mark.parametrize("options", BAD[:8], ids=str)
 def test_choices_are_listed(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(UsageError, match=r"expected one of .+, .+"):
@@ -70,7 +70,7 @@ def test_exchanges_go_with_the_serial_kernel_on_any_number_of_workers() -> None:
 
 
 def test_unknown_options_list_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"unknown option epoch, lr: expected some of loss, .*epochs"):
+    with pytest.raises(UsageError, match=r"unknown option epoch, lr: expected some of problem, loss, .*epochs"):
         TrainConfig.from_json({"epoch": 3, "lr": 0.1, "l2": 0.0})
 
 
@@ -130,3 +130,36 @@ def test_what_float32_does_not_hold_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}=1e[+]39"):
         TrainConfig(**{name: 1e39})
     TrainConfig(**{name: np.finfo(np.float32).max})
+
+
+# ---- the problems
+
+
+def test_what_is_not_given_is_the_problems_own() -> None:
+    assert TrainConfig(loss=None, l2=None, epochs=None) == TrainConfig()  # type: ignore[arg-type]
+    for problem, about in PROBLEMS.items():
+        config = TrainConfig(problem=problem)
+        for name, value in about["defaults"].items():
+            assert getattr(config, name) == value, (problem, name)
+        assert TrainConfig.from_json(config.to_json()) == config
+        assert dataclasses.replace(config, epochs=3).epochs == 3
+
+
+FOREIGN: list[dict[str, Any]] = [
+    {"rank": 3}, {"penalty": "per-row"}, {"nonnegative": True}, {"biases": False}, {"negatives": 2},
+    {"order": "blocks"}, {"loss": "bpr"}, {"loss": "cut"},
+    *({"problem": "completion"} | option for option in (
+        {"l1": 0.1}, {"adagrad": True}, {"normalize": "l2"}, {"intercept": False}, {"loss": "hinge"},
+        {"class_weight": "balanced"}, {"host": "simulator"}, {"schedule": "optimal"}, {"rank": 0}, {"rank": 1.5},
+        {"negatives": 0}, {"penalty": "both"},
+    )),
+    *({"problem": "cuts"} | option for option in ({"l2": 0.1}, {"rank": 3}, {"loss": "log"}, {"order": "blocks"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", FOREIGN, ids=str)
+def test_options_of_another_problem_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        TrainConfig(**options)
+    assert any(name in str(caught.value) for name in options if name != "problem")
+    assert "\n" not in str(caught.value)

@@ -124,7 +124,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     thread.join()
     assert len(kills) > 3
     assert (row["status"], row["workers_lost"]) == ("ok", len(kills))
-    assert len(run._rows) - len(kills) * run._order.chunk <= row["updates"] < len(run._rows)
+    assert len(run._case._train) - len(kills) * run._order.chunk <= row["updates"] < len(run._case._train)
 
 
 @pytest.mark.parametrize("discipline", HOLDING)
@@ -447,7 +447,7 @@ if float(held_out):
 run = hogwild.train(rows, host=host, workers=2, epochs=2, l2=float(l2), step=1e-3)
 next(run)
 if twice == "False":  # the whole of the data have been read once for the first row
-    run._evaluator = Evaluator(rows.block(0, 100), None, "log", None, labels=run.problem.labels, width=rows.width)
+    run._case._evaluator = Evaluator(rows.block(0, 100), None, "log", None, labels=run.problem.labels, width=rows.width)
 threading.Timer(5, run.stop).start()
 row = next(run)
 print(max(peaks.values()) >> 20, row["updates"], row["status"])

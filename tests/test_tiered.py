@@ -227,10 +227,10 @@ def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
     when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(run._rows) - run._order.chunk <= row["updates"] < len(run._rows)
+    assert len(run._case._train) - run._order.chunk <= row["updates"] < len(run._case._train)
     assert row["objective"] < 1.1 * whole.history[1]["objective"]
     last = next(run)
-    assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._rows), 1)
+    assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._case._train), 1)
     assert last["objective"] < 1.1 * whole.history[2]["objective"]
 
 

@@ -87,7 +87,7 @@ class Loop:
             problem = dataclasses.replace(problem, far=far)
         problem.compile()
         cut = Order.of(len(rows), order == "shuffled", 8 * rows.nnz / max(len(rows), 1))
-        self._job = Job.of(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
+        self._job = Job.of_rows(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
         self._desk = Desk(0)
         self._desk.take(self._job)
         self._step, self._epoch = step, 0

@@ -11,17 +11,18 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, predict, report, simulate, train
+from hogwild.cli import bench, compare, data, predict, recommend, report, simulate, train
 
 app = typer.Typer(
     name="hogwild",
-    help="Train sparse linear models on every core at once, without locks.",
+    help="Train sparse models on every core at once, without locks.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 training = train.train, simulate.simulate, predict.predict, predict.evaluate
-for command in (*training, data.convert, data.info, bench.bench, compare.compare, report.report):
+models = recommend.recommend, recommend.similar, recommend.labels
+for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)
 app.add_typer(data.cache, name="cache")
 
@@ -39,6 +40,6 @@ def hogwild_(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train sparse linear models on every core at once, without locks."""
+    """Train sparse models on every core at once, without locks."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

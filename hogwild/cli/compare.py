@@ -25,7 +25,6 @@ from hogwild.cli.sources import (
     Sources,
     Targets,
     ZeroBased,
-    check_memory,
     check_writable,
 )  # fmt: skip
 from hogwild.cli.train import (
@@ -86,14 +85,14 @@ def compare(
                                              show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
     features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
     hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
-    loss: Loss = DEFAULTS.loss,
+    loss: Loss = None,
     loss_param: LossParam = None,
     l1: L1 = DEFAULTS.l1,
-    l2: L2 = DEFAULTS.l2,
+    l2: L2 = None,
     normalize: Normalize = DEFAULTS.normalize,
     class_weight: ClassWeight = None,
     no_intercept: NoIntercept = False,
-    schedule: Schedule = DEFAULTS.schedule,
+    schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
     adagrad: Adagrad = False,
@@ -160,7 +159,7 @@ def make_comparison(
     given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, display: Display
 ) -> Comparison:
     """Read the data and pose the comparison."""
-    from hogwild.cli.session import TRAINING_BYTES, Request, naming, read, start_fork_server
+    from hogwild.cli.session import Request, naming, read, start_fork_server
 
     named = given["data"] is not None
     holdout = given["holdout"]
@@ -171,8 +170,7 @@ def make_comparison(
     request.check()
     if base.host == "processes" and not given["dry_run"]:
         start_fork_server()
-    rows, test = read(request, sources, plan.first_seed, display)
-    check_memory(data, rows.width, TRAINING_BYTES)
+    rows, test = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
     from hogwild.compare.harness import Comparison
 
     cache = sources.cache()

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hogwild.cli.containers import CONTAINERS, problem_of
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.sources import (
     CacheDir,
@@ -23,6 +24,7 @@ from hogwild.cli.sources import (
     check_memory,
     check_readable,
 )
+from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
 
 STATISTICS_BYTES = 32  # that ``describe`` takes for a feature
@@ -30,9 +32,14 @@ STATISTICS_BYTES = 32  # that ``describe`` takes for a feature
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
+Problem = Annotated[str | None, typer.Option(help="linear for rows of features, completion for ratings, cuts for a "
+                                             "graph; default: by the name, else linear.")]  # fmt: skip
+
+
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
+    problem: Problem = None,
     features: Features = None,
     zero_based: ZeroBased = False,
     format: Format = None,
@@ -42,9 +49,19 @@ def convert(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
-    check_readable(source)
+    problem = chosen(problem, source)
+    check_readable(source, problem)
     sources = Sources(features, zero_based, format, targets, no_cache=True, hash_bits=hash_bits)
     display, reading = Display(quiet=quiet), Reading(source)
+    if problem == "cuts":
+        raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
+    if problem == "completion":
+        from hogwild.data.rating_source import convert_ratings
+
+        with display.live(reading.line):
+            made = convert_ratings(source, destination, format=format, overwrite=overwrite, progress=reading.update)
+        display.say(f"{destination}: {made['rows']:,} ratings of {made['users']:,} users x {made['items']:,} items")
+        return
     from hogwild.data.hashing import collision_line
     from hogwild.data.source import convert as make_store
 
@@ -59,6 +76,7 @@ def info(
     path: Annotated[
         str | None, typer.Argument(metavar="[PATH]", help="Data or a model; without it, this machine.")
     ] = None,
+    problem: Problem = None,
     features: Features = None,
     zero_based: ZeroBased = False,
     format: Format = None,
@@ -74,15 +92,38 @@ def info(
     if path is None:
         facts = machine_facts()
     else:
-        check_readable(path)
+        kind = chosen(problem, path)
+        check_readable(path, kind)
+        sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
         if is_model(path):
             facts = model_facts(path)
-        else:
-            sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
+        elif kind == "linear":
             facts = data_facts(path, sources, seed, json)
             show = data_lines
+        else:
+            facts = other_facts(path, sources, kind, json)
     for line in [to_json(facts)] if json else show(facts):
         typer.echo(line)
+
+
+def chosen(problem: str | None, name: str) -> str:
+    """The problem asked for, or the one that the data's name tells of."""
+    problem = problem or problem_of(name)
+    if problem not in CONTAINERS:
+        raise UsageError(f"--problem {problem}: expected one of {', '.join(CONTAINERS)}")
+    return problem
+
+
+def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
+    """Of ratings or a graph: what it is, and the statistics that rule how often workers meet."""
+    from hogwild.data.graphs import graph_statistics
+    from hogwild.data.ratings import rating_statistics
+
+    container, display, reading = CONTAINERS[problem], Display(quiet=quiet), Reading(path)
+    with display.live(reading.line):
+        examples = container.open(sources, path, reading.update)
+    statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
+    return {"data": path, "problem": problem, "what": container.facts(examples), **statistics}
 
 
 def is_model(path: str) -> bool:
@@ -101,15 +142,22 @@ def model_facts(path: str) -> dict[str, Any]:
     from hogwild.model_file import load_model
 
     model = load_model(path)
-    facts: dict[str, Any] = {
-        "model": path, "loss": model.loss, "labels": " ".join(map(shortest, model.labels)) or "real targets",
-        "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)), "normalize": model.normalize,
-        "trained_by": f"hogwild {model.version}", "data": model.fingerprint,
-    }  # fmt: skip
-    if model.hash_bits is not None:
-        facts["hash_bits"] = model.hash_bits
+    arrays, header = model.to_file()
+    facts: dict[str, Any] = {"model": path, "problem": header["problem"]}
+    if header["problem"] == "linear":
+        facts |= {
+            "loss": model.loss, "labels": " ".join(map(shortest, model.labels)) or "real targets",
+            "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)),
+            "normalize": model.normalize,
+        }  # fmt: skip
+        if model.hash_bits is not None:
+            facts["hash_bits"] = model.hash_bits
+    else:
+        facts |= {name: value for name, value in header.items() if isinstance(value, str | int | float)}
+        facts |= {name: " x ".join(map(str, array.shape)) for name, array in arrays.items()}
+    facts |= {"trained_by": f"hogwild {model.version}", "data": model.fingerprint}
     if model.history:
-        shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse")
+        shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse", "cut_value")
         facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
     return facts | {f"option_{name}": value for name, value in model.config.items() if value is not None}
 

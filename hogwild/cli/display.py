@@ -23,10 +23,14 @@ COLUMNS = (
     ("test auc", "test_auc", 8, ".4f"),
     ("test rmse", "test_rmse", 10, ".6g"),
     ("test mae", "test_mae", 10, ".6g"),
+    ("p@10", "test_precision_at_10", 7, ".4f"),
+    ("ndcg@10", "test_ndcg_at_10", 7, ".4f"),
+    ("cut value", "cut_value", 12, ".8g"),
     ("stale mean", "staleness_mean", 10, ".2f"),
     ("stale max", "staleness_max", 9, "d"),
     ("lost", "lost_updates", 10, "d"),
     ("Mnnz/s", "nonzeros_per_second", 7, ".1f"),
+    ("Mupd/s", "updates_per_second", 7, ".1f"),
     ("seconds", "train_seconds", 8, ".2f"),
 )
 REFRESHES = 5  # a second
@@ -59,7 +63,7 @@ class Display:
     def row(self, row: dict[str, Any]) -> None:
         """The line of one epoch; before the first, the headers."""
         if not self.columns:
-            always = _ALWAYS + _SIMULATED * (row.get("host") == "simulator")
+            always = tuple(name for name in _ALWAYS if name in row) + _SIMULATED * (row.get("host") == "simulator")
             self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in always]
             self.say("  ".join(f"{header:>{width}}" for header, _, width, _ in self.columns))
         line = "  ".join(_cell(row.get(field), width, form) for _, field, width, form in self.columns)
@@ -101,7 +105,7 @@ class Display:
 
 
 _SIMULATED = ("staleness_mean", "staleness_max", "lost_updates")
-_ALWAYS = ("nonzeros_per_second", "train_seconds")  # absent or null in the row of epoch 0
+_ALWAYS = ("nonzeros_per_second", "updates_per_second", "train_seconds")  # null in the row of epoch 0
 
 
 def _cell(value: Any, width: int, form: str) -> str:
@@ -124,13 +128,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def training_line(progress: Any, epochs: int) -> str:
-    """The live line of a run: rows done, speed, elapsed and remaining time of this epoch."""
+def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
+    """The live line of a run: examples done, speed, elapsed and remaining time of this epoch."""
     done, total, seconds = progress.rows_done, progress.rows_total, progress.seconds
     share = done / total if total else 0.0
-    line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} rows"
+    line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} {noun}"
     if seconds > 0:
-        line += f"  {progress.nonzeros / seconds / 1e6:.1f} Mnnz/s  {clock(seconds)} elapsed"
+        speed = f"{progress.nonzeros / seconds / 1e6:.1f} {'Mnnz/s' if noun == 'rows' else 'Mupd/s'}"
+        line += f"  {speed}  {clock(seconds)} elapsed"
     if share >= 1:
         line += "  evaluating"
     elif share > 0:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from hogwild.data.examples import Rows
+    from hogwild.data.ratings import Ratings
     from hogwild.model import LinearModel
 
 TABLE_LABELS = 12  # that fit on a terminal
+PAIRS = 1 << 16  # whose scores are written at a time
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, help="svmlight text ('-': standard input), "
@@ -61,11 +63,14 @@ def predict(
     cache: CacheDir = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Predict a label or value for each row of DATA, one line each."""
+    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each."""
     if proba and decision:
         raise UsageError("--proba and --decision ask for different outputs: give one of them")
     sources = Sources(None, zero_based, format, targets, cache, no_cache)
     linear = open_model(model, data)
+    if not is_linear(linear):
+        predict_ratings(linear, sources, data, out, [model, data], proba or decision)
+        return
     if proba:
         linear.check_probabilities()
     if out != "-":
@@ -84,6 +89,8 @@ def evaluate(
     model: Model,
     data: Data,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Ratings trained on, which are no candidates when "
+                                             "items are ranked (loss log or bpr).")] = None,
     zero_based: ZeroBased = False,
     format: Format = None,
     targets: Targets = None,
@@ -91,10 +98,13 @@ def evaluate(
     no_cache: NoCache = False,
 ) -> None:
     """Measure a model on DATA: accuracy, log loss, AUC and F1, or the errors of a regression."""
-    from hogwild.json_rows import to_json
-
     sources = Sources(None, zero_based, format, targets, cache, no_cache)
     linear = open_model(model, data)
+    if not is_linear(linear):
+        show_facts(evaluate_ratings(linear, sources, data, seen), json)
+        return
+    if seen is not None:
+        raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
     from hogwild.metrics import evaluate as measure  # imports scikit-learn
 
     try:
@@ -103,6 +113,13 @@ def evaluate(
         if str(error).startswith((data, "<stdin>")):
             raise
         raise InputError(f"{data}: {error}") from error
+    show_facts(facts, json)
+
+
+def show_facts(facts: dict[str, Any], json: bool) -> None:
+    """Measurements as one JSON object, or as lines."""
+    from hogwild.json_rows import to_json
+
     if json:
         typer.echo(to_json(facts))
     else:
@@ -110,14 +127,60 @@ def evaluate(
             typer.echo(line)
 
 
-def open_model(model: str, data: str) -> LinearModel:
+def open_model(model: str, data: str) -> Any:
     """The model, once it is known that the data can be opened too."""
     check_readable(model)
-    if data != "-":
+    if data != "-" and not data.startswith("synthetic:"):
         check_readable(data)
     from hogwild.model_file import load_model
 
-    return load_model(model)
+    trained = load_model(model)
+    if data.startswith("synthetic:"):
+        check_readable(data, "linear" if is_linear(trained) else "completion")
+    return trained
+
+
+def is_linear(model: Any) -> TypeGuard[LinearModel]:
+    """Whether it is a linear model; others are of ratings, or a cut."""
+    from hogwild.model import LinearModel
+
+    return isinstance(model, LinearModel)
+
+
+def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
+    """Pairs of user and item, numbered as in the model; -1: unknown to it."""
+    from hogwild.recommender import CompletionModel
+
+    if not isinstance(model, CompletionModel):
+        raise InputError(f"a cut has no other data to be applied to than its own, got {data}: see hogwild labels")
+    source: Any = sys.stdin.buffer if data == "-" else data
+    ids = {"users": model.user_ids, "items": model.item_ids}
+    placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))
+    return placed
+
+
+def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: list[str], other: bool) -> None:
+    """A line with the score of each pair."""
+    if other:
+        raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
+    pairs = pairs_of(model, sources, data, "optional")
+    if out != "-":
+        check_apart({"--out": out}, inputs)
+        check_writable("--out", out)
+    with output(out) as stream:
+        for first in range(0, len(pairs), PAIRS):
+            part = pairs.block(first, first + PAIRS)
+            scores = model.scores(part.users, part.items).astype("float32")
+            stream.write("".join(f"{score}\n" for score in scores.astype(str)).encode())
+    model.warn_unknown(pairs.users, pairs.items)
+
+
+def evaluate_ratings(model: Any, sources: Sources, data: str, seen: str | None) -> dict[str, Any]:
+    """Errors of predicted ratings, or how well items are ranked."""
+    from hogwild.recommender import evaluate_completion
+
+    pairs = pairs_of(model, sources, data, "required")
+    return evaluate_completion(model, pairs, None if seen is None else pairs_of(model, sources, seen, "optional"))
 
 
 def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:

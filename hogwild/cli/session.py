@@ -17,19 +17,18 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.sources import Sources, check_apart, check_memory, check_readable, check_writable
+from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError
 from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
 
 if TYPE_CHECKING:
-    from hogwild.data.examples import Rows
     from hogwild.training import Run
 
 WORKER_MODULE = "hogwild.hosts.worker"
-TRAINING_BYTES = 48  # a feature takes in training, at the least
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -47,8 +46,16 @@ class Request:
     resume: bool
     quiet: bool
     histogram: str | None = None  # of a simulation
+    holdout_by: str = "row"
+    segmentation: str | None = None
+    plot: str | None = None
 
-    def check(self) -> None:
+    def check(self, problem: str = "linear") -> None:
+        if self.holdout_by not in HOLDOUTS:
+            raise UsageError(f"--holdout-by {self.holdout_by}: expected one of {', '.join(HOLDOUTS)}")
+        for option, name in (("--segmentation", self.segmentation), ("--plot", self.plot)):
+            if name is not None and problem != "cuts":
+                raise UsageError(f"{option} {name}: is for --problem cuts, not for {problem}")
         if self.test is not None and self.holdout is not None:
             raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout is not None and not 0 < self.holdout < 1:
@@ -57,11 +64,12 @@ class Request:
             raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
         for name in (self.data, self.test):
             if name is not None:
-                check_readable(name)
-        outputs = {"--out": self.out, "--json": self.rows, "--histogram": self.histogram}
-        check_apart(outputs, [self.data, self.test])
-        if self.out is not None:
-            check_writable("--out", self.out, regular=True)
+                check_readable(name, problem)
+        outputs = {"--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot}
+        check_apart(outputs | {"--json": self.rows, "--histogram": self.histogram}, [self.data, self.test])
+        for option, name in outputs.items():
+            if name is not None:
+                check_writable(option, name, regular=True)
         if self.rows not in (None, "-"):
             check_writable("--json", self.rows)
         if self.histogram is not None:
@@ -72,13 +80,13 @@ class Request:
 
 def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
     """Train as asked and return the exit status; errors are raised."""
-    request.check()
+    request.check(config.problem)
     display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")
     with Interrupts(display) as interrupts:
         if config.host == "processes":
             start_fork_server()
-        rows, test = read(request, sources, config.seed, display)
+        rows, test = read(request, sources, config, display)
         from hogwild.training import train
 
         if request.resume and not going_on:
@@ -91,15 +99,18 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
             interrupts.follow(run)
             display.say(describe_run(run.config, run.reason))
             drive(run, display, rows_file, request.out, histogram)
+        for line in leave(run, request):
+            display.say(line)
         display.say(summary(run.history[-1], request.out, interrupts.number))
         return interrupts.status
 
 
 def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, histogram: RowsFile) -> None:
     """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
+    noun = CONTAINERS[run.config.problem].noun
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
-        with display.live(lambda: training_line(run.progress(), run.config.epochs)):
+        with display.live(lambda: training_line(run.progress(), run.config.epochs, noun)):
             for row in run:
                 rows_file.write(row | command)
                 display.row(row)
@@ -141,37 +152,38 @@ def start_fork_server() -> None:
         signal.signal(signal.SIGINT, handler)
 
 
-def read(request: Request, sources: Sources, seed: int, display: Display) -> tuple[Rows, Rows | None]:
-    """The rows to train and, if asked for, to test on."""
+def leave(run: Run, request: Request) -> Iterator[str]:
+    """Write what else was asked for of a cut, and say so."""
+    if request.segmentation is not None:
+        run.model.save_labels(request.segmentation)
+        yield f"labels of the vertices saved to {request.segmentation}"
+    if request.plot is not None:
+        run.model.draw(request.plot)
+        yield f"picture saved to {request.plot}"
+
+
+def read(request: Request, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:
+    """The data to train and, if asked for, to test on."""
+    container = CONTAINERS[config.problem]
     if not request.data_named:
-        display.say(f"no data named: training on {request.data}, a generated stand-in shaped like RCV1")
+        display.say(f"no data named: training on {request.data}, {container.what}")
     reading = Reading(request.data)
     with display.live(reading.line):
-        rows = sources.open(request.data, reading.update)
-    display.say(f"{request.data}: {facts(rows)}")
-    if rows.hash_bits is not None:
-        from hogwild.data.hashing import collision_line, occupancy
-
-        display.say(collision_line(occupancy(rows)))
-    check_memory(request.data, rows.width, TRAINING_BYTES)
+        examples = container.open(sources, request.data, reading.update)
+    display.say(f"{request.data}: {container.facts(examples)}")
+    for line in container.notes(request.data, examples, config):
+        display.say(line)
     if request.holdout is not None:
-        rows, test = rows.split(request.holdout, seed)
-        display.say(f"held out {len(test):,} rows to test on, training on {len(rows):,}")
-        return rows, test
+        rest, test = container.hold_out(examples, request.holdout, config.seed, request.holdout_by)
+        display.say(f"held out {len(test):,} {container.noun} to test on, training on {len(rest):,}")
+        return rest, test
     if request.test is None:
-        return rows, None
+        return examples, None
     reading = Reading(request.test)
-    by_name = request.test.startswith("synthetic:") or os.path.isdir(request.test)
-    options = {"width": rows.width, "beyond": "ignore", "targets": None, "format": None if by_name else sources.format}
-    options |= {"hash_bits": rows.hash_bits}
     with display.live(reading.line):
-        test = sources.open(request.test, reading.update, **options)
-    display.say(f"{request.test}: {facts(test)}")
-    return rows, test
-
-
-def facts(rows: Rows) -> str:
-    return f"{len(rows):,} rows x {rows.width:,} features, {rows.nnz:,} nonzeros"
+        test = container.open_test(sources, request.test, examples, reading.update)
+    display.say(f"{request.test}: {container.facts(test)}")
+    return examples, test
 
 
 def describe_run(config: TrainConfig, reason: str = "") -> str:
@@ -187,8 +199,13 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
         repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
     if config.host == "simulator":
         repeat = f"delay {config.delay}, one core plays them all; {repeat}"
+    goal = {
+        "linear": f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}",
+        "completion": f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}",
+        "cuts": "smallest cut, relaxed to the simplex",
+    }[config.problem]
     return (
-        f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}; {step}{config.schedule} schedule, "
+        f"{goal}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{name} on {who}: {repeat}"
         + (f"\n{config.discipline} because {reason}" if reason else "")
     )
@@ -198,13 +215,17 @@ def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> s
     """The closing lines: how good, how fast, and where the model is."""
     parts = [f"objective {last['objective']:.6g}"]
     names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
+    names |= {"test_ndcg_at_10": "test NDCG at 10"}
     parts += [f"{name} {last[field]:.4f}" for field, name in names.items() if last.get(field) is not None]
+    parts += [f"cut value {last['cut_value']:.6g}"] if last.get("cut_value") is not None else []
     parts += [f"train accuracy {last['train_accuracy']:.4f}"] if last.get("train_accuracy") is not None else []
     line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
     training = "to play all workers on one core" if last["host"] == "simulator" else "training"
     times = f"{last['train_seconds']:.2f} s {training}, {last['wall_seconds']:.2f} s in all"
     if last.get("nonzeros_per_second"):
         times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
+    elif last.get("updates_per_second"):
+        times += f", {last['updates_per_second'] / 1e6:.1f} million updates a second in the last epoch"
     return f"{line}\n{times}\n" + (f"model saved to {out}" if out else "model not saved (--out MODEL keeps it)")
 
 

@@ -18,6 +18,11 @@ from hogwild.errors import UsageError
 
 DEFAULT_DATA = "synthetic:rcv1?rows=10000"
 WORKERS, EPOCHS = 64, 5
+# Options of problems that have no simulator
+OTHER_PROBLEMS = (
+    "problem", "holdout_by", "terminals", "rank", "penalty", "nonnegative", "no_biases", "negatives", "segmentation",
+    "plot",
+)  # fmt: skip
 LAWS = ", ".join(name + ":" * bool(numbers) + ",".join(f"{key}={numbers[key][0]:g}" for key in numbers)
                  for name, numbers in DELAYS.items())  # fmt: skip
 
@@ -34,7 +39,7 @@ Histogram = Annotated[str | None, typer.Option(
 
 
 def _as_train(function: Callable[..., None]) -> Callable[..., None]:
-    """Give ``function`` the parameters of ``train``, less ``host`` and ``exchange``, plus its own."""
+    """Give ``function`` the parameters of ``train`` that make sense for it, plus its own."""
     hints = get_type_hints(train, include_extras=True)
     own = {
         "data": (Data, None), "workers": (Workers, WORKERS), "delay": (Delay, TrainConfig().delay),
@@ -45,7 +50,7 @@ def _as_train(function: Callable[..., None]) -> Callable[..., None]:
     parameters = [
         inspect.Parameter(name, kind, default=default, annotation=annotation)
         for name, (annotation, default) in (usual | own).items()
-        if name not in ("host", "exchange")
+        if name not in ("host", "exchange", *OTHER_PROBLEMS)
     ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

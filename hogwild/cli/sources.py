@@ -21,8 +21,11 @@ from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
     from hogwild.data.examples import Rows
+    from hogwild.data.graphs import Graph
+    from hogwild.data.ratings import Ratings
 
-FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
+#: Those of rows, of ratings and of graphs.
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", "ratings", "netflix", "dimacs", "edges", "mrf")
 PANEL = "Data"
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block cost milliseconds, whatever its size
 
@@ -53,6 +56,7 @@ class Sources:
     cache_directory: str | None = None
     no_cache: bool = False
     hash_bits: int | None = None
+    terminals: str | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -83,6 +87,25 @@ class Sources:
         from hogwild.data.source import open_data
 
         return open_data(name, progress=progress, cache=self.cache(), **self.options() | changes)
+
+    def ratings(self, name: str, progress: Any = None, **changes: Any) -> Ratings:
+        """Ratings of a file, store or ``synthetic:`` name."""
+        from hogwild.data.rating_source import open_ratings
+
+        self._refuse("--problem completion", features=self.features, hash_bits=self.hash_bits, targets=self.targets)
+        return open_ratings(name, **{"format": self.format, "progress": progress, "cache": self.cache()} | changes)
+
+    def graph(self, name: str, progress: Any = None) -> Graph:
+        """The graph of a file or ``synthetic:`` name."""
+        from hogwild.data.graphs import open_graph
+
+        self._refuse("--problem cuts", features=self.features, hash_bits=self.hash_bits, targets=self.targets)
+        return open_graph(name, format=self.format, terminals=self.terminals, progress=progress)
+
+    def _refuse(self, problem: str, **options: Any) -> None:
+        given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+        if given:
+            raise UsageError(f"{given[0]} is for rows of features, and {problem} has none")
 
     def options(self) -> dict[str, Any]:
         """What decides how a source is read, as keywords of ``open_data``."""
@@ -118,12 +141,12 @@ class Sources:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
 
-def check_readable(name: str) -> None:
+def check_readable(name: str, problem: str = "linear") -> None:
     """Raise InputError, quickly, unless ``name`` is generated data or a file or directory that can be opened."""
     if name.startswith("synthetic:"):
-        from hogwild.data.synthetic import parse_spec
+        from hogwild.cli.containers import CONTAINERS
 
-        parse_spec(name)
+        CONTAINERS[problem].check(name)
         return
     if not name:
         raise UsageError("'': expected the name of a file or directory")

@@ -7,13 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS, problem_of
 from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
-from hogwild.config import DISCIPLINES, EXCHANGES, HOSTS, LOSSES, NORMALIZE, ORDERS, SCHEDULES, TrainConfig
+from hogwild.config import (
+    DISCIPLINES,
+    EXCHANGES,
+    HOSTS,
+    LOSSES,
+    NORMALIZE,
+    ORDERS,
+    PENALTIES,
+    PROBLEMS,
+    SCHEDULES,
+    TrainConfig,
+)
 from hogwild.errors import UsageError
 
-DEFAULT_DATA = "synthetic:rcv1"
+DEFAULT_DATA = CONTAINERS["linear"].default
 DEFAULT_HOLDOUT = 0.2
-DEFAULTS = TrainConfig()
+DEFAULTS, RATED = TrainConfig(), TrainConfig(problem="completion")
 
 
 def option(panel: str, help: str, *names: str, **more: Any) -> Any:
@@ -24,18 +36,21 @@ def one_of(what: str, choices: tuple[str, ...]) -> str:
     return f"{what}: {', '.join(choices)}."
 
 
+COMPLETION, CUTS = "Matrix completion", "Graph cuts"
 GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Workers", "When to stop", "Results"
 
 # What hogwild compare asks in the same words
-Loss = Annotated[str, option(GOAL, one_of("Loss", LOSSES))]
+Problem = Annotated[str | None, option(GOAL, one_of("What is trained", tuple(PROBLEMS)),
+    show_default="linear, or what DATA's name says")]  # fmt: skip
+Loss = Annotated[str | None, option(GOAL, one_of("Loss", LOSSES), show_default=DEFAULTS.loss)]
 LossParam = Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
     show_default="the loss's own")]  # fmt: skip
 L1 = Annotated[float, option(GOAL, "L1 penalty.", "--l1")]
-L2 = Annotated[float, option(GOAL, "L2 penalty.", "--l2")]
+L2 = Annotated[float | None, option(GOAL, "L2 penalty.", "--l2", show_default=f"{DEFAULTS.l2:g}")]
 Normalize = Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))]
 ClassWeight = Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")]
 NoIntercept = Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")]
-Schedule = Annotated[str, option(STEPS, one_of("How it falls", SCHEDULES))]
+Schedule = Annotated[str | None, option(STEPS, one_of("How it falls", SCHEDULES), show_default=DEFAULTS.schedule)]
 Decay = Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")]
 Power = Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")]
 Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")]
@@ -44,9 +59,14 @@ OrderOfRows = Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))]
 
 def train(
     data: Annotated[str | None, typer.Argument(metavar="[DATA]",
-        help=f"svmlight text (.gz .bz2 .xz), a store, .npz, .mtx or synthetic:... Default: {DEFAULT_DATA}.")] = None,
+        help=f"svmlight text (.gz .bz2 .xz), a store, .npz, .mtx or synthetic:...; ratings or a graph for other "
+        f"problems. Default: {DEFAULT_DATA}.")] = None,
+    problem: Problem = None,
     test: Annotated[str | None, option("Data", "Data to test on after each epoch.")] = None,
     holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on.")] = None,
+    holdout_by: Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))] = HOLDOUTS[0],
+    terminals: Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
+                                             metavar="FILE")] = None,
     features: Features = None,
     zero_based: ZeroBased = False,
     format: Format = None,
@@ -54,15 +74,23 @@ def train(
     hash_bits: HashBits = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
-    loss: Loss = DEFAULTS.loss,
+    loss: Loss = None,
     loss_param: LossParam = None,
     l1: L1 = DEFAULTS.l1,
-    l2: L2 = DEFAULTS.l2,
+    l2: L2 = None,
     normalize: Normalize = DEFAULTS.normalize,
     class_weight: ClassWeight = None,
     no_intercept: NoIntercept = False,
+    rank: Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")] = None,
+    penalty: Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES),
+                                           show_default=RATED.penalty)] = None,
+    nonnegative: Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")] = False,
+    no_biases: Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.",
+                                       "--no-biases")] = False,
+    negatives: Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
+                                             show_default=f"{RATED.negatives}")] = None,
     step: Annotated[str, option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
-    schedule: Schedule = DEFAULTS.schedule,
+    schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
     adagrad: Adagrad = False,
@@ -76,18 +104,22 @@ def train(
     workers: Annotated[int | None, option(PARALLEL, "Number of workers.", "--workers", "-w",
                                            show_default="physical cores")] = None,
     host: Annotated[str, option(PARALLEL, one_of("Who runs them", HOSTS))] = DEFAULTS.host,
-    epochs: Annotated[int, option(STOPPING, "Passes over the data in all.")] = DEFAULTS.epochs,
+    epochs: Annotated[int | None, option(STOPPING, "Passes over the data in all.",
+                                          show_default=f"{DEFAULTS.epochs}")] = None,
     patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,
     tol: Annotated[float, option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
     target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.")] = None,
     out: Annotated[str | None, option(RESULTS, "Write the model here.", "--out", "-o", metavar="MODEL")] = None,
     json: Annotated[str | None, option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
                                         metavar="ROWS")] = None,
+    segmentation: Annotated[str | None, option(CUTS, "Write the labels of the vertices here.",
+                                                metavar="FILE.npy")] = None,
+    plot: Annotated[str | None, option(CUTS, "Draw the labels of a grid here.", metavar="FILE.png")] = None,
     checkpoint: Annotated[str | None, option(RESULTS, "Save the state here after each epoch.", metavar="DIR")] = None,
     resume: Annotated[bool, option(RESULTS, "Go on from the checkpoint.", "--resume")] = False,
     quiet: Annotated[bool, option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
 ) -> None:  # fmt: skip
-    """Train a sparse linear model on DATA with all cores."""
+    """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
     raise typer.Exit(begin(dict(locals())))
 
 
@@ -97,13 +129,16 @@ def begin(options: dict[str, Any], default_data: str | None = None, histogram: s
 
     given = dict(options)
     step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
+    given["biases"] = not given.pop("no_biases", False)
+    given["problem"] = given.pop("problem", None) or problem_of(given["data"] or "")
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
     sources = Sources.take(given)
     named = given["data"] is not None
     if not named:
-        given["data"] = default_data or DEFAULT_DATA  # an empty name is a mistake, and check() says so
-        if given["holdout"] is None and given["test"] is None:
+        default_data = default_data or CONTAINERS[config.problem].default
+        given["data"] = default_data  # an empty name is a mistake, and check() says so
+        if given["holdout"] is None and given["test"] is None and config.problem != "cuts":
             given["holdout"] = DEFAULT_HOLDOUT
     request = Request(data_named=named, rows=given.pop("json"), histogram=histogram, **given)
     return run_training(request, sources, config)

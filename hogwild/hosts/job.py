@@ -7,22 +7,19 @@ once into shared memory. Threads are given the arrays as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from hogwild.data.examples import Rows, readonly
-from hogwild.data.order import Order
-from hogwild.data.store import read_meta
+from hogwild.data.mapped import Mapped, entries_of
 from hogwild.exchanges.averaging import Replicas
 from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, LINE, NEXT, NONZEROS, ROWS, STOP, TURN, WORKERS, cells
-from hogwild.kernels.linear import Data
-from hogwild.kernels.order import shuffle_blocks
 from hogwild.kernels.tiers import Tiers
-from hogwild.problems.linear import LinearProblem, OrderSlice, Scratch, Shared
+from hogwild.problems.linear import LinearProblem
 from hogwild.problems.tiers import no_tiers, plan_tiers
+from hogwild.problems.work import Cut, OrderSlice, Problem, Shared
 
 IN_USE = "the pool of workers is at work for another run: runs at the same time need a pool each"
 
@@ -31,34 +28,39 @@ IN_USE = "the pool of workers is at work for another run: runs at the same time 
 class Job:
     """One run's work; :meth:`of` makes it, pickling sends it (shared blocks travel as file descriptors)."""
 
-    problem: LinearProblem
-    order: Order
+    problem: Problem
+    order: Cut
     seed: int
     workers: int
     parameters: Block  # "flat": the one float32 array of all parameters, alone in its block
-    state: Block  # control cells, locks, blocks of the order, arrays per row and per feature
-    store: Path | None  # where processes find indices and values; None: they are in ``state``
+    state: Block  # control cells, locks, blocks of the order, and data that processes cannot reach otherwise
+    mapped: dict[str, Mapped]  # data that processes find in files
     exchange: str = "none"
-    local: dict[str, np.ndarray] = field(default_factory=dict)  # arrays used in place by threads; never sent
+    local: dict[str, np.ndarray] = field(default_factory=dict)  # data used in place by threads; never sent
 
     @classmethod
     def of(
-        cls, problem: LinearProblem, order: Order, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
-        shared: bool, tiers: Tiers | None = None, exchange: str = "none",
+        cls, problem: Problem, order: Cut, seed: int, workers: int, data: dict[str, np.ndarray], shared: bool,
+        mapped: dict[str, Mapped] | None = None, tiers: Tiers | None = None, exchange: str = "none",
     ) -> Job:  # fmt: skip
-        """Lay out the memory of a run and copy into it what workers cannot reach otherwise.
+        """Lay out the memory of a run, copy into it what workers cannot reach otherwise, and set the first parameters.
 
         Parameters
         ----------
-        arrays : dict
-            ``problem.row_arrays(rows)``.
+        data : dict
+            Arrays that the kernel reads, as ``problem.data`` takes them.
         shared : bool
             For worker processes; else everything is used where it lies.
+        mapped : dict, optional
+            Those of ``data`` that worker processes are to map from files instead.
         tiers : Tiers, optional
-            Of the discipline ``tiered``, if they are made already.
+            Of the discipline ``tiered``.
         exchange : str
             One of ``config.EXCHANGES``.
         """
+        tiers = no_tiers() if tiers is None else tiers
+        copied = {name: array for name, array in data.items() if name not in (mapped or {})} if shared else {}
+        copied |= {f"tier_{name}": array for name, array in tiers._asdict().items()}
         state: dict[str, Any] = {
             "control": ((cells(workers),), np.int64),
             "locks": ((problem.locks,), np.int32),
@@ -67,30 +69,36 @@ class Job:
         if exchange != "none":
             spec = Replicas.spec(problem.size, workers)
             state |= {f"replica_{name}": shape for name, shape in spec.items()}
-        data = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values} | arrays
-        if tiers is None:
-            tiers = plan_tiers(problem, rows, arrays, workers) if problem.discipline == "tiered" else no_tiers()
-        state |= {f"tier_{name}": (array.shape, array.dtype) for name, array in tiers._asdict().items()}
-        if shared:
-            if rows.store is None and not _tight(rows):
-                rows = rows.compact()
-                data |= {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
-            sent = {name: data[name] for name in data if rows.store is None or name not in ("indices", "values")}
-            if rows.store is not None and _whole(rows):  # the offsets are one memory map too
-                sent = {name: array for name, array in sent.items() if name not in ("begin", "end")}
-            state |= {name: (array.shape, array.dtype) for name, array in sent.items()}
+        state |= {name: (array.shape, array.dtype) for name, array in copied.items()}
         job = cls(
             problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
-            Block(state, shared), rows.store if shared else None, exchange,
+            Block(state, shared), (mapped or {}) if shared else {}, exchange,
         )  # fmt: skip
-        for name, array in tiers._asdict().items():
-            job.state[f"tier_{name}"][...] = array
-        if shared:
-            for name, array in sent.items():
-                job.state[name][...] = array
-        else:
+        for name, array in copied.items():
+            job.state[name][...] = array
+        if not shared:
             job.local = {name: readonly(array) for name, array in data.items()}
+        job._start()
         return job
+
+    @classmethod
+    def of_rows(
+        cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
+        shared: bool, tiers: Tiers | None = None, exchange: str = "none",
+    ) -> Job:  # fmt: skip
+        """The same for the linear problem, of rows and what ``problem.row_arrays`` makes of them."""
+        entries, mapped = entries_of(rows, shared)
+        if tiers is None and problem.discipline == "tiered":
+            tiers = plan_tiers(problem, rows, arrays, workers)
+        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange)
+
+    def _start(self) -> None:
+        if not self.tiers.features.size:
+            self.problem.start(self.flat, self.seed)
+            return
+        flat = self.export()
+        self.problem.start(flat, self.seed)
+        self.restore(flat)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"local": {}}
@@ -136,26 +144,24 @@ class Job:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
                 mine[:] = theirs[self.tiers.features]
 
-    def scratch(self) -> Scratch:
+    def scratch(self) -> Any:
         """A worker's own memory."""
         return self.problem.scratch(self.order, len(self.tiers.intervals))
 
-    def data(self) -> Data:
+    def data(self) -> Any:
         """What the kernel reads, read-only."""
         if self.local:
-            return Data(**self.local)
-        arrays = {name: self.state.readonly(name) for name in Data._fields if name in self.state.arrays}
-        if self.store is not None:
-            indptr, indices, values = (_map(self.store, name) for name in ("indptr", "indices", "values"))
-            arrays = {"begin": indptr[:-1], "end": indptr[1:]} | arrays | {"indices": indices, "values": values}
-        return Data(**arrays)
+            return self.problem.data(self.local)
+        own = ("control", "locks", "blocks")
+        names = [name for name in self.state.arrays if name not in own and not name.startswith(("tier_", "replica_"))]
+        sent = {name: self.state.readonly(name) for name in names}
+        return self.problem.data(sent | {name: array.open() for name, array in self.mapped.items()})
 
     def begin_epoch(self, epoch: int, start: int) -> None:
         """Shuffle the blocks and set the shared cells (the workers stand still)."""
-        order = self.order
-        shuffle_blocks(self.state["blocks"], order.n_rows, order.block, int(order.shuffled), self.seed, epoch)
+        self.problem.shuffle(self.state["blocks"], self.order, self.seed, epoch)
         self.state["locks"][:] = 0  # an epoch that died may have left some held
-        self.problem.begin_epoch(self.control, order, start)
+        self.problem.begin_epoch(self.control, self.order, start)
         if (replicas := self.replicas) is not None:
             replicas.begin()
 
@@ -164,7 +170,7 @@ class Job:
         if (replicas := self.replicas) is not None:
             replicas.meet(self.control[WORKERS:].reshape(-1, LINE)[:, ROWS])
 
-    def work(self, shared: Shared, scratch: Scratch, data: Data, task: Task, worker: int) -> None:
+    def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
         """What one worker does in an epoch."""
         if (replicas := self.replicas) is not None:
             shared = shared._replace(parameters=self.problem.parameters(replicas.take(worker)))
@@ -252,21 +258,3 @@ class Pool(Protocol):
 
     def close(self) -> None:
         """End the workers; no process is left behind."""
-
-
-def _tight(rows: Rows) -> bool:
-    """Whether the flat arrays hold these rows and not much else, so that copying them whole wastes little."""
-    return rows.contiguous and rows.nnz == len(rows.indices)
-
-
-def _whole(rows: Rows) -> bool:
-    """Whether these are all rows of their store, none of them cut short, so that the store's own offsets serve."""
-    if rows.store is None or not rows.contiguous:
-        return False
-    meta = read_meta(rows.store)
-    return (len(rows), rows.nnz) == (meta["rows"], meta["nnz"])
-
-
-def _map(store: Path, name: str) -> np.ndarray:
-    """One array of a store that the parent has opened and checked."""
-    return np.asarray(np.load(store / f"{name}.npy", mmap_mode="r"))

@@ -26,7 +26,6 @@ from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import one_cpu_a_core
 
-HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a dead worker may hold what others wait for
 DEATHS_IN_A_ROW = 3  # deaths of one worker with nothing done in between: then it is no accident
 GRACE = 1.0  # seconds in which workers that are told to end may do so
 EXIT_PRIORITY = 10  # at exit, before multiprocessing sends SIGTERM, which workers ignore, and waits for ever
@@ -231,7 +230,7 @@ class Processes:
             done = int(job.control[WORKERS + LINE * number + ROWS])
             self._deaths[number] = 1 if done > self._done[number] else self._deaths[number] + 1
             self._done[number] = done
-            if dead.busy and job.problem.discipline in HOLDS:
+            if dead.busy and job.problem.holds:
                 job.control[ABORT] = 1
                 raise TrainingError(
                     f"worker {number} died ({cause}) and may have held a lock or the turn: discipline "

@@ -34,7 +34,7 @@ from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import LAST, LINE, NEXT, ROWS, STOP, TURN, WORKERS
 from hogwild.kernels.linear import BEGUN
 from hogwild.kernels.simulated import CHUNK, COUNT, FIRST, Crew
-from hogwild.problems.linear import NO_LIMIT, OrderSlice
+from hogwild.problems.work import NO_LIMIT, OrderSlice
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row
 
@@ -74,7 +74,8 @@ class Simulator:
             job.problem.compile()
         self.job, self._course = job, None
         self._parts = _Parts(job, self._law)
-        self._make(Task(0, 0, (0.0, 1.0, float(job.problem.falling)))).compile()
+        falling: bool = job.problem.falling  # type: ignore[attr-defined]  # only linear problems come here
+        self._make(Task(0, 0, (0.0, 1.0, float(falling)))).compile()
 
     def begin(self, task: Task) -> None:
         self._course, self._running = self._make(task), True
@@ -164,10 +165,10 @@ class _Parts:
 
 def make_crew(job: Job, window: float) -> Crew:
     """The memory of a job's virtual workers in events; those of a chunk fit in it."""
-    p, workers = job.problem, job.workers
+    p, order, workers = job.problem, job.order, job.workers  # type: Any, Any, int
     entries = p.longest if window else 0
     return Crew(
-        np.zeros(FIRST + 3 * (job.order.chunk + workers), dtype=np.int64),
+        np.zeros(FIRST + 3 * (order.chunk + workers), dtype=np.int64),
         np.zeros((workers, 3), dtype=np.int64),
         np.zeros(workers, dtype=np.float32),
         np.zeros((workers, 5, p.stride), dtype=np.float32),
@@ -203,7 +204,7 @@ class _Events:
         self._do(-1, [])
 
     def advance(self) -> bool:
-        order, control, chunk = self._job.order, self._job.control, self._chunk
+        order, control, chunk = self._job.order, self._job.control, self._chunk  # type: Any, Any, int
         if chunk < order.n_chunks and control[STOP] == 0:
             self._do(chunk, self._schedule.read(min(order.chunk, order.n_rows - chunk * order.chunk)))
             self._chunk = control[NEXT] = chunk + 1
@@ -282,7 +283,8 @@ class _Turns:
     lost = 0
 
     def __init__(self, parts: _Parts, task: Task, _: Law) -> None:
-        self._job, self._start = parts.job, task.start * parts.job.order.chunk
+        order: Any = parts.job.order
+        self._job, self._start = parts.job, task.start * order.chunk
         self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
 
     @property

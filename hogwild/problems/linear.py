@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,9 +30,10 @@ from hogwild.kernels.control import LAST, NEXT, TURN, cells
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
-from hogwild.kernels.order import PADDING
-from hogwild.kernels.tiers import PIECE, Replica, Tiers
+from hogwild.kernels.order import PADDING, shuffle_blocks
+from hogwild.kernels.tiers import PIECE, Replica
 from hogwild.problems.tiers import KAPPA, LINE, no_tiers, one_tier
+from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Shared
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
@@ -43,18 +44,6 @@ MANY_CLASSES = 64  # of which some are no whole numbers: they look like real tar
 COMPARED = 1 << 16  # values at a time
 EXACT = 2**24  # float32 holds all whole numbers below
 SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # that intercept_share looks at, in memory
-
-
-NO_LIMIT = 1 << 62
-
-
-class Shared(NamedTuple):
-    """What all workers write to."""
-
-    parameters: Parameters
-    control: np.ndarray  # int64, see kernels/control.py
-    locks: np.ndarray  # int32: one a feature (aig), else one
-    tiers: Tiers  # read-only; empty unless tiered, when ``parameters`` hold the weights by rank
 
 
 class Scratch(NamedTuple):
@@ -69,20 +58,6 @@ class Scratch(NamedTuple):
     piece: np.ndarray  # (PIECE,) float32
     counts: np.ndarray  # (2, tiers) int64, and
     sums: np.ndarray  # (3, tiers) float64: when each tier was merged and is due, see kernels/tiers.py
-
-
-class OrderSlice(NamedTuple):
-    """Which part of which epoch a call of ``work`` is to do, and who does it."""
-
-    order: Order
-    blocks: np.ndarray  # (n_blocks,) int32
-    seed: int
-    epoch: int
-    start: int  # first chunk: not 0 when an epoch is resumed
-    worker: int
-    workers: int
-    limit: int = NO_LIMIT  # rows after which ``work`` returns, to be called again with the same scratch
-    crew: simulated.Crew | None = None  # virtual workers, whose events are done instead (see hosts/simulator.py)
 
 
 @dataclass(frozen=True)
@@ -223,6 +198,22 @@ class LinearProblem:
             np.zeros((3, tiers), dtype=np.float64),
         )
 
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Set the parameters that training starts from: zeros, as they are."""
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
+        """What the kernel reads, of read-only arrays by name."""
+        return Data(**arrays)
+
+    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` with an epoch's sequence of blocks."""
+        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
+
     def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
         """Set the shared cells for workers that start an epoch at chunk ``start``."""
         control[:] = 0
@@ -255,13 +246,13 @@ class LinearProblem:
         if part.limit == NO_LIMIT:
             scratch.state[:] = 0
         if part.crew is not None:
-            kernel = simulated.events(LOSSES[self.loss], int(self.classes > 1), penalty, int(self.adagrad))
-            return partial(kernel, shared.parameters, data, shared.control, plan, scratch.rows, part.crew)
-        kernel, parameters = self._kernel(penalty), shared.parameters
+            events = simulated.events(LOSSES[self.loss], int(self.classes > 1), penalty, int(self.adagrad))
+            return partial(events, shared.parameters, data, shared.control, plan, scratch.rows, part.crew)
+        kernel, parameters = self._kernel(penalty), shared.parameters  # type: Any, Parameters
         own: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
         if self.discipline != "round-robin":
             base = self.parameters(scratch.base)
-            replica = Replica(*shared.parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
+            replica = Replica(*parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
             own = (*own, shared.tiers, replica)
         if self.discipline == "tiered":
             parameters = self.parameters(scratch.own)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hogwild.cli.simulate import simulate
+from hogwild.cli.simulate import OTHER_PROBLEMS, simulate
 from hogwild.cli.train import train
 from hogwild.model_file import load_model
 
@@ -129,4 +129,4 @@ def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
 def test_the_options_of_train_and_three_more() -> None:
     mine, theirs = (set(inspect.signature(command).parameters) for command in (simulate, train))
     assert mine - theirs == {"delay", "histogram"}
-    assert theirs - mine == {"host", "exchange"}
+    assert theirs - mine == {"host", "exchange", *OTHER_PROBLEMS}

@@ -64,7 +64,7 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
 def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     import hogwild.cli.train as command
 
-    monkeypatch.setattr(command, "DEFAULT_DATA", SMALL)
+    monkeypatch.setattr(command.CONTAINERS["linear"], "default", SMALL)
     result = hogwild("train", "--epochs", 1, *QUICK)
     assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
     assert "held out 120 rows" in result.out

@@ -250,7 +250,7 @@ def test_every_kind_of_run(pools: Callable, name: str, host: str, exchange: str)
     gained = first["objective"] - serial.history[-1]["objective"]
     assert last["objective"] < serial.history[-1]["objective"] + 0.3 * gained  # fewer steps in a row, so behind
     coef, intercept = run.model.coef_, run.model.intercept_
-    judged = run._evaluator.train.evaluate(coef[0] if len(coef) == 1 else coef, intercept)
+    judged = run._case._evaluator.train.evaluate(coef[0] if len(coef) == 1 else coef, intercept)
     assert judged["objective"] == last["objective"]
 
 

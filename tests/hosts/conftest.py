@@ -22,7 +22,7 @@ def make_job() -> Callable[..., Job]:
         rows = toy(n)
         problem = LinearProblem.of(TrainConfig(workers=pool.workers, discipline=discipline), rows, discipline)
         arrays = problem.row_arrays(rows, None)
-        return Job.of(problem, Order.of(n), 0, pool.workers, rows, arrays, pool.shared)
+        return Job.of_rows(problem, Order.of(n), 0, pool.workers, rows, arrays, pool.shared)
 
     return make
 

@@ -18,7 +18,7 @@ from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import Desk, Job, Task
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
-from hogwild.problems.linear import Shared
+from hogwild.problems.work import Shared
 from tests.runs import until
 
 

@@ -15,7 +15,8 @@ from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT, LAST
 from hogwild.kernels.linear import BEGUN
 from hogwild.kernels.losses import LABEL_LOSSES
-from hogwild.problems.linear import LinearProblem, OrderSlice
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.work import OrderSlice
 from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
@@ -52,7 +53,7 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     problem = LinearProblem.of(config, rows, discipline, cache_bytes)
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
-    job = Job.of(problem, order, seed, workers, rows, arrays, shared=False, exchange=config.exchange)
+    job = Job.of_rows(problem, order, seed, workers, rows, arrays, shared=False, exchange=config.exchange)
     if start:
         rng, flat = np.random.default_rng(1), np.zeros_like(job.flat)
         for part, spread in zip(problem.parameters(flat), (rng.normal, rng.normal, rng.random, rng.random)):

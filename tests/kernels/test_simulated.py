@@ -9,7 +9,7 @@ from hogwild.data.examples import Rows
 from hogwild.data.order import Order
 from hogwild.hosts.simulator import make_crew
 from hogwild.kernels.simulated import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
-from hogwild.problems.linear import OrderSlice
+from hogwild.problems.work import OrderSlice
 from tests.kernels.harness import (
     CONSTANT,
     FALLING,

@@ -1,0 +1,109 @@
+"""Matrix completion posed on ratings: their order in tiles, evaluation in the user's units, and the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.ratings import Ratings
+from hogwild.errors import InputError, UsageError
+from hogwild.hosts.job import Job
+from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.rating_objective import RatingEvaluator
+from hogwild.recommender import CompletionModel
+from hogwild.resume import fingerprint_of
+
+USUAL_CACHE = 1 << 20  # bytes, where the machine does not say
+
+
+class CompletionCase:
+    """See :class:`hogwild.cases.Case`."""
+
+    names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
+
+    def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
+        self.reason = ""
+        discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        c = self.config = dataclasses.replace(config, discipline=discipline)
+        self._train, self._test = train, test
+        _check_known(train)
+        self.problem = CompletionProblem.of(
+            train.shape, train.items, train.values, discipline, c.rank or 0, c.loss, c.l2, c.penalty or "",
+            c.nonnegative, c.biases, c.negatives or 0, c.order, c.workers or 1, c.gradient_delay,
+        )  # fmt: skip
+        self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
+        self._grid: tuple[int, int] | None = None
+
+    @staticmethod
+    def take(data: Any) -> Ratings:
+        if isinstance(data, Ratings):
+            return data
+        if hasattr(data, "tocoo"):
+            return Ratings.from_scipy(data)
+        if isinstance(data, tuple) and len(data) == 3:
+            users, items, values = (np.asarray(part) for part in data)
+            shape = tuple(int(part.max(initial=-1)) + 1 for part in (users, items))
+            return Ratings(users, items, values, (shape[0], shape[1]))
+        given = type(data).__name__
+        raise UsageError(
+            f"expected Ratings, a scipy sparse matrix or arrays (users, items, values), got {given}: read a file with "
+            "hogwild.open_ratings"
+        )
+
+    def cut(self) -> dict[str, Any]:
+        return {"grid": list(self.order.grid)}  # it depends on the machine's cache
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
+
+    def make_evaluator(self) -> None:
+        c, p = self.config, self.problem
+        self._evaluator = RatingEvaluator(
+            self._train, self._test, c.loss, l2=p.weights, penalty=p.penalty, mean=p.mean, negatives=p.negatives,
+            seed=c.seed,
+        )  # fmt: skip
+
+    def lay_out(self, shared: bool) -> Job:
+        c, p, train = self.config, self.problem, self._train
+        workers, cache = c.workers or 1, machine.cache_bytes("L2") or USUAL_CACHE
+        about = train.users, train.items, train.values, cache, workers, c.seed
+        self.order, arrays = p.lay_out(*about, grid=self._grid)
+        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=c.exchange)
+
+    def search_step(self) -> Callable[[], float]:
+        raise InputError("matrix completion has a step of its own")  # config fills it in
+
+    def slope(self) -> Callable[[float], float]:
+        return lambda p: 1.0
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self.problem.solution(flat)
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        return self._evaluator(solution)  # type: ignore[arg-type]
+
+    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"updates_per_second": nonzeros / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> CompletionModel:
+        p, train = self.problem, self._train
+        user_factors, item_factors, user_bias, item_bias = solution
+        return CompletionModel(
+            user_factors, item_factors, user_bias, item_bias, p.mean, p.loss, p.penalty, train.user_ids,
+            train.item_ids, config.to_json(), self.fingerprint, history,
+        )  # fmt: skip
+
+
+def _check_known(ratings: Ratings) -> None:
+    """Refuse ratings that are not to be trained on: of a user or item without a number."""
+    for side, numbers in (("user", ratings.users), ("item", ratings.items)):
+        if len(numbers) and numbers.min() < 0:
+            where = int(np.argmin(numbers))
+            raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")

@@ -1,0 +1,129 @@
+"""The linear problem posed on sparse rows: discipline, tiers, step, evaluation, model."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.chunks import count_unknown
+from hogwild.data.examples import Rows
+from hogwild.data.hashing import check_same
+from hogwild.data.order import Order
+from hogwild.errors import HogwildWarning, UsageError
+from hogwild.hosts.job import Job
+from hogwild.kernels.losses import LOSSES, dloss
+from hogwild.kernels.tiers import Tiers
+from hogwild.model import LinearModel
+from hogwild.probe import Probe
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.objective import Evaluator
+from hogwild.problems.tiers import USUAL_PRICE, choose, plan_tiers
+from hogwild.resume import fingerprint
+
+USUAL_CACHE = 2 << 20  # bytes, where the machine does not say
+
+
+class LinearCase:
+    """See :class:`hogwild.cases.Case`."""
+
+    names = ("coef", "intercept")
+
+    def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
+        self.config, self.reason = config, ""
+        self._train, self._test = train, test
+        self._pose(train)
+        from_disk = _outgrows_memory(train)
+        self.order = Order.of(len(train), config.order == "shuffled", 8 * train.nnz / len(train), from_disk)
+        self.fingerprint = fingerprint(train)
+        hashed = train.hash_bits if test is None else test.hash_bits
+        check_same(hashed, train.hash_bits, "the test rows", "training's")
+
+    @staticmethod
+    def take(data: Any) -> Rows:
+        if isinstance(data, Rows):
+            return data
+        if isinstance(data, tuple) and len(data) == 2:
+            return Rows.from_scipy(*data)
+        given = type(data).__name__
+        raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
+
+    def _pose(self, rows: Rows) -> None:
+        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
+        asked = self.config.discipline
+        cache = machine.cache_bytes("L2") or USUAL_CACHE
+        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
+        self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
+        self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
+        self._tiers: Tiers | None = None
+        about = self.problem, rows, self._arrays, self.config.workers or 1
+        price = USUAL_PRICE if self.config.host == "simulator" else None  # else measured, and never twice the same
+        if price and asked == "tiered":
+            self._tiers = plan_tiers(*about, price)
+        if asked == "auto":
+            self._tiers, self.reason = choose(*about, price)
+            discipline = "hogwild" if self._tiers is None else "tiered"
+            self.problem = dataclasses.replace(self.problem, discipline=discipline)
+            self.config = dataclasses.replace(self.config, discipline=discipline)
+
+    def cut(self) -> dict[str, Any]:
+        return {"block": self.order.block}  # it depends on the machine's memory
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        self.order = dataclasses.replace(self.order, block=saved["block"])
+
+    def make_evaluator(self) -> None:
+        c, p, test = self.config, self.problem, self._test
+        self._evaluator = Evaluator(
+            self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
+            labels=p.labels, width=p.width,
+        )  # fmt: skip
+        if test is not None and (unknown := count_unknown(test, p.width)):
+            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
+            warnings.warn(message, HogwildWarning, stacklevel=5)
+
+    def lay_out(self, shared: bool) -> Job:
+        c = self.config
+        job = Job.of_rows(
+            self.problem, self.order, c.seed, c.workers or 1, self._train, self._arrays, shared, self._tiers, c.exchange
+        )
+        self._arrays, self._tiers = {}, None  # the job has them
+        return job
+
+    def search_step(self) -> Callable[[], float]:
+        quick = dataclasses.replace(self.config, gradient_delay=0.0)  # which has no say in which step is good
+        return Probe(quick, self._train, self._weights).search
+
+    def slope(self) -> Callable[[float], float]:
+        if self.config.loss == "softmax":
+            return lambda p: 1.0
+        code, param = LOSSES[self.config.loss], self.problem.loss_param
+        return lambda p: float(dloss(code, p, 1.0, param))
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self.problem.solution(flat)
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        return self._evaluator(*solution)
+
+    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"nonzeros_per_second": nonzeros / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> LinearModel:
+        p, (coef, intercept) = self.problem, solution
+        return LinearModel(
+            coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
+            history, hash_bits=self._train.hash_bits,
+        )  # fmt: skip
+
+
+def _outgrows_memory(rows: Rows) -> bool:
+    total, _ = machine.memory()
+    return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2
