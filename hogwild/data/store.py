@@ -296,6 +296,8 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
         raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
     path = Path(path)
     meta = read_meta(path)
+    if meta.get("kind", "rows") != "rows":
+        raise InputError(f"{path}: a store of {meta['kind']}, expected one of rows of features (--problem completion?)")
     described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
     _check_fit(path, meta, described)
     bits = meta.get("hash_bits")  # a store of before there was hashing has none

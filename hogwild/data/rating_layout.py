@@ -1,0 +1,129 @@
+"""Telling how a text of ratings is laid out from its first lines: the separator, a header, and which field is what.
+
+The decision that matters: a line is a header if its third field is no number. Its words then say which column is which,
+where they are usual ones; otherwise columns are user, item, rating, time, as in all public sets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hogwild.data.svmlight import _quote
+
+SEPARATORS = {256: b"::", 9: b"\t", 59: b";", 44: b",", 124: b"|"}  # in the order they are tried; 0: blanks
+SAID = {256: "'::'", 9: "tabs", 59: "semicolons", 44: "commas", 124: "bars", 0: "blanks"}
+MOVIE = re.compile(rb"\d+:$")
+DAY = re.compile(rb"\d{4}-\d\d-\d\d$")
+# what headers call the columns; a name only has to hold one of the words
+HEADINGS = (
+    ("time", ("time", "date")),
+    ("user", ("user", "customer", "uid", "reviewer", "member")),
+    ("value", ("rating", "score", "stars", "value", "plays", "count", "weight")),
+    ("item", ("item", "movie", "book", "isbn", "product", "asin", "artist", "track", "song", "iid")),
+)
+WANTED = ("user", "item", "value", "time")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which field is what; -1 for none. ``kind`` is that of the times, as in the kernel: none, numbers or dates."""
+
+    separator: int
+    columns: int
+    user: int = 0
+    item: int = 1  # -1: ``movie:`` lines stand before their ratings
+    value: int = 2  # -1: all ratings are 1
+    time: int = -1
+    kind: int = 0
+
+
+def content_lines(buffer: bytearray, size: int) -> Iterable[tuple[int, bytes]]:
+    """``(start, line)`` of the lines that are neither blank nor comments."""
+    at = 0
+    while at < size:
+        end = buffer.index(b"\n", at)
+        line = bytes(buffer[at:end]).strip()
+        if line and not line.startswith(b"#"):
+            yield at, line
+        at = end + 1
+
+
+def cut(line: bytes, separator: int) -> list[bytes]:
+    """Fields as a human would cut them; for the layout and for messages, quotes are not looked into."""
+    parts = line.split(SEPARATORS[separator]) if separator else line.split()
+    return [part.strip().strip(b'"') for part in parts]
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return b"_" not in field
+
+
+def _kind_of(fields: list[bytes], at: int) -> int:
+    """How the times at field ``at`` are written: 1 numbers, 2 dates; 0 for anything else, which is passed over."""
+    if at < 0 or at >= len(fields):
+        return 0
+    return 2 if DAY.match(fields[at]) else 1 if _is_number(fields[at]) else 0
+
+
+def _headed(fields: list[bytes]) -> dict[str, int]:
+    """Columns by the names in a header, so far as they are known; empty where user and item are not both."""
+    found: dict[str, int] = {}
+    for at, name in enumerate(fields):
+        text = name.decode("utf-8", "replace").lower()
+        for column, words in HEADINGS:
+            if any(word in text for word in words):
+                found.setdefault(column, at)
+                break
+    return found if {"user", "item"} <= set(found) else {}
+
+
+def sniff(buffer: bytearray, size: int, netflix: bool | None = None) -> Layout | str:
+    """The layout of a text that begins with ``buffer[:size]``, or why it cannot be told.
+
+    A header is overwritten by blanks.
+    """
+    lines = list(itertools.islice(content_lines(buffer, size), 64))
+    if not lines:
+        return "no ratings in it, expected lines of: user item rating"
+    start, line = lines[0]
+    if b"\0" in line:
+        return f"binary data {_quote(line)}, expected text"
+    if netflix or (netflix is None and MOVIE.match(line)):
+        return _sniff_netflix([text for _, text in lines])
+    # where there are tabs they separate, and blanks are part of names
+    separator = next((code for code, text in SEPARATORS.items() if text in line), 0)
+    fields = cut(line, separator)
+    if len(fields) < 2:
+        return (
+            f"one field {_quote(line)}, expected: user item rating, separated by blanks, tabs, commas, ';', '|' or '::'"
+        )
+    header = len(fields) > 2 and fields[2] and not _is_number(fields[2])
+    bare = len(fields) == 2 and not any(48 <= byte <= 57 for byte in line)  # user_1 is an id, not a heading
+    columns = _headed(fields) if header or bare else {}
+    if header or columns:
+        end = buffer.index(b"\n", start)
+        buffer[start:end] = b" " * (end - start)
+        fields = cut(lines[1][1], separator) if len(lines) > 1 else []
+    total = len(cut(line, separator))
+    places = columns or {name: at for at, name in enumerate(WANTED) if at < total}
+    kind = _kind_of(fields, places.get("time", -1))
+    time = places.get("time", -1) if kind else -1
+    return Layout(separator, total, places["user"], places["item"], places.get("value", -1), time, kind)
+
+
+def _sniff_netflix(lines: list[bytes]) -> Layout | str:
+    line = next((text for text in lines if not MOVIE.match(text)), b"")
+    if not line:
+        return "no ratings in it, expected lines of: user,rating,date below a line with the movie's number and a colon"
+    fields = cut(line, 44)
+    value = 1 if len(fields) > 2 or (len(fields) == 2 and not DAY.match(fields[1])) else -1
+    time = value + 1 if value > 0 else 1
+    kind = _kind_of(fields, time)
+    return Layout(44, len(fields), 0, -1, value, time if kind else -1, kind)

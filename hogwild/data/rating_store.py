@@ -1,0 +1,233 @@
+"""A store of ratings: a directory of plain ``.npy`` files as for rows, with ``"kind": "ratings"`` in its meta data.
+
+``users.npy`` and ``indices.npy`` (the items: it is the file a store in use is locked by, whatever its kind) hold a
+number for each rating, ``values.npy`` the ratings, ``times.npy`` the times if there are any. Names are whole numbers in
+``user_numbers.npy``, or text in ``user_text.npy`` with the end of each in ``user_ends.npy``; likewise for items.
+
+Checksums, locks, the temporary name and the cache are those of ``store.py`` and ``cache.py``. What it costs: ratings
+are made in memory before they are written, 12 bytes each (20 with times).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.cache import Cache, Recipe
+from hogwild.data.columns import REMEDY, Column, entries, header, map_column, sync_folder, write_synced
+from hogwild.data.leases import LOCKED, remove_unused
+from hogwild.data.ratings import Ids, Ratings
+from hogwild.data.store import (
+    CHECK_ALL_BELOW,
+    FORMAT,
+    VERIFY,
+    VERSION,
+    StoreExists,
+    StoreWriter,
+    _check_blocks,
+    _meta_checksum,
+    _package_version,
+    read_meta,
+)
+from hogwild.errors import InputError, OutputError, UsageError
+
+KIND = "ratings"
+DTYPES = {"users": "<i4", "indices": "<i4", "values": "<f4", "times": "<i8"}
+NAMES = {"numbers": "<i8", "text": "|u1", "ends": "<i8"}
+SIDES = ("user", "item")
+DTYPES |= {f"{side}_{name}": dtype for side in SIDES for name, dtype in NAMES.items()}
+FILES = {"users": "users.npy", "items": "indices.npy", "values": "values.npy", "times": "times.npy"}  # of a store
+
+
+class RatingStoreWriter(StoreWriter):
+    """Writes a store of ratings; use it in a ``with`` statement, as its base.
+
+    Raises
+    ------
+    InputError
+        If ``path`` exists.
+    OutputError
+        If it cannot be written (also from ``write`` and ``close``).
+    """
+
+    def __enter__(self) -> RatingStoreWriter:
+        return self
+
+    def _column(self, name: str) -> Column:
+        if name not in self._columns:
+            self._columns[name] = Column(self._folder / f"{name}.npy", DTYPES[name])
+        return self._columns[name]
+
+    def write(self, ratings: Ratings) -> None:
+        """Write all ratings and their names."""
+        arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
+        for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
+            arrays |= {} if ids is None else {f"{side}_{name}": array for name, array in ids.arrays().items()}
+        try:
+            for name, array in arrays.items():
+                if array is not None:
+                    self._column(name).write(array)
+        except OSError as error:
+            self.abort()
+            raise self._failure(error) from None
+        users, items = ratings.shape
+        self.rows = self.nnz = len(ratings)
+        self.width_seen = items
+        self.meta |= {"kind": KIND, "users": users, "items": items}
+
+    def _finish(self, meta: dict[str, Any]) -> None:
+        columns = {name: self._columns[name] for name in DTYPES if name in self._columns}
+        for column in columns.values():
+            column.finish()
+        crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
+        meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
+        meta["arrays"] = {name: {"dtype": column.dtype, "length": column.length} for name, column in columns.items()}
+        meta["checksum"] = _meta_checksum(meta)
+        write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
+        write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
+        sync_folder(self._folder)
+
+
+def save_ratings(
+    ratings: Ratings, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False
+) -> Path:
+    """Write ``ratings`` as a store; ``meta`` are facts to keep, such as ``source``.
+
+    Raises
+    ------
+    InputError
+        If ``path`` exists (with ``overwrite``, if it is no store), or a user or item is unknown.
+    OutputError
+        If it cannot be written.
+    """
+    if len(ratings) and min(int(ratings.users.min()), int(ratings.items.min())) < 0:
+        raise InputError(f"{os.fspath(path)}: ratings of unknown users or items cannot be kept: drop them first")
+    with RatingStoreWriter(path, meta, overwrite) as writer:
+        writer.write(ratings)
+        return writer.close()
+
+
+def is_rating_store(path: str | Path) -> bool:
+    """Whether ``path`` is a store of ratings whose meta data can be read."""
+    try:
+        return bool(read_meta(path).get("kind") == KIND)
+    except InputError:
+        return False
+
+
+def open_ratings_store(path: str | Path, verify: str = "auto") -> Ratings:
+    """The ratings of a store, mapped read-only; parameters as for :func:`hogwild.data.store.open_store`.
+
+    Raises
+    ------
+    InputError
+        If it is no store of ratings, of another version, truncated or damaged; names the file.
+    """
+    if verify not in VERIFY:
+        raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+    path = Path(path)
+    meta = read_meta(path)
+    if meta.get("kind") != KIND:
+        raise InputError(f"{path}: a store of {meta.get('kind', 'rows')}, expected one of ratings")
+    described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
+    _check_fit(path, meta, described)
+    maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
+    if verify == "auto":
+        verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
+    if verify != "none":
+        _check_blocks(path, meta, maps, everything=verify == "full")
+    arrays = {name: entries(maps[name], *of) for name, of in described.items()}
+    try:
+        user_ids, item_ids = (_ids(arrays, side, meta[f"{side}s"]) for side in SIDES)
+    except InputError as error:
+        raise InputError(f"{path}: damaged store: {error}; {REMEDY}") from None
+    flat = arrays["users"], arrays["indices"], arrays["values"], (meta["users"], meta["items"]), arrays.get("times")
+    return Ratings(*flat, user_ids, item_ids, os.path.abspath(path), check=False)
+
+
+def _ids(arrays: dict[str, np.ndarray], side: str, size: int) -> Ids | None:
+    found = {name: arrays[f"{side}_{name}"] for name in NAMES if f"{side}_{name}" in arrays}
+    ids = Ids.from_arrays(found) if found else None
+    if ids is not None and len(ids) != size:
+        raise InputError(f"{len(ids)} names for {size} {side}s")
+    return ids
+
+
+def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
+    dtypes = {name: dtype for name, (dtype, _) in described.items()}
+    columns = ["users", "indices", "values", *(["times"] if "times" in described else [])]
+    if any(DTYPES.get(name) != dtype for name, dtype in dtypes.items()) or any(
+        described.get(name, ("", -1))[1] != meta["rows"] for name in columns
+    ):
+        raise InputError(f"{path}: damaged store: the arrays in meta.json do not fit {meta['rows']} ratings; {REMEDY}")
+
+
+# -- the cache --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RatingRecipe:
+    """How some ratings are made: as :class:`hogwild.data.cache.Recipe`, but ``make`` returns all with more facts."""
+
+    label: str
+    key: dict[str, Any]
+    meta: dict[str, Any]
+    make: Callable[[], tuple[Ratings, dict[str, Any]]]
+
+    @property
+    def name(self) -> str:
+        """Of its entry in a cache."""
+        return Recipe(self.label, {"kind": KIND, **self.key}, {}, lambda sink: {}).name
+
+
+def build_ratings(cache: Cache | None, recipe: RatingRecipe) -> tuple[Ratings, dict[str, Any]]:
+    """``(ratings, meta data)`` from the cache, where they are kept once made, or in memory where there is none."""
+    made: tuple[Ratings, dict[str, Any]] | None = None
+    for _ in range(3 if cache is not None else 0):  # again if another process was faster, or evicted it just now
+        assert cache is not None
+        path = cache.directory / recipe.name
+        if (found := _lookup(path)) is not None:
+            return found, read_meta(path)
+        try:
+            cache.directory.mkdir(parents=True, exist_ok=True)
+            with RatingStoreWriter(path, recipe.meta) as writer:
+                made = made or recipe.make()
+                writer.meta |= made[1]
+                writer.write(made[0])
+                writer.close()
+        except StoreExists:
+            continue
+        except OutputError as error:
+            cache._warn(str(error))
+            break
+        except OSError as error:
+            cache._warn(f"{cache.directory}: {error.strerror or error}")
+            break
+        cache.evict(keep=recipe.name)
+    ratings, facts = made or recipe.make()
+    return ratings, {**recipe.meta, **facts}
+
+
+def _lookup(path: Path) -> Ratings | None:
+    """The entry at ``path``, marked as used just now; a damaged one is removed and counts as absent."""
+    if not path.is_dir():
+        return None
+    try:
+        ratings = open_ratings_store(path)
+    except InputError:
+        ratings = None  # not removed here: the error at hand still holds the maps, and so the lock
+    if ratings is None:
+        remove_unused(path)
+        return None
+    try:
+        os.utime(path / "meta.json")
+    except OSError:
+        pass  # a cache that can only be read is a good one too
+    return ratings

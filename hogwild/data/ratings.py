@@ -1,0 +1,290 @@
+"""Ratings: who gave what how many stars, as three flat arrays, and the names that the user's data have for both sides.
+
+The decision that matters: users and items are numbered 0, 1, ... in ascending order of their names, whatever the order
+of the file, so the same data give the same numbering however they were read. The names (``Ids``) go with the ratings,
+into the store and into the model; where there are none, a number is its own name.
+
+What it costs: 12 bytes a rating, 20 with times. A part of the ratings (a split) is a copy. Ratings keep the order they
+came in; a user and item rated twice may be in a container, but readers keep the last of them (``last_of_repeats``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hogwild.data.examples import INDEX_LIMIT, PIECE, _check_whole, _frozen
+from hogwild.data.pieces import pieces
+from hogwild.data.rating_ids import Ids as Ids
+from hogwild.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+SPLITS = ("row", "user", "time")
+SAMPLE = 1 << 20  # ratings that a fingerprint looks at
+
+
+class Ratings:
+    """Ratings that users gave to items.
+
+    Parameters
+    ----------
+    users, items : arrays of int32, shape (n,)
+        Zero-based; -1 for one unknown to a model, in ratings that are only predicted.
+    values : array of float32, shape (n,)
+        Stars, or 1 where it is only known that the user took the item.
+    shape : (int, int)
+        Numbers of users and of items, those without a rating included.
+    times : array of int64, shape (n,), optional
+        When each was given, in any unit.
+    user_ids, item_ids : Ids, optional
+        Names; without them an index is its own name.
+    store : path, optional
+        Directory the arrays are mapped from, if they are all of it.
+    check : bool
+        Verify shapes and ranges (one pass). Readers that guarantee them pass False.
+
+    Raises
+    ------
+    InputError
+        Naming the first rating that breaks a rule.
+    """
+
+    def __init__(
+        self,
+        users: Any,
+        items: Any,
+        values: Any,
+        shape: tuple[int, int],
+        times: Any = None,
+        user_ids: Ids | None = None,
+        item_ids: Ids | None = None,
+        store: str | Path | None = None,
+        check: bool = True,
+    ) -> None:
+        if check:
+            _check_whole("users", users)
+            _check_whole("items", items)
+        self.users = _frozen(users, np.int32)
+        self.items = _frozen(items, np.int32)
+        with np.errstate(over="ignore"):  # beyond float32 becomes inf and is reported by the check
+            self.values = _frozen(values, np.float32)
+        self.times = None if times is None else _frozen(times, np.int64)
+        self.shape = int(shape[0]), int(shape[1])
+        self.user_ids, self.item_ids = user_ids, item_ids
+        self.store = None if store is None else Path(store)
+        if check:
+            self._check()
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        timed = ", timed" if self.times is not None else ""
+        where = f", store={str(self.store)!r}" if self.store else ""
+        return f"Ratings({describe(self)}{timed}{where})"
+
+    @property
+    def nnz(self) -> int:
+        """Number of ratings."""
+        return len(self)
+
+    def _check(self) -> None:
+        n = len(self.users)
+        named = {"users": self.users, "items": self.items, "values": self.values, "times": self.times}
+        for name, array in named.items():
+            if array is not None and array.shape != (n,):
+                raise InputError(f"{name}: expected one for each of {n} users, got an array of shape {array.shape}")
+        sides = zip(
+            ("users", "items"), (self.users, self.items), self.shape, (self.user_ids, self.item_ids), strict=True
+        )
+        for side, indices, size, ids in sides:
+            if not 0 <= size <= INDEX_LIMIT:
+                raise InputError(f"{size} {side}: expected 0 to {INDEX_LIMIT}")
+            if ids is not None and len(ids) != size:
+                raise InputError(f"{len(ids)} ids for {size} {side}")
+            if n and (indices.min() < -1 or indices.max() >= size):
+                run = f"{indices.min()} to {indices.max()}"
+                raise InputError(f"{side} run from {run}, expected 0 to {size - 1} (-1: unknown)")
+        for first, last in pieces(len(self), PIECE):
+            finite = np.isfinite(self.values[first:last])
+            if not finite.all():
+                raise InputError(f"values: rating {first + int(np.argmin(finite))} is not a finite float32")
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> Ratings:
+        """Ratings from a scipy sparse matrix, users in its rows; entries stored as zero are ratings of 0.
+
+        Raises
+        ------
+        InputError
+            If it is not real and sparse, or a value is not finite in float32.
+        """
+        import scipy.sparse
+
+        if not scipy.sparse.issparse(matrix) or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            given = f"{type(matrix).__name__} of dtype {getattr(matrix, 'dtype', None)}"
+            raise InputError(f"ratings: expected a scipy sparse matrix of real numbers, got {given}")
+        entries = matrix.tocoo()
+        row, col = entries.coords if hasattr(entries, "coords") else (entries.row, entries.col)
+        with np.errstate(over="ignore"):
+            return cls(row, col, entries.data.astype(np.float32), matrix.shape)
+
+    def to_scipy(self) -> scipy.sparse.coo_array:
+        """A COO float32 array, (users, items), that shares memory."""
+        import scipy.sparse
+
+        if len(self) and min(self.users.min(), self.items.min()) < 0:
+            raise UsageError("ratings of unknown users or items have no place in a matrix: drop them first")
+        return scipy.sparse.coo_array((self.values, (self.users, self.items)), shape=self.shape)
+
+    def select(self, ids: Any) -> Ratings:
+        """A copy of the ratings ``ids`` (positions, or a mask), in that order, of the same users and items."""
+        return self._part(np.asarray(ids))
+
+    def block(self, first: int, last: int) -> Ratings:
+        """Ratings ``first <= i < last`` without copying anything."""
+        return self._part(slice(first, last))
+
+    def evenly(self, count: int) -> np.ndarray:
+        """Positions of so many ratings evenly spread over all, or of all if they are fewer."""
+        return np.unique(np.linspace(0, len(self) - 1, min(len(self), count)).astype(np.int64))
+
+    def _part(self, which: Any) -> Ratings:
+        times = None if self.times is None else self.times[which]
+        flat = self.users[which], self.items[which], self.values[which]
+        return Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False)
+
+    def split(self, fraction: float, seed: int = 0, by: str = "row") -> tuple[Ratings, Ratings]:
+        """``(rest, held_out)``, each in the order of these ratings, of the same users and items.
+
+        Parameters
+        ----------
+        fraction : float
+        seed : int
+        by : {"row", "user", "time"}
+            That fraction of all ratings at random; of every user's ratings at random, rounded, and a user keeps at
+            least one; or the latest of all, the later in this order first where times are equal.
+
+        Raises
+        ------
+        InputError
+            If either part would be empty.
+        UsageError
+            For another ``by``, or by time where there are no times.
+        """
+        if by not in SPLITS:
+            raise UsageError(f"split by {by!r}: expected one of {', '.join(SPLITS)}")
+        if by == "time" and self.times is None:
+            raise UsageError("split by time: these ratings have no times (a fourth column); split by row or by user")
+        if not 0 < fraction < 1:
+            raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
+        mask = self._held_by_user(fraction, seed) if by == "user" else self._held(fraction, seed, by)
+        if not 0 < np.count_nonzero(mask) < len(self):
+            raise InputError(f"cannot hold out {fraction:g} of {len(self)} ratings: both parts need at least one")
+        return self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+
+    def _held(self, fraction: float, seed: int, by: str) -> np.ndarray:
+        mask = np.zeros(len(self), dtype=bool)
+        held = round(fraction * len(self))
+        if by == "row":
+            mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
+        elif held:
+            assert self.times is not None
+            mask[np.argsort(self.times, kind="stable")[-held:]] = True
+        return mask
+
+    def _held_by_user(self, fraction: float, seed: int) -> np.ndarray:
+        keys = np.random.default_rng(seed).random(len(self))
+        order = np.lexsort((keys, self.users))
+        degree = np.bincount(self.users + 1, minlength=self.shape[0] + 1)  # an unknown user is one more
+        held = np.minimum(np.rint(fraction * degree).astype(np.int64), np.maximum(degree - 1, 0))
+        place = np.arange(len(self)) - np.repeat(np.cumsum(degree) - degree, degree)  # among the ratings of its user
+        mask = np.zeros(len(self), dtype=bool)
+        mask[order] = place < np.repeat(held, degree)
+        return mask
+
+    def degrees(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ratings of each user and each item, int64: ``|E_u-|`` and ``|E_-v|`` (Recht et al. 2011, section 2.4)."""
+        found = []
+        for indices, size in zip((self.users, self.items), self.shape, strict=True):
+            total = np.zeros(size + 1, dtype=np.int64)  # the last place is where -1 goes
+            for first, last in pieces(len(self), PIECE):
+                np.add.at(total, indices[first:last], 1)
+            found.append(total[:size])
+        return found[0], found[1]
+
+    def user_lists(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(begin, items)``: user ``u`` rated ``items[begin[u]:begin[u + 1]]``, ascending, each once.
+
+        ``begin`` is int64, (users + 1,); ``items`` int32. Both are read-only.
+        """
+        known = (self.users >= 0) & (self.items >= 0)
+        users, items = (self.users, self.items) if known.all() else (self.users[known], self.items[known])
+        keys = users.astype(np.int64) * self.shape[1] + items
+        keys.sort()
+        if len(keys):
+            keys = keys[np.append(True, keys[1:] != keys[:-1])]
+        width = max(self.shape[1], 1)
+        begin = np.searchsorted(keys, np.arange(self.shape[0] + 1, dtype=np.int64) * width)
+        keys %= width
+        return _frozen(begin, np.int64), _frozen(keys, np.int32)
+
+    def sample_arrays(self) -> list[np.ndarray]:
+        """What a fingerprint hashes: users, items, values and times of about a million evenly spread ratings."""
+        which: Any = slice(None) if len(self) <= SAMPLE else self.evenly(SAMPLE)
+        arrays = (self.users, self.items, self.values, self.times)
+        return [np.ascontiguousarray(array[which]) for array in arrays if array is not None]
+
+
+def describe(ratings: Ratings) -> str:
+    """Such as ``1,000,209 ratings of 6,040 users x 3,706 items``."""
+    users, items = ratings.shape
+    return f"{len(ratings):,} ratings of {users:,} users x {items:,} items"
+
+
+def last_of_repeats(ratings: Ratings) -> tuple[Ratings, int]:
+    """The ratings without those that the same user gave the same item before, and how many those were."""
+    keys = ratings.users.astype(np.int64) * max(ratings.shape[1], 1) + ratings.items
+    ordered = np.sort(keys)
+    repeats = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    if not repeats:
+        return ratings, 0
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    last = np.append(keys[1:] != keys[:-1], True)
+    return ratings.select(np.sort(order[last])), repeats
+
+
+def rating_statistics(ratings: Ratings) -> dict[str, float]:
+    """The paper's hypergraph statistics of a factorisation (Recht et al. 2011, eq. 2.6), and densities.
+
+    A rating touches two nodes, a user and an item. It meets every rating of either, itself included:
+    ``rho = max (d_u + d_i - 1) / n``, exact where no user rated an item twice.
+
+    Returns
+    -------
+    dict
+        ``omega`` (2), ``delta``, ``rho``, ``density`` (share of the matrix that is known), ``user_share`` and
+        ``item_share`` (of the busiest of each), ``mean_user_degree``, ``mean_item_degree``.
+    """
+    n, (users, items) = len(ratings), ratings.shape
+    by_user, by_item = ratings.degrees()
+    meets = 0
+    for first, last in pieces(n, PIECE):
+        both = by_user[ratings.users[first:last]] + by_item[ratings.items[first:last]]
+        meets = max(meets, int(both.max()) - 1)
+    shares = [int(degree.max(initial=0)) / max(n, 1) for degree in (by_user, by_item)]
+    return {
+        "omega": 2.0,
+        "delta": max(shares),
+        "rho": meets / max(n, 1),
+        "density": n / max(users * items, 1),
+        "user_share": shares[0],
+        "item_share": shares[1],
+        "mean_user_degree": n / max(users, 1),
+        "mean_item_degree": n / max(items, 1),
+    }

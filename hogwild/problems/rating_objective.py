@@ -1,0 +1,322 @@
+"""The objective a factorisation is judged by: mean loss over ratings + penalty, in float64.
+
+The one decision: this is NumPy from the ratings themselves and shares no code with the kernels. The score of user u and
+item i is ``mean + b_u + b_i + p_u . q_i``. The sampled losses (``log``, ``bpr``) draw their negatives once, with a seed
+of their own, so that the objective is one function of the parameters and can be compared between epochs and runs.
+
+What it costs: about 130 ns a rating and core at rank 32, off the training clock, in memory for a chunk a thread; the
+sampled losses keep 4 bytes for each negative. Penalty per rating: Zhou et al. 2008 ("Large-scale parallel collaborative
+filtering for the Netflix prize"); per row: Recht et al. 2011, section 2.4. BPR: Rendle et al. 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.pieces import map_pieces
+from hogwild.data.ratings import Ratings
+from hogwild.errors import UsageError
+from hogwild.problems.ranking import AT, ranking_metrics
+
+LOSSES = ("squared-error", "log", "bpr")
+PENALTIES = ("per-rating", "per-row")
+CHUNK = 1 << 17  # numbers of one side's factors gathered at a time: 1 MB in float64, so a second-level cache holds both
+TRIES = 8  # draws of a negative the user has rated; after that it is kept
+DRAWN = 1 << 16  # negatives drawn from one random stream; part of which ones they are
+SeenLists = tuple[np.ndarray, np.ndarray]
+
+Solution = tuple[Any, Any, Any, Any]  # user factors (users, k), item factors (items, k), user bias, item bias
+
+
+class Scores:
+    """Scores of pairs, in float64; an index of -1 (an unknown user or item) has neither factors nor a bias."""
+
+    def __init__(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, mean: float) -> None:
+        self.factors = np.asarray(user_factors), np.asarray(item_factors)
+        self.biases = np.asarray(user_bias), np.asarray(item_bias)
+        self.mean = float(mean)
+        shapes = [array.shape for array in (*self.factors, *self.biases)]
+        rank = shapes[0][1:]
+        if len(rank) != 1 or shapes[1][1:] != rank or shapes[2:] != [shapes[0][:1], shapes[1][:1]]:
+            raise UsageError(f"factors and biases of shapes {', '.join(map(str, shapes))} do not go together")
+
+    @property
+    def chunk(self) -> int:
+        """How many pairs to ask for at a time."""
+        return max(256, CHUNK // max(self.factors[0].shape[1], 1))
+
+    def of(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Scores of pairs, (m,) float64."""
+        p, q = (_gather(array, which) for array, which in zip(self.factors, (users, items), strict=True))
+        scores = np.einsum("ij,ij->i", p, q)  # no BLAS, whose threads go on spinning on the workers' cores
+        scores += self.mean
+        for bias, which in zip(self.biases, (users, items), strict=True):
+            scores += _gather(bias, which)
+        return scores
+
+
+def _gather(array: np.ndarray, which: np.ndarray) -> np.ndarray:
+    if len(array) == 0:
+        return np.zeros((len(which), *array.shape[1:]))
+    found = np.take(array, which, axis=0, mode="clip").astype(np.float64)
+    unknown = which < 0
+    if unknown.any():
+        found[unknown] = 0.0
+    return found
+
+
+def draw_negatives(
+    users: np.ndarray, count: int, items: int, seen: SeenLists, seed: int, threads: int | None = None
+) -> np.ndarray:
+    """``count`` random items for each of ``users``, that they have not seen where a few tries find one.
+
+    Parameters
+    ----------
+    users : array of int32, shape (n,)
+    count, items : int
+        Negatives of each, and how many items there are to draw from, all as likely.
+    seen : (begin, items)
+        As :meth:`Ratings.user_lists` makes it.
+    seed : int
+        The same draws for the same seed, on any number of threads.
+
+    Returns
+    -------
+    array of int32, shape (n, count)
+    """
+    drawn = np.empty((len(users), count), np.int32)
+    begin, rated = seen
+
+    def draw(first: int, last: int) -> None:
+        random = np.random.default_rng([seed, first])
+        owner = np.repeat(users[first:last], count)
+        some = random.integers(0, items, len(owner), dtype=np.int32)
+        left = np.arange(len(owner))
+        for _ in range(TRIES):
+            left = left[_contains(begin, rated, owner[left], some[left])]
+            if not len(left):
+                break
+            some[left] = random.integers(0, items, len(left), dtype=np.int32)
+        drawn[first:last] = some.reshape(-1, count)
+
+    for _ in map_pieces(len(users), max(1, DRAWN // count), draw, threads):
+        pass
+    return drawn
+
+
+def _contains(begin: np.ndarray, rated: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Whether each user's ascending list holds the item beside it, (m,) bool: all lists bisected at once."""
+    found = np.zeros(len(users), bool)
+    if not len(rated):
+        return found
+    low = begin[users]
+    length = np.where(users >= 0, begin[users + 1] - low, 0)
+    end = low + length
+    for _ in range(int(length.max(initial=0)).bit_length()):
+        half = length >> 1
+        less = np.take(rated, low + half, mode="clip") < items
+        less &= length > 0
+        low += less * (half + 1)
+        length = np.where(less, length - half - 1, half)
+    inside = low < end
+    found[inside] = rated[low[inside]] == items[inside]
+    return found
+
+
+class RatingObjective:
+    """The objective of a factorisation on given ratings, for the parameters of any moment.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Streamed, so they may be larger than memory.
+    loss : {"squared-error", "log", "bpr"}
+        Half the squared error; or, of ratings taken as choices whatever their value: ``log(1 + exp(-m_ui))`` plus
+        ``log(1 + exp(m_uj))`` for each sampled j, or the mean of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
+    l2, penalty : float, {"per-rating", "per-row"}
+        ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item. Two
+        numbers are the l2 of factors and that of biases.
+    mean : float
+        Constant part of every score.
+    degrees : (user degrees, item degrees), optional
+        Of the ratings, where they are known already.
+    negatives : int
+        Sampled items for each rating.
+    seen : (begin, items), optional
+        What negatives are not taken from, as :meth:`Ratings.user_lists`; by default that of the ratings.
+    seed : int
+        Of the negatives.
+    threads : int, optional
+        Default: the cores this process may use.
+
+    Raises
+    ------
+    UsageError
+        For an unknown loss or penalty.
+    """
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        loss: str,
+        *,
+        l2: float | tuple[float, float] = 0.0,
+        penalty: str = "per-rating",
+        mean: float = 0.0,
+        degrees: tuple[np.ndarray, np.ndarray] | None = None,
+        negatives: int = 1,
+        seen: SeenLists | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        for option, value, choices in (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES)):
+            if value not in choices:
+                raise UsageError(f"{option} {value!r}: expected one of {', '.join(choices)}")
+        if negatives < 1:
+            raise UsageError(f"negatives {negatives}: expected at least 1")
+        self.ratings, self.loss, self.penalty, self.mean = ratings, loss, penalty, float(mean)
+        self.l2 = (float(l2[0]), float(l2[1])) if isinstance(l2, tuple) else (float(l2), float(l2))
+        self.threads = threads
+        self.degrees: tuple[np.ndarray, np.ndarray] | None = None
+        if any(self.l2) and penalty == "per-rating":
+            self.degrees = ratings.degrees() if degrees is None else degrees
+        self.drawn: np.ndarray | None = None  # (n, negatives)
+        if loss != "squared-error":
+            lists = ratings.user_lists() if seen is None else seen
+            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists, seed, threads)
+
+    def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
+        """The objective and its parts.
+
+        Parameters
+        ----------
+        user_factors, item_factors : arrays, shapes (users, k) and (items, k)
+        user_bias, item_bias : arrays, shapes (users,) and (items,)
+
+        Returns
+        -------
+        dict
+            ``objective``; ``loss``, without the penalty; and for squared-error ``rmse`` and ``mae``. Parameters that
+            are not finite give numbers that are not finite.
+        """
+        scores = Scores(user_factors, item_factors, user_bias, item_bias, self.mean)
+        n = len(self.ratings)
+
+        def part(first: int, last: int) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                return self._sums(scores, first, last)
+
+        sums = np.zeros(2)
+        with np.errstate(all="ignore"):
+            for more in map_pieces(n, scores.chunk, part, self.threads):
+                sums += more
+            first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
+            loss = first / 2 if self.loss == "squared-error" else first
+            found: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
+            if self.loss == "squared-error":
+                found |= {"rmse": math.sqrt(first), "mae": second}
+        return found
+
+    def _sums(self, scores: Scores, first: int, last: int) -> np.ndarray:
+        """Sums over a chunk: squared and absolute errors, or losses and 0."""
+        users, items = self.ratings.users[first:last], self.ratings.items[first:last]
+        m = scores.of(users, items)
+        if self.drawn is None:
+            error = m - self.ratings.values[first:last]
+            return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
+        total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
+        share = 1.0 if self.loss == "log" else 1.0 / self.drawn.shape[1]
+        for drawn in self.drawn[first:last].T:
+            other = scores.of(users, drawn)
+            total += share * np.logaddexp(0.0, other if self.loss == "log" else other - m).sum()
+        return np.array([total, 0.0])
+
+    def penalty_of(self, scores: Scores) -> float:
+        """The penalty of the parameters in ``scores``, in float64."""
+        if not any(self.l2):
+            return 0.0
+        total = 0.0
+        for side in range(2):
+            squares = self.l2[0] * _squares(scores.factors[side], self.threads)
+            squares += self.l2[1] * scores.biases[side].astype(np.float64) ** 2
+            if self.penalty == "per-row":
+                total += float(squares.sum())
+            else:  # a user with d ratings is in d of the n terms
+                assert self.degrees is not None
+                total += float((squares * self.degrees[side]).sum()) / max(len(self.ratings), 1)
+        return total / 2
+
+
+def _squares(factors: np.ndarray, threads: int | None) -> np.ndarray:
+    """``|p_u|^2`` of every row, float64."""
+    size = max(256, CHUNK // max(factors.shape[1], 1))
+
+    def part(first: int, last: int) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            rows = factors[first:last].astype(np.float64)
+            return np.einsum("ij,ij->i", rows, rows)
+
+    return np.concatenate([np.zeros(0), *map_pieces(len(factors), size, part, threads)])
+
+
+class RatingEvaluator:
+    """The objective on the training ratings and the metrics on test ratings, if any, named as in the rows of a run.
+
+    Parameters
+    ----------
+    train, test : Ratings
+        The latter may be None; else of the same users and items.
+    loss, l2, penalty, mean, negatives, seed, threads
+        As for :class:`RatingObjective`. Test negatives are taken from what is in neither part.
+    """
+
+    def __init__(
+        self, train: Ratings, test: Ratings | None, loss: str, *, l2: float | tuple[float, float] = 0.0,
+        penalty: str = "per-rating", mean: float = 0.0, degrees: tuple[np.ndarray, np.ndarray] | None = None,
+        negatives: int = 1, seed: int = 0, threads: int | None = None,
+    ) -> None:  # fmt: skip
+        if test is not None and test.shape != train.shape:
+            raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
+        same: dict[str, Any] = {"mean": mean, "negatives": negatives, "seed": seed, "threads": threads}
+        implicit = loss != "squared-error"
+        self.seen = train.user_lists() if implicit else None
+        self.train = RatingObjective(train, loss, l2=l2, penalty=penalty, degrees=degrees, seen=self.seen, **same)
+        self.test, self.tested = None, None
+        if test is not None:
+            self.tested = test.user_lists() if implicit else None
+            both = None if self.seen is None or self.tested is None else merge_lists(self.seen, self.tested)
+            self.test = RatingObjective(test, loss, seen=both, **same)
+
+    def __call__(self, solution: Solution) -> dict[str, float | None]:
+        """``objective``, ``train_loss``, ``test_loss`` and, of both parts, ``rmse`` and ``mae``.
+
+        Sampled losses have instead ``test_auc``, ``test_precision_at_10`` and ``test_ndcg_at_10``, over at most 2,000
+        evenly chosen users of the test ratings; what those rated in training is no candidate.
+        """
+        found = self.train.evaluate(*solution)
+        named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
+        if self.test is None:
+            return named
+        tested = self.test.evaluate(*solution)
+        named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
+        if self.seen is not None and self.tested is not None:
+            user_factors, item_factors, _, item_bias = solution
+            ranked = ranking_metrics(
+                user_factors, item_factors, item_bias, self.tested, self.seen, AT, threads=self.train.threads
+            )
+            named |= {f"test_{name}": value for name, value in ranked.items()}
+        return named
+
+
+def merge_lists(a: SeenLists, b: SeenLists) -> SeenLists:
+    """Both lists of every user in one, ascending, each item once."""
+    users = len(a[0]) - 1
+    width = max(int(a[1].max(initial=0)), int(b[1].max(initial=0))) + 1
+    lists = [np.repeat(np.arange(users, dtype=np.int64) * width, np.diff(begin)) + items for begin, items in (a, b)]
+    both = np.sort(np.concatenate(lists))
+    both = both[np.append(True, both[1:] != both[:-1])] if len(both) else both
+    begin = np.searchsorted(both, np.arange(users + 1, dtype=np.int64) * width)
+    return begin.astype(np.int64), (both % width).astype(np.int32)

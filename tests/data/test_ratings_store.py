@@ -1,0 +1,214 @@
+"""Stores of ratings: what is written is what is mapped back; damage is found; the cache makes them once."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from hogwild.data.cache import Cache
+from hogwild.data.examples import Rows
+from hogwild.data.rating_source import convert_ratings, open_ratings
+from hogwild.data.rating_store import (
+    FILES,
+    RatingRecipe,
+    build_ratings,
+    is_rating_store,
+    open_ratings_store,
+    save_ratings,
+)
+from hogwild.data.ratings import Ids, Ratings
+from hogwild.data.store import open_store, read_meta, save_store
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+
+def make(times=True, named=True):
+    random = np.random.default_rng(0)
+    users, items = random.integers(0, 6, 40), random.integers(0, 5, 40)
+    ids = (Ids([3, 5, 8, 13, 21, 2**40]), Ids(["a", "b", "ü", "dd", "e e"])) if named else (None, None)
+    return Ratings(users, items, random.random(40), (6, 5), random.integers(0, 9, 40) if times else None, *ids)
+
+
+def same(a, b):
+    arrays = [(getattr(a, name), getattr(b, name)) for name in ("users", "items", "values", "times")]
+    ids = [(getattr(a, name), getattr(b, name)) for name in ("user_ids", "item_ids")]
+    return (
+        a.shape == b.shape
+        and all((x is None) == (y is None) and (x is None or np.array_equal(x, y)) for x, y in arrays)
+        and all(x == y for x, y in ids)
+    )
+
+
+@pytest.mark.parametrize("times", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("verify", ["auto", "full", "sample", "none"])
+def test_there_and_back(tmp_path, times, named, verify):
+    ratings = make(times, named)
+    path = save_ratings(ratings, tmp_path / "store", {"source": "here"})
+    again = open_ratings_store(path, verify)
+    assert same(again, ratings)
+    assert again.store == path
+    assert again.split(0.5)[0].store is None
+    assert not again.users.flags.writeable
+    assert same(open_ratings(path), ratings)
+    meta = read_meta(path)
+    assert (meta["kind"], meta["source"], meta["users"], meta["items"], meta["rows"]) == ("ratings", "here", 6, 5, 40)
+    assert is_rating_store(path)
+    assert not is_rating_store(tmp_path)
+    for name, file in FILES.items():  # plain arrays that anyone can read
+        if name != "times" or times:
+            assert np.array_equal(np.load(path / file), getattr(ratings, name))
+
+
+def test_no_ratings_and_no_names(tmp_path):
+    empty = Ratings([], [], [], (0, 0), user_ids=Ids([]), item_ids=Ids([]))
+    assert same(open_ratings_store(save_ratings(empty, tmp_path / "store")), empty)
+    with pytest.raises(InputError, match="no ratings in it"):
+        open_ratings(tmp_path / "store")
+
+
+def test_what_is_there_stays(tmp_path):
+    save_ratings(make(), tmp_path / "store")
+    with pytest.raises(InputError, match="exists"):
+        save_ratings(make(), tmp_path / "store")
+    save_ratings(make(times=False), tmp_path / "store", overwrite=True)
+    assert open_ratings_store(tmp_path / "store").times is None
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is not a hogwild store"):
+        save_ratings(make(), tmp_path / "file", overwrite=True)
+    with pytest.raises(InputError, match="unknown users or items cannot be kept"):
+        save_ratings(Ratings([-1], [0], [1], (1, 1)), tmp_path / "other")
+    assert sorted(os.listdir(tmp_path)) == ["file", "store"]
+
+
+@pytest.mark.parametrize("name", ["users", "indices", "values", "times", "user_numbers", "item_text", "item_ends"])
+@pytest.mark.parametrize("how", ["flip", "cut", "gone"])
+def test_damage_is_found(tmp_path, name, how):
+    path = save_ratings(make(), tmp_path / "store") / f"{name}.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data if how == "flip" else data[:-4])
+    with pytest.raises(InputError, match=rf"store: damaged store: {name}.npy"):
+        open_ratings_store(tmp_path / "store")
+
+
+def edit(path, **changes):
+    """Change the meta data, with a right checksum."""
+    from hogwild.data.store import _meta_checksum
+
+    meta = json.loads((path / "meta.json").read_text()) | changes
+    meta["checksum"] = _meta_checksum(meta)
+    (path / "meta.json").write_text(json.dumps(meta))
+
+
+def test_meta_data_that_do_not_fit(tmp_path):
+    path = save_ratings(make(), tmp_path / "store")
+    for changes, message in (
+        ({"rows": 41}, "do not fit 41 ratings"),
+        ({"users": 7}, "6 names for 7 users"),
+        ({"kind": "graph"}, "a store of graph, expected one of ratings"),
+        ({"version": 9}, "version 9, expected"),
+    ):
+        before = (path / "meta.json").read_text()
+        edit(path, **changes)
+        with pytest.raises(InputError, match=message):
+            open_ratings_store(path)
+        (path / "meta.json").write_text(before)
+    with pytest.raises(UsageError, match="expected one of auto"):
+        open_ratings_store(path, "some")
+
+
+def test_stores_of_another_kind(tmp_path):
+    save_store(Rows([0, 1], [0], [1.0], [1.0], 1), tmp_path / "rows")
+    with pytest.raises(InputError, match=r"rows: a store of rows, expected one of ratings"):
+        open_ratings(tmp_path / "rows")
+    save_ratings(make(), tmp_path / "ratings")
+    with pytest.raises(InputError):
+        open_store(tmp_path / "ratings")
+
+
+def test_conversion(tmp_path):
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,x,3\n2,y,4\n")
+    meta = convert_ratings(tmp_path / "r.csv", tmp_path / "store")
+    assert (meta["rows"], meta["kind"], meta["source"]) == (2, "ratings", str(tmp_path / "r.csv"))
+    assert same(open_ratings(tmp_path / "store"), open_ratings(tmp_path / "r.csv"))
+    assert (
+        convert_ratings("synthetic:ratings?ratings=500", tmp_path / "two")["source"] == "synthetic:ratings?ratings=500"
+    )
+
+
+# -- the cache --------------------------------------------------------------------------------------------------------
+
+
+def test_text_is_read_once(tmp_path, monkeypatch):
+    path, cache = tmp_path / "r.txt", Cache(tmp_path / "cache")
+    path.write_text("1 2 3\n4 5 6\n")
+    first = open_ratings(path, cache=cache)
+    assert first.store is not None
+    assert first.store.parent == tmp_path / "cache"
+    assert same(first, open_ratings(path))
+    monkeypatch.setattr("hogwild.data.rating_source.parse_ratings", None)
+    assert same(open_ratings(path, cache=cache), first)
+    assert [entry.source for entry in cache.list()] == [str(path)]
+    assert cache.clear() == (0, 1)  # one in use
+    del first
+    assert cache.clear() == (1, 0)
+
+
+def test_other_options_and_contents_are_other_entries(tmp_path):
+    path, cache = tmp_path / "r.txt", Cache(tmp_path / "cache")
+    path.write_text("1,2,3\n4,5,6\n")
+    open_ratings(path, cache=cache)
+    open_ratings(path, cache=cache, values="optional")
+    open_ratings(path, cache=cache, repeats="keep")
+    open_ratings(path, cache=cache, users=Ids([1, 4]))  # matched afterwards
+    assert len(cache.list()) == 3
+    path.write_text("1,2,3\n4,5,7\n")
+    assert open_ratings(path, cache=cache).values.tolist() == [3, 7]
+    assert len(cache.list()) == 4
+
+
+def test_a_damaged_entry_is_made_again(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    ratings = open_ratings("synthetic:ratings?ratings=900", cache=cache)
+    path, expected = ratings.store, ratings.select(np.arange(900))
+    del ratings
+    (path / "values.npy").write_bytes((path / "values.npy").read_bytes()[:-1])
+    assert same(open_ratings("synthetic:ratings?ratings=900", cache=cache), expected)
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
+    (tmp_path / "cache").write_text("in the way")
+    with pytest.warns(HogwildWarning, match="no cache"):
+        ratings = open_ratings("synthetic:ratings?ratings=900", cache=Cache(tmp_path / "cache"))
+    assert len(ratings) == 900
+    assert ratings.store is None
+
+
+def test_the_slower_of_two_takes_what_the_faster_made(tmp_path):
+    cache, calls = Cache(tmp_path / "cache"), []
+
+    def make_one():
+        calls.append(1)
+        if len(calls) == 1:
+            build_ratings(cache, recipe)
+        return make(), {"made": len(calls)}
+
+    recipe = RatingRecipe("x", {"a": 1}, {"source": "x"}, make_one)
+    ratings, meta = build_ratings(cache, recipe)
+    assert len(calls) == 2
+    assert meta["made"] == 2
+    assert same(ratings, make())
+    assert len(cache.list()) == 1
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    (tmp_path / "r.txt").write_text("1 2 3\n1 2 x\n")
+    with pytest.raises(InputError, match=":2: bad rating"):
+        open_ratings(tmp_path / "r.txt", cache=Cache(tmp_path / "cache"))
+    assert os.listdir(tmp_path / "cache") == []

@@ -1,0 +1,121 @@
+"""Metrics of rankings, beside ten-line twins and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+from hogwild.data.ratings import Ratings
+from hogwild.problems.ranking import auc, each_user, ndcg_at_k, precision_at_k, ranking_metrics, top_items
+
+SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=30)  # many ties
+
+
+@given(SCORES, st.integers(0, 35))
+@settings(max_examples=100, deadline=None)
+def test_the_best_items_beside_a_sort(scores, n):
+    found = top_items(np.array(scores, np.float32), n)
+    assert found.tolist() == sorted(range(len(scores)), key=lambda item: (-scores[item], item))[:n]
+
+
+@given(SCORES, SCORES)
+@settings(max_examples=100, deadline=None)
+def test_auc_beside_all_pairs(positive, negative):
+    pairs = [(p > q) + (p == q) / 2 for p in positive for q in negative]
+    found = auc(np.array(positive, np.float32), np.array(negative, np.float32))
+    assert found == pytest.approx(np.mean(pairs))
+    truth = [1] * len(positive) + [0] * len(negative)
+    assert found == pytest.approx(roc_auc_score(truth, positive + negative))
+
+
+def test_auc_of_no_pairs():
+    assert math.isnan(auc(np.ones(2), np.empty(0)))
+
+
+@given(st.permutations(range(12)), st.sets(st.integers(0, 11), min_size=1), st.integers(1, 15))
+@settings(max_examples=100, deadline=None)
+def test_precision_and_ndcg_beside_their_twins(ranked, relevant, k):
+    ranked, wanted = np.array(ranked), np.array(sorted(relevant))
+    hits = [item in relevant for item in ranked[:k].tolist()]
+    assert precision_at_k(ranked, wanted, k) == sum(hits) / k
+    gain = sum(hit / math.log2(place + 2) for place, hit in enumerate(hits))
+    ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(relevant))))
+    assert ndcg_at_k(ranked, wanted, k) == pytest.approx(gain / ideal)
+    truth, scores = np.isin(np.arange(12), wanted), np.empty(12)
+    scores[ranked] = -np.arange(12)
+    assert ndcg_at_k(ranked, wanted, k) == pytest.approx(ndcg_score([truth], [scores], k=k))
+
+
+def naive(P, Q, b, tested, seen, k):
+    """Mean AUC, precision and NDCG over users with test items, one user at a time."""
+    rows = []
+    for user in range(len(P)):
+        candidates = [item for item in range(len(Q)) if item not in seen[user]]
+        relevant = [item for item in candidates if item in tested[user]]
+        scores = {item: float(P[user] @ Q[item] + b[item]) for item in candidates}
+        if not relevant:
+            continue
+        ranked = sorted(candidates, key=lambda item: (-scores[item], item))[:k]
+        hits = [item in relevant for item in ranked]
+        gain = sum(hit / math.log2(place + 2) for place, hit in enumerate(hits))
+        ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(relevant))))
+        pairs = [
+            (scores[i] > scores[j]) + (scores[i] == scores[j]) / 2
+            for i in relevant for j in candidates if j not in relevant
+        ]  # fmt: skip
+        rows.append([np.mean(pairs) if pairs else math.nan, sum(hits) / k, gain / ideal])
+    return np.nanmean(rows, axis=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("threads", [1, 3])
+def test_all_of_it_beside_its_twin(seed, threads):
+    random = np.random.default_rng(seed)
+    users, items, k = 17, 11, 4
+    P, Q = random.integers(-2, 3, (users, 2)).astype("f4"), random.integers(-2, 3, (items, 2)).astype("f4")
+    b = random.integers(-1, 2, items).astype("f4")
+    tested = Ratings(random.integers(0, users, 30), random.integers(0, items, 30), np.ones(30), (users, items))
+    seen = Ratings(random.integers(0, users, 60), random.integers(0, items, 60), np.ones(60), (users, items))
+    lists = [
+        [set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)
+    ]  # fmt: skip
+    found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k, threads=threads)
+    assert list(found) == ["auc", "precision_at_4", "ndcg_at_4"]
+    assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))
+
+
+def test_perfect_and_useless_scores():
+    lists = Ratings([0, 0, 1], [0, 1, 2], [1, 1, 1], (2, 4)).user_lists()
+    P = np.eye(2)
+    Q = np.array([[2, -1], [2, -1], [-1, 2], [-1, -1]])
+    best = ranking_metrics(P, Q, np.zeros(4), lists, None, 2)
+    assert best == {"auc": 1.0, "precision_at_2": 0.75, "ndcg_at_2": 1.0}
+    worst = ranking_metrics(P, -Q, np.zeros(4), lists, None, 1)
+    assert worst == {"auc": 0.0, "precision_at_1": 0.0, "ndcg_at_1": 0.0}
+    assert ranking_metrics(P, 0 * Q, np.zeros(4), lists, None, 1)["auc"] == 0.5
+
+
+def test_nothing_to_rank_and_parameters_that_diverged():
+    lists = Ratings([0], [0], [1], (2, 4)).user_lists()
+    none = {"auc": None, "precision_at_10": None, "ndcg_at_10": None}
+    assert ranking_metrics(np.ones((2, 1)), np.ones((4, 1)), np.zeros(4), lists, lists) == none
+    assert ranking_metrics(np.full((2, 1), np.nan), np.ones((4, 1)), np.zeros(4), lists, None) == none
+    everything = Ratings([0] * 4, range(4), [1] * 4, (1, 4)).user_lists()
+    assert ranking_metrics(np.ones((1, 1)), np.ones((4, 1)), np.zeros(4), everything, None)["auc"] is None
+
+
+def test_only_some_users_are_looked_at():
+    users = 50
+    lists = Ratings(range(users), [0] * users, [1] * users, (users, 3)).user_lists()
+    seen = []
+    each_user(np.arange(5), np.ones((users, 1)), np.ones((3, 1)), np.zeros(3), None, lambda at, row: seen.append(at))
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    P = np.where(np.arange(users) % 7 == 0, 1.0, -1.0)[:, None]  # of 8 evenly chosen: 0, 7, ..., 49
+    found = ranking_metrics(P, np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1, users=8)
+    assert found["auc"] == 1.0
+    assert ranking_metrics(P, np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1)["auc"] == 8 / 50

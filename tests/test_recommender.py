@@ -1,0 +1,261 @@
+"""The factorisation as a model: predictions, recommendations and similar items beside twins; files; metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild.data.ratings import Ids, Ratings
+from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.problems.rating_objective import RatingEvaluator
+from hogwild.recommender import CompletionModel, evaluate_completion
+
+USERS, ITEMS = 8, 6
+NAMES = Ids([f"user {u}" for u in range(USERS)]), Ids(np.arange(ITEMS) * 10)
+
+
+def make(named=True, seed=0, loss="squared-error", users=USERS, items=ITEMS, rank=3, **rest):
+    random = np.random.default_rng(seed)
+    shapes = (users, rank), (items, rank), (users,), (items,)
+    arrays = [random.integers(-3, 4, shape).astype(np.float32) for shape in shapes]  # small whole numbers: exact, ties
+    ids = dict(zip(("user_ids", "item_ids"), NAMES, strict=True)) if named else {}
+    return CompletionModel(*arrays, 3.5, loss, **ids, **rest)
+
+
+def score(model, u, i):
+    p = float(model.user_factors[u].astype(float) @ model.item_factors[i]) if min(u, i) >= 0 else 0.0
+    return 3.5 + p + (model.user_bias[u] if u >= 0 else 0) + (model.item_bias[i] if i >= 0 else 0)
+
+
+# -- predictions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_predictions(named):
+    model = make(named)
+    users = NAMES[0].names() if named else np.arange(USERS)
+    items = NAMES[1].names() if named else np.arange(ITEMS)
+    found = model.predict(users[:, None], items[None, :])
+    assert found.dtype == np.float64
+    assert found.tolist() == [[score(model, u, i) for i in range(ITEMS)] for u in range(USERS)]
+    assert model.predict(users[2], items[4]) == score(model, 2, 4)
+    assert model.predict(users[2], items).tolist() == found[2].tolist()
+    assert model.predict(users[:0], items[:0]).shape == (0,)
+    assert np.array_equal(model.predict(users[:, None], items[None, :], threads=3), found)
+
+
+def test_unknown_ones_fall_back():
+    model = make()
+    with pytest.warns(HogwildWarning, match=r"^2 of 3 pairs have a user or item that the model does not know") as told:
+        found = model.predict(["user 1", "nobody", "nobody"], [20, 20, 7])
+    assert found.tolist() == [score(model, 1, 2), score(model, -1, 2), 3.5]
+    assert told[0].filename == __file__
+    with pytest.warns(HogwildWarning, match="1 of 1 pairs"):
+        assert make(named=False).predict(0, ITEMS) == score(model, 0, -1)
+
+
+def test_pairs_that_are_none():
+    with pytest.raises(UsageError, match=r"users of shape \(2,\) and items of shape \(3,\) do not make pairs"):
+        make().predict(["user 1", "user 2"], [0, 10, 20])
+    with pytest.raises(UsageError, match="have no names: ask for them by number"):
+        make(named=False).predict("user 1", 0)
+
+
+# -- recommendations --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n", [1, 3, ITEMS, 50])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_recommendations_beside_a_sort(seed, n, threads):
+    model, random = make(seed=seed), np.random.default_rng(seed)
+    seen = Ratings(random.integers(0, USERS, 15), random.integers(0, ITEMS, 15), np.ones(15), (USERS, ITEMS))
+    seen.user_ids, seen.item_ids = NAMES
+    asked = random.permutation(USERS)[:5]
+    items, scores = model.recommend(NAMES[0].names(asked), n, seen, threads)
+    assert items.shape == scores.shape == (5, min(n, ITEMS))
+    for row, user in enumerate(asked.tolist()):
+        left = [item for item in range(ITEMS) if item not in seen.items[seen.users == user]]
+        best = sorted(left, key=lambda item: (-score(model, user, item), item))[:n]
+        short = min(n, ITEMS) - len(best)
+        assert items[row].tolist() == [10 * item for item in best] + [-1] * short
+        assert scores[row].tolist() == [score(model, user, item) for item in best] + [-np.inf] * short
+
+
+def test_nothing_is_left_to_recommend():
+    model = dataclasses.replace(make(), item_ids=Ids(list("abcdef")))
+    seen = Ratings(
+        [0] * ITEMS, range(ITEMS), [1] * ITEMS, (1, ITEMS), user_ids=Ids(["user 3"]), item_ids=Ids(list("fedcba"))
+    )
+    items, scores = model.recommend(["user 3", "user 4"], 2, seen)
+    assert items[0].tolist() == ["", ""]
+    assert scores[0].tolist() == [-np.inf] * 2
+    assert set(items[1]) <= set("abcdef")
+
+
+def test_what_was_seen_is_matched_by_name():
+    model = make()
+    everywhere, _ = model.recommend(["user 5"], ITEMS)
+    best = int(everywhere[0, 0])
+    other = Ratings([0, 1], [0, 1], [1, 1], (2, 3), user_ids=Ids(["user 5", "x"]), item_ids=Ids([best, 77, 78]))
+    items, _ = model.recommend("user 5", ITEMS, other)
+    assert items[0].tolist() == [*everywhere[0, 1:].tolist(), -1]
+
+
+def test_a_stranger_gets_what_is_liked():
+    model = make()
+    with pytest.warns(HogwildWarning, match="1 of 2 users are not known to the model"):
+        items, scores = model.recommend(["user 1", "nobody"], 2)
+    best = sorted(range(ITEMS), key=lambda item: (-model.item_bias[item], item))[:2]
+    assert items[1].tolist() == [10 * item for item in best]
+    assert scores[1].tolist() == [score(model, -1, item) for item in best]
+
+
+@pytest.mark.parametrize("n", [1, 3, 50])
+def test_similar_items_beside_cosines(n):
+    model = make(named=False, seed=3)
+    factors = np.array(model.item_factors)
+    factors[4] = 0.0
+    factors[5] = 2 * factors[1]
+    model = dataclasses.replace(model, item_factors=factors)
+    items, near = model.similar_items(range(ITEMS), n)
+    length = np.maximum(np.sqrt((factors.astype(float) ** 2).sum(axis=1)), 1e-9)
+    cosine = (factors.astype(float) @ factors.T / length[:, None] / length).astype(np.float32)
+    for item in range(ITEMS):
+        others = [other for other in range(ITEMS) if other != item]
+        assert item not in items[item]
+        assert len(items[item]) == min(n, ITEMS - 1)
+        assert near[item] == pytest.approx(sorted(cosine[item, others].tolist(), reverse=True)[:n], abs=1e-6)
+        assert cosine[item, items[item]] == pytest.approx(near[item], abs=1e-6)
+    assert items[1, 0] == 5
+    assert not near[4].any()
+
+
+def test_questions_that_cannot_be_answered():
+    with pytest.raises(InputError, match="item 7: the model does not know it"):
+        make().similar_items([10, 7])
+    for ask in (make().similar_items, make().recommend):
+        with pytest.raises(UsageError, match="n=0: expected at least 1"):
+            ask([10], 0)
+        with pytest.raises(UsageError, match="expected one dimension"):
+            ask([[10, 20]])
+
+
+def test_one_item_has_no_neighbour():
+    model = make(named=False, items=1)
+    assert model.similar_items([0])[0].shape == (1, 0)
+
+
+# -- what it is made of -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"user_factors": np.ones(3)}, "user_factors of shape"),
+        ({"item_factors": np.ones((ITEMS, 4))}, "users have 3 factors and items 4"),
+        ({"user_bias": np.ones(3)}, "user_bias of shape"),
+        ({"item_bias": np.full(ITEMS, np.nan)}, "item_bias: entry 0 is not finite"),
+        ({"mean": float("inf")}, "mean inf"),
+        ({"loss": "hinge"}, "loss 'hinge': expected one of squared-error, log, bpr"),
+        ({"penalty": "l1"}, "penalty 'l1'"),
+        ({"user_ids": Ids([1])}, "1 ids for 8 users"),
+    ],
+)
+def test_what_it_refuses(change, message):
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(make(), **change)
+
+
+def test_it_is_a_copy_that_stays():
+    factors = np.ones((USERS, 3), np.float32)
+    model = dataclasses.replace(make(), user_factors=factors)
+    factors[:] = 7
+    assert model.user_factors.max() == 1
+    assert not model.user_factors.flags.writeable
+    assert (model.shape, model.rank) == ((USERS, ITEMS), 3)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_files(named):
+    model = make(named, config={"rank": 3}, fingerprint="abc", history=[{"epoch": 1}], penalty="per-row")
+    arrays, header = model.to_file()
+    assert all(array.dtype != object for array in arrays.values())
+    again = CompletionModel.from_file({k: v.copy() for k, v in arrays.items()}, json.loads(json.dumps(header)), "x")
+    for field in dataclasses.fields(CompletionModel):
+        a, b = getattr(model, field.name), getattr(again, field.name)
+        assert np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b, field.name
+
+
+def test_files_that_do_not_fit():
+    arrays, header = make().to_file()
+    for changed, message in (
+        ((arrays | {"more": np.ones(1)}, header), "arrays that are not expected: more"),
+        (({k: v for k, v in arrays.items() if k != "item_bias"}, header), "no 'item_bias'"),
+        ((arrays, {k: v for k, v in header.items() if k != "mean"}), "no 'mean'"),
+        ((arrays, header | {"rank": 4}), "holds 8 users, 6 items, rank 3; its header says 8, 6, 4"),
+        ((arrays, header | {"mean": "x"}), "not a usable hogwild model"),
+        ((arrays, header | {"history": None}), "not a usable hogwild model"),
+        ((arrays | {"user_bias": np.full(USERS, np.inf, np.float32)}, header), "user_bias: entry 0 is not finite"),
+        ((arrays | {"user_ids.ends": np.zeros(1, np.int64)}, header), "the ends of the names"),
+        (({k: v for k, v in arrays.items() if k != "user_ids.ends"}, header), "expected an array of numbers"),
+    ):
+        with pytest.raises(InputError, match=f"^model.file: .*{message}"):
+            CompletionModel.from_file(*changed, "model.file")
+
+
+def test_it_opens_without_torch_or_numba():
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['numba'] = None; import numpy as np\n"
+        "from hogwild.recommender import CompletionModel\n"
+        "m = CompletionModel(np.ones((2, 1)), np.ones((3, 1)), np.zeros(2), np.zeros(3))\n"
+        "assert m.predict(0, 1) == 1 and m.recommend([0], 2)[0].tolist() == [[0, 1]]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(0, 5))
+@settings(max_examples=20, deadline=None)
+def test_errors_beside_plain_sums(n, seed):
+    model, random = make(), np.random.default_rng(seed)
+    users, items = random.integers(0, USERS, n), random.integers(0, ITEMS, n)
+    ratings = Ratings(users, items, random.random(n), (USERS, ITEMS), None, *NAMES)
+    found = evaluate_completion(model, ratings)
+    errors = [score(model, u, i) - r for u, i, r in zip(users, items, ratings.values.tolist())]
+    assert (found["ratings"], found["unknown"]) == (n, 0)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    assert found["mae"] == pytest.approx(np.mean(np.abs(errors)))
+
+
+def test_ratings_of_others_are_matched_by_name():
+    model = make()
+    ratings = Ratings([0, 1, 1], [1, 0, 1], [1, 2, 3], (2, 2), None, Ids(["user 2", "zz"]), Ids([50, 0]))
+    with pytest.warns(HogwildWarning, match="2 of 3 pairs"):
+        found = evaluate_completion(model, ratings)
+    errors = [score(model, 2, 0) - 1, score(model, -1, 5) - 2, score(model, -1, 0) - 3]
+    assert found == {"ratings": 3, "unknown": 2, "rmse": pytest.approx(np.sqrt(np.mean(np.square(errors)))),
+                     "mae": pytest.approx(np.mean(np.abs(errors)))}  # fmt: skip
+    with pytest.raises(InputError, match="no ratings to evaluate"):
+        evaluate_completion(model, ratings.block(0, 0))
+
+
+def test_choices_are_ranked_as_in_training():
+    model = make(loss="bpr", users=30, items=25, named=False)
+    random = np.random.default_rng(0)
+    ratings = Ratings(random.integers(0, 30, 200), random.integers(0, 25, 200), np.ones(200), (30, 25))
+    train, test = ratings.split(0.3)
+    found = evaluate_completion(model, test, train)
+    solution = model.user_factors, model.item_factors, model.user_bias, model.item_bias
+    expected = RatingEvaluator(train, test, "bpr")(solution)
+    assert list(found) == ["ratings", "unknown", "auc", "precision_at_10", "ndcg_at_10"]
+    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:])
