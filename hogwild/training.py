@@ -190,6 +190,7 @@ class Run:
         self._identity = {"run": uuid.uuid4().hex[:12], "data": name}
         self._check_workers()
         case = self._case = case_of(config.problem)(self.config, examples, test)
+        self._n = case.n
         self.config, self.reason, self.problem = case.config, case.reason, case.problem
         saved = self._load() if resume else None
         if saved is not None:
@@ -483,7 +484,7 @@ class Run:
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup, **found, "updates": self._epoch_updates,
-            **self._case.speed(self._epoch_nonzeros, before), **UNMEASURED,
+            **self._case.speed(self._epoch_updates, self._epoch_nonzeros, before), **UNMEASURED,
             **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
         }  # fmt: skip
         if not self.history:

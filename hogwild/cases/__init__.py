@@ -31,6 +31,7 @@ class Case(Protocol):
     config: TrainConfig  # the discipline "auto" settled
     problem: Problem
     order: Cut
+    n: int  # examples in an epoch
     reason: str  # why "auto" became what it is; empty if there was nothing to weigh
     fingerprint: str  # of the training data
 
@@ -64,7 +65,7 @@ class Case(Protocol):
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """``objective`` and the metrics, as fields of a row."""
 
-    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         """The row's field for the speed of an epoch."""
 
     def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> Any:

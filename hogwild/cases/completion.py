@@ -27,7 +27,7 @@ class CompletionCase:
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
-        self.reason = ""
+        self.n, self.reason = len(train), ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = dataclasses.replace(config, discipline=discipline)
         self._train, self._test = train, test
@@ -87,8 +87,8 @@ class CompletionCase:
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return self._evaluator(solution)  # type: ignore[arg-type]
 
-    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"updates_per_second": nonzeros / seconds if seconds else None}
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"updates_per_second": updates / seconds if seconds else None}
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]

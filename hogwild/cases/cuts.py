@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.graphs import Graph
 from hogwild.data.order import Order
@@ -17,6 +18,8 @@ from hogwild.problems.cut_objective import CutEvaluator
 from hogwild.problems.cuts import CutsProblem
 from hogwild.resume import fingerprint_of
 from hogwild.segmentation import Segmentation
+
+USUAL_CACHE = 1 << 20  # bytes, where the machine does not say
 
 
 class CutsCase:
@@ -31,8 +34,11 @@ class CutsCase:
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         self.config = dataclasses.replace(config, discipline=discipline)
         self._graph = train
-        self.problem = CutsProblem.of(train, discipline, config.gradient_delay)
-        self.order = Order.of(len(train), config.order == "shuffled")
+        cache = machine.cache_bytes("L2") or USUAL_CACHE
+        self.problem = CutsProblem.of(train, discipline, config.gradient_delay, cache)
+        self._arrays = self.problem.arrays(train)
+        self.n = len(self._arrays["u"])  # a bundle of edges is one example
+        self.order = Order.of(self.n, config.order == "shuffled")
         facts = (train.n_vertices, train.n_labels, len(train))
         self.fingerprint = fingerprint_of(facts, train.sample_arrays())
 
@@ -49,10 +55,10 @@ class CutsCase:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self) -> None:
-        self._evaluator = CutEvaluator(self._graph)
+        self._evaluator = CutEvaluator(self._graph, best_threshold=True)
 
     def lay_out(self, shared: bool) -> Job:
-        c, arrays = self.config, self.problem.arrays(self._graph)
+        c, arrays, self._arrays = self.config, self._arrays, {}  # the job has them
         return Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, exchange=c.exchange)
 
     def search_step(self) -> Callable[[], float]:
@@ -67,8 +73,8 @@ class CutsCase:
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return {**self._evaluator(*solution)}
 
-    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"updates_per_second": nonzeros / seconds if seconds else None}
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"updates_per_second": updates / seconds if seconds else None}
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]

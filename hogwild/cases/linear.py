@@ -35,7 +35,7 @@ class LinearCase:
     names = ("coef", "intercept")
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
-        self.config, self.reason = config, ""
+        self.config, self.n, self.reason = config, len(train), ""
         self._train, self._test = train, test
         self._pose(train)
         from_disk = _outgrows_memory(train)
@@ -111,7 +111,7 @@ class LinearCase:
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return self._evaluator(*solution)
 
-    def speed(self, nonzeros: int, seconds: float) -> dict[str, float | None]:
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None}
 
     def model(

@@ -142,9 +142,9 @@ class GraphsToCut:
         raise UsageError(f"--test {name}: a cut is of one graph, and there is nothing to test on")
 
     def facts(self, examples: Graph) -> str:
-        from hogwild.data.graphs import describe
-
-        return describe(examples)
+        grid = "" if examples.shape is None else f", a grid of {' x '.join(map(str, examples.shape))}"
+        found = f"{len(examples.terminals):,} of them terminals of {examples.n_labels:,} labels"
+        return f"{examples.n_vertices:,} vertices, {found}, {len(examples):,} edges{grid}"
 
     def notes(self, name: str, examples: Graph, config: TrainConfig) -> Iterator[str]:
         if examples.n_labels > 2 and examples.n_vertices * examples.n_labels > 1 << 32:

@@ -24,6 +24,7 @@ from hogwild.cli.sources import (
     check_memory,
     check_readable,
 )
+from hogwild.config import OWNERS
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
 
@@ -159,7 +160,9 @@ def model_facts(path: str) -> dict[str, Any]:
     if model.history:
         shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse", "cut_value")
         facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
-    return facts | {f"option_{name}": value for name, value in model.config.items() if value is not None}
+    others = {name for name, owners in OWNERS.items() if header["problem"] not in owners}
+    options = {name: value for name, value in model.config.items() if value is not None and name not in others}
+    return facts | {f"option_{name}": value for name, value in options.items()}
 
 
 def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str, Any]:

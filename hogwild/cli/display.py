@@ -134,7 +134,8 @@ def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
     share = done / total if total else 0.0
     line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} {noun}"
     if seconds > 0:
-        speed = f"{progress.nonzeros / seconds / 1e6:.1f} {'Mnnz/s' if noun == 'rows' else 'Mupd/s'}"
+        work, unit = (progress.nonzeros, "Mnnz/s") if noun == "rows" else (done, "Mupd/s")
+        speed = f"{work / seconds / 1e6:.1f} {unit}"
         line += f"  {speed}  {clock(seconds)} elapsed"
     if share >= 1:
         line += "  evaluating"

@@ -88,13 +88,16 @@ def labels(
     if not isinstance(cut, Segmentation):
         raise InputError(f"{model}: expected a cut (train --problem cuts), got a {_kind(cut)}")
     if plot is not None:
-        cut.draw(plot)
+        from hogwild.cut_picture import draw
+
+        draw(cut, plot)
     if out.endswith(".npy"):
         cut.save_labels(out)
         return
     with output(out) as stream:
-        names = range(len(cut.labels)) if cut.names is None else cut.names
-        stream.write("".join(f"{name}\t{label}\n" for name, label in zip(names, cut.labels)).encode())
+        vertices = range(len(cut)) if cut.ids is None else cut.ids.names()
+        found = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
+        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, found)).encode())
 
 
 def _open(model: str, seen: str | None, out: str) -> CompletionModel:

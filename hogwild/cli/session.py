@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hogwild.training import Run
 
 WORKER_MODULE = "hogwild.hosts.worker"
+LABEL_FILES = (".npy", ".tsv", ".txt")  # that a Segmentation can write
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -56,6 +57,11 @@ class Request:
         for option, name in (("--segmentation", self.segmentation), ("--plot", self.plot)):
             if name is not None and problem != "cuts":
                 raise UsageError(f"{option} {name}: is for --problem cuts, not for {problem}")
+        if self.segmentation is not None and not self.segmentation.endswith(LABEL_FILES):
+            endings = ", ".join(LABEL_FILES)
+            raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
+        if self.plot is not None and not self.plot.endswith(".png"):
+            raise UsageError(f"--plot {self.plot}: expected a name that ends in .png")
         if self.test is not None and self.holdout is not None:
             raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout is not None and not 0 < self.holdout < 1:
@@ -158,7 +164,9 @@ def leave(run: Run, request: Request) -> Iterator[str]:
         run.model.save_labels(request.segmentation)
         yield f"labels of the vertices saved to {request.segmentation}"
     if request.plot is not None:
-        run.model.draw(request.plot)
+        from hogwild.cut_picture import draw
+
+        draw(run.model, request.plot)
         yield f"picture saved to {request.plot}"
 
 
@@ -171,6 +179,8 @@ def read(request: Request, sources: Sources, config: TrainConfig, display: Displ
     with display.live(reading.line):
         examples = container.open(sources, request.data, reading.update)
     display.say(f"{request.data}: {container.facts(examples)}")
+    if request.plot is not None and len(examples.shape or ()) not in (2, 3):
+        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two or three dimensions")
     for line in container.notes(request.data, examples, config):
         display.say(line)
     if request.holdout is not None:

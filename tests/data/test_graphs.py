@@ -1,0 +1,147 @@
+"""The container, its statistics, and which reader a name goes to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild.data.graphs import Graph, describe, graph_format, graph_statistics, open_graph
+from hogwild.data.rating_ids import Ids
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+PLAIN = {
+    "u": [0, 1, 0], "v": [1, 2, 3], "forward": [1.0, 2.0, 3.0], "backward": [1.0, 2.0, 3.0], "n_vertices": 4,
+    "terminals": [2, 3], "terminal_labels": [0, 1],
+}  # fmt: skip
+
+
+def graph(**more) -> Graph:
+    return Graph(**PLAIN | more)
+
+
+def test_arrays_have_their_types_and_are_read_only() -> None:
+    g = graph()
+    assert len(g) == 3
+    assert g.undirected
+    types = {"u": np.int32, "v": np.int32, "forward": np.float32, "backward": np.float32}
+    types |= {"terminals": np.int32, "terminal_labels": np.int32}
+    for name, dtype in types.items():
+        assert getattr(g, name).dtype == dtype
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(g, name)[0] = 1
+    assert repr(g) == "Graph(4 vertices, 3 edges, 2 labels)"
+    assert repr(graph(shape=(2, 2), backward=[0, 0, 0])) == "Graph(4 vertices, 3 edges, 2 labels, directed, grid 2 x 2)"
+    assert g.fixed().tolist() == [-1, -1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"u": [0, 2, 0], "v": [1, 1, 3]}, "edge 1: joins 2 to 1: expected ascending numbers below 4"),
+        ({"u": [0, 1, 1], "v": [1, 2, 1]}, "edge 2: joins 1 to 1"),
+        ({"v": [1, 2, 4]}, "edge 2: joins 0 to 4"),
+        ({"u": [0, 1, 0], "v": [1, 2, 1]}, "the edge from 0 to 1 comes twice"),
+        ({"u": [0.0, 1.0, 0.0]}, "u: expected whole numbers, got dtype float64"),
+        ({"v": [1, 2]}, "v: expected one for each of 3 edges"),
+        ({"forward": [1, np.nan, 1]}, "edge 1: weighs nan: expected a finite number, not negative"),
+        ({"backward": [1, 1, -2]}, "edge 2: weighs -2"),
+        ({"forward": [1e39, 1, 1]}, "edge 0: weighs inf"),
+        ({"n_vertices": 0}, "0 vertices"),
+        ({"terminals": [2, 4]}, "terminal 4 is no vertex: there are 4"),
+        ({"terminals": [2, 2]}, "terminal 2 is given twice"),
+        ({"terminal_labels": [0]}, "terminals: expected one label each"),
+        ({"terminal_labels": [0, 2]}, "terminal labels run from 0 to 2, of 2 labels"),
+        ({"terminal_labels": [0, 0]}, "label 1 has no terminal"),
+        ({"n_labels": 3}, "label 2 has no terminal"),
+        ({"n_labels": 1}, "1 labels: a cut needs two or more"),
+        ({"shape": (5,)}, "a grid of \\(5,\\) has other points"),
+        ({"image": np.zeros(4), "shape": (2, 2)}, "image: expected the grid's shape \\(2, 2\\), got \\(4,\\)"),
+        ({"ids": Ids(["a", "b"])}, "ids: expected 4, got 2"),
+        ({"label_ids": Ids(["a"])}, "label_ids: expected 2, got 1"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused(more, message) -> None:
+    with pytest.raises(InputError, match=message):
+        graph(**more)
+
+
+def test_directions_are_for_two_labels_only() -> None:
+    three = {"n_labels": 3, "terminals": [1, 2, 3], "terminal_labels": [0, 1, 2]}
+    assert graph(**three).n_labels == 3
+    with pytest.raises(InputError, match="edge 2: weighs 3 one way and 4 the other"):
+        graph(**three, backward=[1.0, 2.0, 4.0])
+
+
+def test_edges_are_turned_merged_and_cleaned() -> None:
+    with pytest.warns(HogwildWarning, match="x: 1 edges from a vertex to itself"):
+        g = Graph.of(
+            [3, 1, 2, 0, 1, 0], [0, 2, 1, 3, 1, 2], [1, 2, 4, 8, 5, 0], [10, 20, 40, 80, 5, 0], 4, [0, 3], [0, 1],
+            title="x",
+        )  # fmt: skip
+    assert (g.u.tolist(), g.v.tolist()) == ([0, 1], [3, 2])  # where each pair first came
+    assert g.forward.tolist() == [10 + 8, 2 + 40]
+    assert g.backward.tolist() == [1 + 80, 20 + 4]
+
+
+def test_of_names_what_it_cannot_use() -> None:
+    with pytest.raises(InputError, match="edge 1: joins 0 to 9: expected vertices 0 to 2"):
+        Graph.of([0, 0], [1, 9], [1, 1], [1, 1], 3, [0, 1], [0, 1])
+    with pytest.raises(InputError, match="edge 0: weighs -1"):
+        Graph.of([0], [1], [-1], [1], 3, [0, 1], [0, 1])
+    with pytest.raises(InputError, match="expected one of each for an edge, got shapes"):
+        Graph.of([0, 1], [1], [1], [1], 3, [0, 1], [0, 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 12), st.integers(1, 40))
+def test_statistics_are_those_of_the_paper(seed, n, m) -> None:
+    rng = np.random.default_rng(seed)
+    u = rng.integers(0, n, size=m)
+    v = (u + rng.integers(1, n, size=m)) % n
+    g = Graph.of(u, v, rng.random(m) + 0.1, rng.random(m) + 0.1, n, [0, 1], [0, 1])
+    edges = [{int(a), int(b)} for a, b in zip(g.u, g.v)]
+    assert len({frozenset(e) for e in edges}) == len(edges)
+    facts = graph_statistics(g)
+    degrees = [sum(x in e for e in edges) for x in range(n)]
+    assert g.degrees().tolist() == degrees
+    assert facts["delta"] == max(degrees) / len(edges)
+    assert facts["rho"] == max(sum(bool(e & f) for f in edges) for e in edges) / len(edges)
+    assert facts["isolated"] == degrees.count(0)
+    assert facts["omega"] == 2
+    assert facts["delta"] <= facts["rho"] <= min(1.0, 2 * facts["delta"])
+    weighted = np.zeros(n)
+    for a, b, f, w in zip(g.u, g.v, g.forward, g.backward):
+        weighted[[a, b]] += max(f, w)
+    np.testing.assert_allclose(g.weighted_degrees(), weighted, rtol=1e-6)
+    assert describe(g).startswith("Graph(")
+
+
+def test_a_fingerprint_tells_graphs_apart() -> None:
+    def print_of(g: Graph) -> bytes:
+        return b"".join(array.tobytes() for array in g.sample_arrays())
+
+    others = [{"forward": [1, 2, 4.0]}, {"terminal_labels": [1, 0]}, {"n_vertices": 5}, {"u": [0, 1, 1]}]
+    assert print_of(graph()) == print_of(graph())
+    assert len({print_of(graph(**more)) for more in [{}, *others]}) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.max", "dimacs"), ("a.max.gz", "dimacs"), ("a.max.xz", "dimacs"), ("a.tsv", "edges"), ("max", "edges"),
+        ("a.edges.bz2", "edges"), ("a.npz", "mrf"), ("synthetic:grid", "synthetic"),
+    ],
+)  # fmt: skip
+def test_formats_are_told_from_names(name, kind) -> None:
+    assert graph_format(name) == kind
+
+
+def test_options_that_do_not_go_together_are_refused(tmp_path) -> None:
+    with pytest.raises(UsageError, match="format='x': expected one of dimacs, edges, mrf, synthetic"):
+        open_graph("a", format="x")
+    with pytest.raises(UsageError, match="terminals= goes with a list of edges"):
+        open_graph("a.max", terminals="t")
+    (tmp_path / "odd").write_text("p max 2 1\nn 1 s\nn 2 t\na 1 2 3\n")
+    assert len(open_graph(tmp_path / "odd", format="dimacs")) == 1

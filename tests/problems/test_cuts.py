@@ -1,0 +1,264 @@
+"""Cuts beside exact solvers, values beside other ways to compute them, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import maximum_flow
+
+from hogwild.data.examples import readonly
+from hogwild.data.graph_mrf import mrf_graph
+from hogwild.data.graphs import Graph, open_graph
+from hogwild.data.order import Order
+from hogwild.errors import InputError, UsageError
+from hogwild.kernels.control import cells
+from hogwild.problems.cut_objective import CutEvaluator
+from hogwild.problems.cuts import DECAY, EPOCHS, STEP, CutsProblem, onto_simplex
+from hogwild.problems.tiers import no_tiers
+from hogwild.problems.work import OrderSlice, Shared
+
+
+def train(graph, epochs=EPOCHS, discipline="serial", decay=DECAY, workers=1):
+    """Shares after so many epochs at the default steps, by workers in threads."""
+    problem = CutsProblem.of(graph, discipline)
+    order, flat = Order.of(problem.n_rows), np.zeros(problem.size, dtype=np.float32)
+    problem.start(flat, 0)
+    data = problem.data({name: readonly(np.ascontiguousarray(a)) for name, a in problem.arrays(graph).items()})
+    locks = np.zeros(problem.locks, np.int32)
+    shared = Shared(problem.parameters(flat), np.zeros(cells(workers), np.int64), locks, no_tiers())
+    blocks = np.empty(order.n_blocks, dtype=np.int32)
+    scratches = [problem.scratch(order) for _ in range(workers)]
+    problem.compile()
+    with ThreadPoolExecutor(workers) as pool:
+        for epoch in range(epochs):
+            problem.shuffle(blocks, order, 0, epoch)
+            problem.begin_epoch(shared.control, order, 0)
+            parts = [OrderSlice(order, blocks, 0, epoch, 0, worker, workers) for worker in range(workers)]
+            step = STEP * decay**epoch, 1.0, 0.0
+            list(pool.map(lambda part, own: problem.work(shared, own, data, part, step), parts, scratches))  # noqa: B023
+    return problem.solution(flat)[0]
+
+
+def minimum_cut(graph):
+    """By scipy, for whole-numbered weights."""
+    weights = np.concatenate((graph.forward, graph.backward))
+    assert (weights % 1 == 0).all()
+    ends = np.concatenate((graph.u, graph.v)), np.concatenate((graph.v, graph.u))
+    capacities = scipy.sparse.csr_array((weights.astype(np.int32), ends), shape=(graph.n_vertices,) * 2)
+    return maximum_flow(capacities, *(int(t) for t in graph.terminals)).flow_value
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.6, 1.0])
+def test_grids_are_cut_within_a_hundredth_of_the_minimum(noise):
+    graph = open_graph(f"synthetic:grid?side=128&noise={noise}")
+    facts, exact = CutEvaluator(graph, best_threshold=True)(train(graph)), minimum_cut(graph)
+    assert exact <= facts["threshold_value"] <= facts["cut_value"] <= 1.01 * exact
+    assert exact <= facts["objective"] + 1e-3 * exact  # the relaxation's minimum is the cut's
+    assert facts["objective"] <= 1.02 * exact
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "atomic", "aig", "round-robin"])
+def test_a_race_costs_little(discipline):
+    graph = open_graph("synthetic:grid?side=64&noise=0.7")
+    epochs = 20 if discipline == "round-robin" else EPOCHS
+    facts = CutEvaluator(graph)(train(graph, epochs, discipline, workers=3))
+    assert facts["cut_value"] <= 1.02 * minimum_cut(graph)
+
+
+def test_a_volume_is_cut_within_a_hundredth_of_the_minimum():
+    graph = open_graph("synthetic:volume?side=24")
+    assert CutEvaluator(graph, best_threshold=True)(train(graph))["threshold_value"] <= 1.01 * minimum_cut(graph)
+
+
+def test_a_stereo_move_is_cut_within_three_hundredths_of_the_minimum(real_data):
+    graph = open_graph(real_data / "graphs" / "tsukuba_expansion_a5.max.gz")
+    assert not graph.undirected
+    facts = CutEvaluator(graph)(train(graph))
+    assert 270_720 <= facts["cut_value"] <= 1.03 * 270_720
+    assert facts["objective"] <= 1.03 * 270_720
+
+
+def tiny(seed, labels, n=7):
+    """A labelling problem small enough to try all labels."""
+    rng = np.random.default_rng(seed)
+    u, v = np.triu_indices(n, 1)
+    picked = rng.random(len(u)) < 0.5
+    unary = rng.integers(0, 10, size=(n, labels)).astype(float)
+    return mrf_graph(unary, u[picked], v[picked], rng.integers(0, 5, size=picked.sum())), unary, n
+
+
+def best_of_all(graph, n):
+    value = CutEvaluator(graph).cut
+    terminals = list(range(graph.n_labels))
+    return min(value(np.array([*chosen, *terminals])) for chosen in itertools.product(terminals, repeat=n))
+
+
+@pytest.mark.parametrize("labels", [2, 3, 4])
+def test_tiny_graphs_of_many_labels_are_cut_as_by_trying_all(labels):
+    same, worst = 0, 1.0
+    for seed in range(8):
+        graph, _, n = tiny(seed, labels, 7 if labels < 4 else 6)
+        best, facts = best_of_all(graph, n), CutEvaluator(graph)(train(graph, 300, decay=0.98))
+        assert facts["objective"] <= best * 1.01 + 0.01  # it relaxes
+        same += facts["cut_value"] == best
+        worst = max(worst, facts["cut_value"] / max(best, 1e-9))
+    assert same >= 6
+    assert worst <= 1.1
+
+
+def test_few_terminals_without_bundles_are_cut_as_by_trying_all():
+    """Each vertex has a link to one terminal at most, as entities' mentions have."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        n, labels = 7, 3
+        u, v = np.triu_indices(n, 1)
+        weight = rng.integers(0, 4, size=len(u))
+        u, v = np.concatenate((u, np.arange(labels))), np.concatenate((v, n + np.arange(labels)))
+        weight = np.append(weight, rng.integers(4, 9, size=labels))
+        graph = Graph.of(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
+        facts = CutEvaluator(graph)(train(graph, 200))
+        assert facts["cut_value"] <= 1.1 * best_of_all(graph, n)
+
+
+def random_graph(seed, labels=2, directed=True, n=30, m=100):
+    rng = np.random.default_rng(seed)
+    u, v = rng.integers(0, n, size=m), rng.integers(0, n, size=m)
+    v = np.where(u == v, (v + 1) % n, v)
+    forward = rng.random(m)
+    backward = rng.random(m) if directed else forward
+    return Graph.of(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 6]))
+def test_the_objective_is_the_sum_over_edges(seed, labels):
+    graph = random_graph(seed, labels, directed=labels == 2)
+    x = np.random.default_rng(seed).dirichlet(np.ones(labels), size=graph.n_vertices).astype(np.float32)
+    relaxed = cut = 0.0
+    for u, v, f, b in zip(graph.u, graph.v, graph.forward, graph.backward):
+        if labels == 2:
+            relaxed += f * max(0.0, float(x[v, 1]) - x[u, 1]) + b * max(0.0, float(x[u, 1]) - x[v, 1])
+        else:
+            relaxed += f / 2 * np.abs(x[u].astype(float) - x[v]).sum()
+        one, other = x[u].argmax(), x[v].argmax()
+        cut += (f if one < other else b) * (one != other)
+    facts = CutEvaluator(graph)(x)
+    np.testing.assert_allclose([facts["objective"], facts["cut_value"]], [relaxed, cut], rtol=1e-6)
+    corners = np.eye(labels, dtype=np.float32)[x.argmax(axis=1)]
+    assert CutEvaluator(graph)(corners)["objective"] == pytest.approx(facts["cut_value"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_best_threshold_is_no_worse_than_the_relaxed_value(seed):
+    graph, rng = random_graph(seed), np.random.default_rng(seed)
+    share = rng.integers(0, 1025, size=graph.n_vertices) / 1024
+    evaluator = CutEvaluator(graph, best_threshold=True)
+    facts = evaluator(np.column_stack((1 - share, share)).astype(np.float32))
+    assert facts["threshold_value"] <= min(facts["objective"], facts["cut_value"]) * (1 + 1e-6)
+    tried = [evaluator.cut(share > t / 1024) for t in range(1024)]
+    assert facts["threshold_value"] == min(tried)
+    assert evaluator.cut(share > facts["threshold"]) == min(tried)
+
+
+def test_an_evaluator_wants_shares_of_all_vertices():
+    with pytest.raises(InputError, match=r"x: expected shape \(30, 2\), got \(30, 3\)"):
+        CutEvaluator(random_graph(0))(np.zeros((30, 3)))
+
+
+def test_large_graphs_are_evaluated_in_pieces(monkeypatch):
+    graph = random_graph(0, 3, directed=False)
+    x = np.random.default_rng(0).random((30, 3)).astype(np.float32)
+    whole = CutEvaluator(graph)(x)
+    monkeypatch.setattr("hogwild.problems.cut_objective.PIECE", 20)
+    assert CutEvaluator(graph)(x)["objective"] == pytest.approx(whole["objective"])
+
+
+def test_onto_simplex_solves_its_conditions():
+    rows = np.random.default_rng(0).normal(size=(200, 9)) * 3
+    found = onto_simplex(rows).astype(float)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
+    assert (found >= 0).all()
+    tau = (rows - found).max(axis=1)  # equal where positive, at least where zero
+    assert np.abs(np.where(found > 1e-6, rows - found - tau[:, None], 0.0)).max() < 1e-5
+
+
+@pytest.mark.parametrize("labels", [2, 3, 9])
+def test_it_starts_in_the_middle_and_at_the_corners(labels):
+    graph = random_graph(0, labels, directed=False)
+    problem = CutsProblem.of(graph, "serial")
+    flat = np.zeros(problem.size, dtype=np.float32)
+    problem.start(flat, 0)
+    (x,) = problem.solution(flat)
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(x[graph.terminals], np.eye(labels))
+    np.testing.assert_allclose(np.delete(x, graph.terminals, axis=0), 1 / labels)
+    assert problem.size % 16 == 0
+    x[:] = 7
+    assert problem.solution(flat)[0].max() == 1.0  # it was a copy
+
+
+def test_rows_left_outside_the_simplex_are_projected():
+    graph = random_graph(0, 3, directed=False)
+    problem = CutsProblem.of(graph, "hogwild")
+    flat = np.zeros(problem.size, dtype=np.float32)
+    problem.start(flat, 0)
+    rows = flat.reshape(-1, problem.stride)
+    rows[10, :3] = 0.9, 0.3, 0.1
+    (x,) = problem.solution(flat)
+    np.testing.assert_allclose(x[10], [0.8, 0.2, 0.0], atol=1e-6)
+    np.testing.assert_array_equal(x[11], rows[11, :3])
+
+
+def test_locks_holds_and_pickling():
+    graph = random_graph(0)
+    for discipline, locks, holds in (("hogwild", 1, False), ("aig", 30, True), ("locked", 1, True)):
+        problem = pickle.loads(pickle.dumps(CutsProblem.of(graph, discipline)))
+        assert (problem.locks, problem.holds) == (locks, holds)
+        assert problem == CutsProblem.of(graph, discipline)
+    assert CutsProblem.of(graph, "round-robin").holds
+
+
+def test_what_makes_no_sense_is_refused():
+    graph, many = random_graph(0), random_graph(0, 3, directed=False)
+    with pytest.raises(UsageError, match="tiered has nothing to do for cuts"):
+        CutsProblem.of(graph, "tiered")
+    with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):
+        CutsProblem.of(many, "atomic")
+    with pytest.raises(UsageError, match="3 labels do not go into one number"):
+        CutsProblem.of(many, "serial", scalar=True)
+    with pytest.raises(UsageError, match="neither directions nor discipline atomic"):
+        CutsProblem.of(graph, "serial", scalar=False)
+    with pytest.raises(InputError, match="no edges but between terminals"):
+        CutsProblem.of(Graph([0], [1], [1.0], [1.0], 2, [0, 1], [0, 1]), "serial")
+
+
+def test_bundles_are_one_update_and_edges_between_terminals_none():
+    unary = np.array([[0.0, 5.0, 9.0], [4.0, 0.0, 0.0]])
+    graph = mrf_graph(unary, [0], [1], [2.0])
+    assert len(graph) == 5  # 9 and 4 to label 0, 4 to label 1 and 4 and 4: those of weight zero are left out
+    problem = CutsProblem.of(graph, "serial")
+    arrays = problem.arrays(graph)
+    assert problem.n_rows == len(arrays["u"])
+    assert sorted(arrays["bundle"].tolist()) == [-1, 0, 1]
+    weights = arrays["weights"].reshape(2, 3)
+    np.testing.assert_allclose(weights / weights.max(), [[1, 4 / 9, 0], [0, 4 / 9, 4 / 9]])
+    assert (arrays["rates"][graph.terminals] == 0).all()
+    assert (arrays["rates"][:2] > 0).all()
+    fixed = graph.fixed()
+    assert (fixed[arrays["u"]] < 0).all()
+
+
+def test_compiling_and_rehearsing_work():
+    for graph, disciplines in ((random_graph(0), ("serial", "atomic")), (random_graph(0, 3, False), ("round-robin",))):
+        for discipline in disciplines:
+            problem = CutsProblem.of(graph, discipline)
+            problem.compile()
+            assert 0 <= problem.rehearse(50) < 5.0

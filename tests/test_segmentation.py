@@ -1,0 +1,162 @@
+"""What is left of a cut: labels, files of them, model files, and pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hogwild.cut_picture import draw
+from hogwild.data.graphs import Graph, open_graph
+from hogwild.data.rating_ids import Ids
+from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.model_file import load_model
+from hogwild.problems.cut_objective import CutEvaluator
+from hogwild.segmentation import Segmentation
+
+
+def shares(n, labels, seed=0):
+    """Rows of the simplex as problems make them: of two labels, the first is what the second leaves."""
+    x = np.random.default_rng(seed).dirichlet(np.ones(labels), size=n).astype(np.float32)
+    return np.column_stack((1 - x[:, 1], x[:, 1])) if labels == 2 else x
+
+
+def of_grid(labels=2, axes=2, names=False, **more):
+    side = 6
+    graph = open_graph(f"synthetic:{'grid' if axes == 2 else 'volume'}?side={side}&labels={labels}")
+    if names:
+        graph.ids = Ids([f"v{i}" for i in range(graph.n_vertices)])
+        graph.label_ids = Ids([f"l{i}" for i in range(labels)])
+    return graph, Segmentation.of(graph, shares(graph.n_vertices, labels), **more)
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_labels_and_values(labels):
+    graph, found = of_grid(labels, fingerprint="f")
+    np.testing.assert_array_equal(found.labels, found.x.argmax(axis=1))
+    assert found.labels.dtype == np.int32
+    facts = CutEvaluator(graph)(found.x)
+    assert (found.objective, found.cut_value) == (facts["objective"], facts["cut_value"])
+    assert found.energy == found.cut_value + graph.offset
+    assert found.grid().shape == (6, 6)
+    assert len(found) == graph.n_vertices
+    with pytest.raises(ValueError, match="read-only"):
+        found.labels[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        found.x[0] = 1
+
+
+def test_ties_go_to_the_first_label():
+    assert Segmentation(np.full((3, 2), 0.5), 0.0, 0.0).labels.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("names", [False, True])
+def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
+    _, found = of_grid(labels, names=names, config={"step": 1.0}, fingerprint="f", history=[{"epoch": 1}])
+    found.save(tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(back.x, found.x)
+    np.testing.assert_array_equal(back.labels, found.labels)
+    np.testing.assert_array_equal(back.image, found.image)
+    for name in "objective cut_value offset shape ids label_ids config fingerprint history version".split():
+        assert getattr(back, name) == getattr(found, name), name
+    bare = Segmentation(shares(4, labels), 1.0, 2.0)
+    arrays, header = bare.to_file()
+    again = Segmentation.from_file(arrays, header, "x")
+    assert (again.shape, again.ids, again.image) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"objective": None}, "x: not a usable hogwild model: "),
+        ({"vertices": 3}, "x: damaged: holds shares of shape \\(40, 3\\), its header says \\(3, 3\\)"),
+        ({"shape": [100]}, "x: not a usable hogwild model: a grid of \\(100,\\)"),
+    ],
+)
+def test_damaged_model_files(change, message):
+    arrays, header = Segmentation(shares(40, 3), 1.0, 2.0).to_file()
+    with pytest.raises(InputError, match=message):
+        Segmentation.from_file(arrays, header | change, "x")
+    with pytest.raises(InputError, match="x: not a usable hogwild model: no 'x'"):
+        Segmentation.from_file({}, header, "x")
+    del header["offset"]
+    with pytest.raises(InputError, match="no 'offset'"):
+        Segmentation.from_file(arrays, header, "x")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"x": np.ones(3)}, "x: expected shares of two or more labels"),
+        ({"x": np.ones((3, 1))}, "x: expected shares of two or more labels"),
+        ({"x": [[0, 1], [np.nan, 1]]}, "x: vertex 1 has a share that is not finite"),
+        ({"shape": (3, 3)}, "a grid of \\(3, 3\\) has other points than the 4 vertices"),
+        ({"shape": (2, 2), "image": np.ones(4)}, "image: expected the grid's shape"),
+        ({"ids": Ids(["a"])}, "ids: expected 4, got 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        Segmentation(**{"x": shares(4, 2), "objective": 0.0, "cut_value": 0.0} | given)
+
+
+def test_labels_are_written(tmp_path):
+    _, found = of_grid(3, names=True)
+    found.save_labels(tmp_path / "a.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), found.grid())
+    assert np.load(tmp_path / "a.npy").dtype == np.int32
+    found.save_labels(tmp_path / "a.tsv")
+    lines = (tmp_path / "a.tsv").read_text().splitlines()
+    assert lines[:2] == [f"v{i}\tl{found.labels[i]}" for i in range(2)]
+    assert len(lines) == len(found)
+    bare = Segmentation(shares(4, 2), 0.0, 0.0)
+    bare.save_labels(tmp_path / "b.npy")
+    assert np.load(tmp_path / "b.npy").shape == (4,)
+    bare.save_labels(tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text().splitlines()[3] == f"3\t{bare.labels[3]}"
+    with pytest.raises(UsageError, match="c.png: labels are written to .npy, .tsv or .txt, not .png"):
+        bare.save_labels(tmp_path / "c.png")
+    with pytest.raises(OutputError, match="none/a.npy: cannot be written"):
+        bare.save_labels(tmp_path / "none" / "a.npy")
+
+
+def test_labels_by_name():
+    _, found = of_grid(3, names=True)
+    assert found.label_of(["v3", "v0"]).tolist() == [f"l{found.labels[3]}", f"l{found.labels[0]}"]
+    with pytest.raises(InputError, match="no vertex is called v99"):
+        found.label_of(["v99"])
+    bare = Segmentation(shares(4, 2), 0.0, 0.0)
+    assert bare.label_of(3).tolist() == [bare.labels[3]]
+    with pytest.raises(InputError, match="no vertex is called 4"):
+        bare.label_of([0, 4])
+    with pytest.raises(UsageError, match="the graph is no grid"):
+        bare.grid()
+
+
+@pytest.mark.parametrize(("labels", "axes", "names"), [(2, 2, False), (4, 2, True), (2, 3, False)])
+def test_pictures(tmp_path, labels, axes, names):
+    from matplotlib.image import imread
+
+    _, found = of_grid(labels, axes, names)
+    draw(found, tmp_path / "a.png")
+    picture = imread(tmp_path / "a.png")
+    assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > labels + 10  # greys and a colour a label
+    wide = picture.shape[1] / picture.shape[0]
+    assert wide > 1.3
+    bare = Segmentation(found.x, 0.0, 0.0, shape=found.shape)
+    draw(bare, tmp_path / "b.png")
+    assert imread(tmp_path / "b.png").size < picture.size  # without the image
+    with pytest.raises(UsageError, match="the graph is no grid"):
+        draw(Segmentation(shares(4, 2), 0.0, 0.0), tmp_path / "c.png")
+    with pytest.raises(UsageError, match="expected a grid of two or three dimensions, got 1"):
+        draw(Segmentation(shares(4, 2), 0.0, 0.0, shape=(4,)), tmp_path / "c.png")
+    with pytest.raises(OutputError, match="cannot be written"):
+        draw(bare, tmp_path / "none" / "c.png")
+    assert not (tmp_path / "c.png").exists()
+
+
+def test_a_graph_of_many_labels_has_a_picture_too(tmp_path):
+    graph = Graph([0], [1], [1.0], [1.0], 16, np.arange(16), np.arange(16), 16, shape=(4, 4))
+    draw(Segmentation.of(graph, np.eye(16)), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
