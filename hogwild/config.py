@@ -40,6 +40,7 @@ NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
+L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 #: What each problem can be asked, what it takes where nothing is asked, and its decay under schedule "epoch".
 PROBLEMS: dict[str, dict[str, Any]] = {
@@ -185,6 +186,8 @@ class TrainConfig:
             object.__setattr__(self, "step", None)
         _choice("problem", self.problem, tuple(PROBLEMS))
         self._check_owners()
+        if self.problem == "completion" and self.penalty == "per-row" and self.l2 is None:
+            object.__setattr__(self, "l2", L2_PER_ROW)
         for name, value in PROBLEMS[self.problem]["defaults"].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)

@@ -22,6 +22,7 @@ SECTIONS = {
     "scaling": "every discipline for 1 .. W workers",
     "adds": "cost of shared additions, and how many are lost",
     "merge": "cost of bringing private and shared weights together",
+    "completion": "matrix completion, on ratings shaped like Netflix's",
     "parsing": "svmlight text read by 1 .. W cores",
     "startup": "from data ready to the first update",
     "memory": "what a run owns beside its data",

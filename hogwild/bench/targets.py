@@ -87,6 +87,22 @@ def _loss_against_snapml(loss: str) -> Callable[[list[Row]], float | None]:
     return measure
 
 
+def _against_cornac(rank: int) -> Callable[[list[Row]], float | None]:
+    return lambda rows: ratio(*(value(rows, "seconds", section="completion", rank=rank, kind=kind, workers=1)
+                                for kind in ("cornac", "serial")))  # fmt: skip
+
+
+def _completion_scaling(rank: int) -> Callable[[list[Row]], float | None]:
+    """The better of plain lock-free workers and of workers that share neither users nor items."""
+
+    def measure(rows: list[Row]) -> float | None:
+        kinds = (value(rows, "speedup", section="completion", rank=rank, kind=kind, workers=2)
+                 for kind in ("hogwild", "blocks"))  # fmt: skip
+        return max((speedup for speedup in kinds if speedup is not None), default=None)
+
+    return measure
+
+
 def _startup(host: str) -> Callable[[list[Row]], float | None]:
     return lambda rows: value(rows, "seconds", section="startup", host=host, part="again")
 
@@ -108,6 +124,10 @@ TARGETS = (
            lambda rows: _cell(rows, "speedup", "tiered", 16)),
     Target("16 workers, tiered, share of the streaming rate", 0.45,
            lambda rows: _cell(rows, "share_of_streaming", "tiered", 16), unit="share"),
+    *(Target(f"matrix completion, rank {rank}: one worker against cornac on one core", 1.5, _against_cornac(rank))
+      for rank in (32, 64)),
+    *(Target(f"matrix completion, rank {rank}: two workers against one", 1.8, _completion_scaling(rank))
+      for rank in (32, 64)),
     Target("data ready to first update, processes", 0.5, _startup("processes"), most=True, unit="s"),
     Target("data ready to first update, threads", 0.05, _startup("threads"), most=True, unit="s"),
 )  # fmt: skip

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
-        "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing".split()
+        "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing "
+        "cuts vectors completion completion_disciplines".split()
     )
 ]
 

@@ -1,0 +1,338 @@
+"""Matrix completion: what is minimised, how factors and biases lie in the flat array, and the kernels that work on it.
+
+A prediction is ``mean + b_u + b_i + p_u . q_i``. In units in which the training values have mean 0 and deviation 1,
+
+    objective = mean over ratings of  (prediction - value)^2 / 2  +  penalty
+
+    penalty "per-rating":  l2/2 (||p_u||^2 + ||q_i||^2 + b_u^2 + b_i^2), averaged over the ratings too: who rates more
+                           is shrunk more (Zhou, Wilkinson, Schreiber, Pan 2008)
+    penalty "per-row":     l2/2 (||P||^2 + ||Q||^2 + ||b||^2): the paper's (Recht, Re, Wright, Niu 2011, section 2.4)
+
+The decision that matters is those units: the same step and l2 do for 1 to 5 stars and for 0 to 100. In the user's
+units, with ``s`` the deviation, factors are ``sqrt(s)`` and biases ``s`` times as large, and the objective times s^2 is
+half the mean squared error plus a penalty that counts ``s l2`` for factors and ``l2`` for biases: ``weights``.
+
+Implicit feedback has no values: whoever is in the data has chosen, and a margin ``m = b_u + b_i + p_u . q_i`` is
+learned against ``negatives`` items a rating drawn from those the user has not chosen,
+
+    log:  log(1 + exp(-m_ui)) + sum over drawn j of log(1 + exp(m_uj))       bpr:  log(1 + exp(m_uj - m_ui))
+
+(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair looked at,
+or, per row, at the rating only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hogwild.data.tiles import Tiles, file_order, tile
+from hogwild.errors import InputError, UsageError
+from hogwild.kernels import completion, completion_turns, implicit
+from hogwild.kernels.completion import Data, Own, Parameters, Plan
+from hogwild.kernels.control import LAST, NEXT, cells
+from hogwild.kernels.cycles import ticks_in
+from hogwild.kernels.linear import DISCIPLINES, ROUND_ROBIN
+from hogwild.kernels.vectors import LANE
+from hogwild.problems.linear import aligned
+from hogwild.problems.tiers import no_tiers
+from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Shared
+
+LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
+FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" goes with: it leaves nothing to lock
+MAX_RANK = 1024  # a row is unrolled
+SPREAD = 0.1  # deviation of the first factors
+HOT, MOST_POPULAR = 1e-3, 1024  # tiered: share of the ratings from which an item is popular; how many are, at most
+EVERY = 4096  # tiered: ratings between two merges
+
+
+class Scratch(NamedTuple):
+    """What one worker owns."""
+
+    state: np.ndarray  # int64: how far the tile in hand is, see kernels/completion.py
+    buffer: np.ndarray  # float32: round robin's copies of two rows
+    own: Own  # tiered: copies of the popular items
+
+
+@dataclass(frozen=True)
+class CompletionProblem:
+    """Everything a worker must know beside the arrays; made by :meth:`of`."""
+
+    users: int
+    items: int
+    rank: int
+    loss: str
+    l2: float
+    penalty: str  # "per-rating" or "per-row"
+    nonnegative: bool  # factors; biases are free
+    biases: bool
+    negatives: int
+    mean: float  # of the training values
+    scale: float  # their deviation
+    discipline: str
+    order: str
+    popular: int = 0  # items that tiered workers have copies of
+    delay: int = 0  # ticks that a gradient costs extra, see kernels/cycles.py
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, int], items: np.ndarray, values: np.ndarray, discipline: str, rank: int = 32,
+        loss: str = "squared-error", l2: float = 0.05, penalty: str = "per-rating", nonnegative: bool = False,
+        biases: bool = True, negatives: int = 1, order: str = "shuffled", workers: int = 1, delay: float = 0.0,
+    ) -> CompletionProblem:  # fmt: skip
+        """The problem that training ratings pose.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Numbers of users and of items.
+        items : ndarray of int32, shape (n,)
+        values : ndarray of float32, shape (n,)
+        delay : float
+            Seconds that a gradient costs extra.
+
+        Raises
+        ------
+        InputError
+            If there are no ratings.
+        UsageError
+            For options that do not go together.
+        """
+        if not len(values):
+            raise InputError("the training data have no ratings")
+        _check(shape, discipline, rank, loss, order, workers)
+        explicit = loss == "squared-error"
+        scale = float(values.std(dtype=np.float64)) if explicit else 1.0
+        mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
+        popular = 0
+        if discipline == "tiered":
+            hot = np.count_nonzero(np.bincount(items, minlength=shape[1]) > HOT * len(items))
+            popular = min(int(hot), MOST_POPULAR)
+        return cls(
+            *shape, rank, loss, float(l2), penalty, nonnegative, biases, negatives, mean, scale or 1.0, discipline,
+            order, popular, ticks_in(delay),
+        )  # fmt: skip
+
+    @property
+    def stride(self) -> int:
+        """Length of a row in memory: the rank rounded up to whole cache lines."""
+        return -(-self.rank // LANE) * LANE
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+        return sum(self._layout())
+
+    @property
+    def locks(self) -> int:
+        """Number of locks that workers take: one a user and item, or one a range of them (as many at most)."""
+        return self.users + self.items if self.discipline == "aig" or self.order == "blocks" else 1
+
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS or self.order == "blocks"
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """What the penalty counts in the user's units: ``l2`` of factors and of biases."""
+        return self.l2 * self.scale, self.l2
+
+    def _layout(self) -> list[int]:
+        """Lengths of the four parts, each in whole cache lines."""
+        lines = [-(-n // LANE) * LANE for n in (self.users, self.items)]
+        return [self.users * self.stride, self.items * self.stride, *lines]
+
+    def parameters(self, flat: np.ndarray) -> Parameters:
+        """The named views of the flat array."""
+        parts = np.split(flat, np.cumsum(self._layout())[:-1])
+        return Parameters(parts[0], parts[1], parts[2][: self.users], parts[3][: self.items])
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Nothing is kept by rank."""
+        return []
+
+    def factors(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Factors of users and of items, (users, rank) and (items, rank), in the problem's units, as views."""
+        parts = self.parameters(flat)
+        return tuple(part.reshape(-1, self.stride)[:, : self.rank] for part in parts[:2])  # type: ignore[return-value]
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Set the parameters that training starts from, in an array of zeros: small random factors, no biases."""
+        generator = np.random.default_rng(seed)
+        for part in self.factors(flat):
+            if self.nonnegative:
+                part[:] = generator.uniform(0, 2 * SPREAD, part.shape)
+            else:
+                part[:] = generator.normal(0, SPREAD, part.shape)
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Factors (users, rank) and (items, rank), biases (users,) and (items,), copied, in the user's units."""
+        users, items = (np.ascontiguousarray(part * np.float32(np.sqrt(self.scale))) for part in self.factors(flat))
+        parts = self.parameters(flat)
+        return users, items, parts.user_bias * np.float32(self.scale), parts.item_bias * np.float32(self.scale)
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Values in the problem's units, float32."""
+        return ((values - self.mean) / self.scale).astype(np.float32)
+
+    def lay_out(
+        self, users: np.ndarray, items: np.ndarray, values: np.ndarray, cache_bytes: int, workers: int, seed: int,
+        grid: tuple[int, int] | None = None,
+    ) -> tuple[Tiles, dict[str, np.ndarray]]:  # fmt: skip
+        """The order, and the arrays that :meth:`data` takes, of training ratings (n,) int32, int32, float32.
+
+        ``cache_bytes``: of the cache that a core has for itself. ``grid``: of tiles, where a run is resumed.
+        """
+        values = self.encode(values)
+        if self.order == "file":
+            tiles, arrays = file_order(users, items, values)
+        else:
+            shape, fenced = (self.users, self.items), self.order == "blocks"
+            tiles, arrays = tile(users, items, values, shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid)
+        return tiles, arrays | self._per_row(users, items)
+
+    def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays by user and by item; without elements where nobody asks for them."""
+        degrees = np.bincount(users, minlength=self.users), np.bincount(items, minlength=self.items)
+        arrays: dict[str, np.ndarray] = {
+            "user_rates": np.empty(0, np.float32), "item_rates": np.empty(0, np.float32),
+            "seen_begin": np.empty(0, np.int64), "seen_items": np.empty(0, np.int32),
+            "slots": np.empty(0, np.int32), "popular": np.empty(0, np.int32),
+        }  # fmt: skip
+        if self.penalty == "per-row":
+            rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
+            arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
+        if self.loss != "squared-error":
+            pairs = users.astype(np.int64) * self.items + items
+            pairs.sort()
+            arrays["seen_begin"] = np.concatenate(([0], np.cumsum(degrees[0])))
+            arrays["seen_items"] = (pairs % self.items).astype(np.int32)
+        if self.discipline == "tiered":
+            popular = np.argsort(-degrees[1], kind="stable")[: self.popular].astype(np.int32)
+            arrays["slots"], arrays["popular"] = np.full(self.items, -1, np.int32), popular
+            arrays["slots"][popular] = np.arange(self.popular)
+        return arrays
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
+        """What the kernel reads, of read-only arrays by name."""
+        return Data(**{name: arrays[name] for name in Data._fields})
+
+    def scratch(self, order: Tiles, tiers: int = 0) -> Scratch:
+        """A worker's own memory."""
+        turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
+        rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
+        (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)
+        state = np.zeros(completion_turns.TURNS_STATE, np.int64)
+        return Scratch(state, aligned(turns), Own(items, bias, base, base_bias))
+
+    def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
+
+        No two tiles of a diagonal share users or items, so workers side by side are seldom at the same rows, whether
+        locks keep them apart (order "blocks") or not; of tiles in any order they shared some most of the time.
+        """
+        blocks[:] = np.arange(len(blocks))
+        if not order.shuffled:
+            return
+        generator = np.random.default_rng((seed, epoch))
+        rows, columns = (generator.permutation(n) for n in order.grid)
+        diagonal, k = np.divmod(blocks, min(order.grid))
+        shifted = (k + diagonal) % max(order.grid)
+        row, column = (shifted, k) if len(rows) >= len(columns) else (k, shifted)
+        blocks[:] = rows[row] * len(columns) + columns[column]
+
+    def begin_epoch(self, control: np.ndarray, order: Tiles, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at tile ``start``; turns count from there."""
+        control[:] = 0
+        control[NEXT] = start
+        control[LAST] = completion_turns.UNKNOWN
+
+    def position(self, control: np.ndarray, order: Tiles) -> int:
+        """Number of tiles done (the workers stand still)."""
+        return int(min(control[NEXT], order.n_chunks))
+
+    def work(
+        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
+    ) -> None:
+        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
+        self.prepare(shared, scratch, data, part, step)()
+
+    def prepare(
+        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
+    ) -> Callable[[], Any]:
+        """``work`` as a function of nothing, to be called again and again under ``part.limit``."""
+        if part.crew is not None:
+            raise UsageError(
+                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked, "
+                "tiered or round-robin"
+            )
+        order = part.order
+        plan = Plan(
+            blocks=part.blocks, n_rows=order.n_rows, n_chunks=order.n_chunks, columns=order.grid[1],
+            n_users=self.users, n_items=self.items, shuffled=int(order.shuffled), start=part.start, seed=part.seed,
+            epoch=part.epoch, step=step, l2=self.l2, negatives=self.negatives, worker=part.worker,
+            workers=part.workers, limit=part.limit, every=EVERY, delay=self.delay,
+        )  # fmt: skip
+        if part.limit == NO_LIMIT:
+            scratch.state[:] = 0
+        own: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
+        return partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, own)
+
+    def _kernel(self) -> Any:
+        """The compiled loop for this loss and discipline."""
+        lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
+        constants = [int(flag) for flag in (self.penalty == "per-row", self.nonnegative, self.biases)]
+        delayed = int(self.delay > 0)
+        if self.loss != "squared-error":
+            return implicit.epoch(lanes, LOSSES[self.loss], code, *constants, delayed)
+        if code == ROUND_ROBIN:
+            return completion_turns.turns(lanes, *constants, delayed)
+        return completion.epoch(lanes, code, *constants, int(self.order == "blocks"), delayed)
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
+        self.rehearse()
+
+    def rehearse(self) -> None:
+        small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
+        zeros = np.zeros(1, np.int32)
+        tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
+        arrays |= small._per_row(zeros, zeros)
+        for array in arrays.values():
+            array.flags.writeable = False
+        flat, control = aligned(small.size), np.zeros(cells(1), np.int64)
+        shared = Shared(small.parameters(flat), control, np.zeros(small.locks, np.int32), no_tiers())
+        small.begin_epoch(control, tiles, 0)
+        part = OrderSlice(tiles, np.zeros(tiles.n_blocks, np.int32), 0, 0, 0, 0, 1)
+        small.work(shared, small.scratch(tiles), small.data(arrays), part, (0.0, 1.0, 0.0))
+
+
+def _check(shape: tuple[int, int], discipline: str, rank: int, loss: str, order: str, workers: int) -> None:
+    if not 1 <= rank <= MAX_RANK:
+        raise UsageError(f"rank {rank}: expected 1 to {MAX_RANK}")
+    if order == "blocks":
+        if discipline not in FENCED:
+            raise UsageError(
+                f"order blocks leaves discipline {discipline} nothing to do: no two workers share a user or an item; "
+                f"choose {', '.join(FENCED[:-1])} or {FENCED[-1]}, or order shuffled"
+            )
+        if loss != "squared-error":
+            raise UsageError(
+                f"order blocks does not go with loss {loss}, which draws items from everywhere: use order shuffled"
+            )
+        if 2 * workers > min(shape):
+            raise UsageError(
+                f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
+                f"{shape[0]} and {shape[1]}: use fewer workers, or order shuffled"
+            )
+    if loss != "squared-error" and discipline in ("round-robin", "tiered"):
+        raise UsageError(
+            f"loss {loss} draws items from everywhere, so discipline {discipline} is not made for it: choose serial, "
+            "hogwild, atomic, aig or locked"
+        )

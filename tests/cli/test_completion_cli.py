@@ -1,0 +1,169 @@
+"""``hogwild train`` on ratings, ``predict``, ``evaluate``, ``recommend`` and ``similar``; a line for every mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hogwild.data.ratings import Ratings
+from tests.test_problems import ratings
+
+QUICK = ("--host", "threads", "--workers", 1, "--epochs", 20, "--rank", 8)
+
+
+@pytest.fixture
+def stars(tmp_path: Path) -> tuple[Path, Ratings]:
+    """A file of ``user<tab>item<tab>stars`` with names, and all ratings; every fifth of them is not in the file."""
+    data = ratings(24_000, rank=2)
+    path = tmp_path / "stars.tsv"
+    lines = (f"u{u}\ti{i}\t{v:.3f}\n" for u, i, v in zip(data.users, data.items, data.values))
+    path.write_text("".join(line for k, line in enumerate(lines) if k % 5))
+    return path, data
+
+
+@pytest.fixture
+def model(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> Path:
+    result = hogwild("train", stars[0], "--problem", "completion", *QUICK, "--out", tmp_path / "model")
+    assert result.status == 0, result.err
+    return tmp_path / "model"
+
+
+def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
+    result = hogwild(
+        "train", stars[0], "--problem", "completion", *QUICK, "--holdout", 0.1, "--json", tmp_path / "rows",
+        "--checkpoint", tmp_path / "state",
+    )  # fmt: skip
+    assert result.status == 0
+    assert "19,200 ratings of 300 users x 200 items" in result.out
+    assert "held out 1,920 ratings" in result.out
+    assert "rank 8, squared-error loss" in result.out
+    assert "test RMSE" in result.out
+    assert "Mupd/s" in result.out
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == list(range(21))
+    assert rows[-1]["test_rmse"] < 0.8 * rows[0]["test_rmse"]
+    again = hogwild(
+        "train", stars[0], "--problem", "completion", *QUICK, "--holdout", 0.1, "--checkpoint", tmp_path / "state",
+        "--resume", "--epochs", 22,
+    )  # fmt: skip
+    assert again.status == 0, again.err
+    assert "done after epoch 22" in again.out
+
+
+def test_predictions_of_pairs(hogwild: Callable, stars: tuple[Path, Ratings], model: Path, tmp_path: Path) -> None:
+    data = stars[1]
+    held = np.arange(0, len(data), 5)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"u{data.users[k]}\ti{data.items[k]}\n" for k in held))
+    result = hogwild("predict", model, pairs)
+    assert result.status == 0, result.err
+    found = np.array(result.out.split(), float)
+    assert len(found) == len(held)
+    assert np.corrcoef(found, data.values[held])[0, 1] > 0.7
+    with_values = tmp_path / "held.tsv"
+    with_values.write_text("".join(f"u{data.users[k]}\ti{data.items[k]}\t{data.values[k]}\n" for k in held))
+    facts = json.loads(hogwild("evaluate", model, with_values, "--json").out)
+    assert facts["ratings"] == len(held)
+    assert facts["rmse"] == pytest.approx(float(np.sqrt(np.mean((found - data.values[held]) ** 2))), rel=1e-4)
+
+
+def test_pairs_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("u1\tnew\nnew\ti1\nnew\tnew\nu1\ti1\n")
+    result = hogwild("predict", model, tmp_path / "pairs.tsv", "--out", tmp_path / "scores")
+    assert result.status == 0
+    assert len((tmp_path / "scores").read_text().split()) == 4
+    assert "3 of 4 pairs" in result.err
+
+
+def test_recommendations_leave_out_what_was_seen(
+    hogwild: Callable, stars: tuple[Path, Ratings], model: Path, tmp_path: Path
+) -> None:
+    seen = {tuple(line.split("\t")[:2]) for line in stars[0].read_text().splitlines()}
+    result = hogwild("recommend", model, "u1", "u2", "-n", 5, "--seen", stars[0])
+    assert result.status == 0, result.err
+    lines = [line.split("\t") for line in result.out.splitlines()]
+    assert [line[0] for line in lines] == ["u1"] * 5 + ["u2"] * 5
+    assert not {tuple(line[:2]) for line in lines} & seen
+    assert [float(line[2]) for line in lines[:5]] == sorted((float(line[2]) for line in lines[:5]), reverse=True)
+    assert hogwild("recommend", model, "-n", 1, "--out", tmp_path / "all").status == 0
+    everyone = (tmp_path / "all").read_text().splitlines()
+    assert len({line.split("\t")[0] for line in everyone}) == len(everyone) == 300
+
+
+def test_similar_items(hogwild: Callable, model: Path) -> None:
+    lines = [line.split("\t") for line in hogwild("similar", model, "i7", "-n", 3).out.splitlines()]
+    assert len(lines) == 3
+    assert {line[0] for line in lines} == {"i7"}
+    assert "i7" not in {line[1] for line in lines}
+    result = hogwild("similar", model, "nothing")
+    assert (result.status, result.err.count("\n")) == (1, 1)
+    assert "nothing" in result.err
+
+
+@pytest.mark.parametrize("loss", ["log", "bpr"])
+def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path, loss: str) -> None:
+    result = hogwild(
+        "train", stars[0], "--problem", "completion", *QUICK, "--loss", loss, "--holdout", 0.2, "--holdout-by", "user",
+        "--json", tmp_path / "rows", "--out", tmp_path / "m",
+    )  # fmt: skip
+    assert result.status == 0, result.err
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert rows[-1]["objective"] < rows[0]["objective"]
+    assert {"test_auc", "test_precision_at_10", "test_ndcg_at_10"} <= set(rows[-1])
+    facts = json.loads(hogwild("evaluate", tmp_path / "m", stars[0], "--json").out)
+    assert 0 <= facts["auc"] <= 1
+
+
+def test_stores_generated_ratings_and_facts(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
+    assert hogwild("convert", stars[0], tmp_path / "store", "--problem", "completion").status == 0
+    result = hogwild("train", tmp_path / "store", *QUICK)  # the store says what it holds
+    assert result.status == 0, result.err
+    assert "19,200 ratings" in result.out
+    facts = json.loads(hogwild("info", tmp_path / "store", "--json").out)
+    assert facts["omega"] == 2
+    assert facts["delta"] <= facts["rho"] <= 2 * facts["delta"]
+    made = hogwild("train", "synthetic:ratings?users=200&items=100&ratings=3000", *QUICK, "--order", "blocks")
+    assert made.status == 0, made.err
+    wrong = hogwild("train", tmp_path / "store", *QUICK, "--problem", "linear")
+    assert wrong.status != 0
+    assert wrong.err.count("\n") == 1
+
+
+def mistakes(folder: Path, stars: Path, model: Path) -> list[tuple[tuple[object, ...], int, str]]:
+    (folder / "bad.tsv").write_text("1\t2\t3\n1\t2\tx\n")
+    (folder / "nan.tsv").write_text("1\t2\t3\n1\t3\tnan\n")
+    train = ("train", stars, "--problem", "completion", *QUICK)
+    return [
+        (("train", folder / "bad.tsv", "--problem", "completion"), 1, "bad.tsv:2: "),
+        (("train", folder / "nan.tsv", "--problem", "completion"), 1, "nan.tsv:2: "),
+        (("train", folder / "none.tsv", "--problem", "completion"), 1, "none.tsv"),
+        ((*train, "--loss", "hinge"), 2, "expected one of squared-error, log, bpr"),
+        ((*train, "--l1", 0.1), 2, "l1 belongs to problem linear"),
+        ((*train, "--rank", 0), 2, "rank=0"),
+        ((*train, "--order", "random"), 2, "expected one of shuffled, file, blocks"),
+        ((*train, "--holdout", 0.1, "--holdout-by", "time"), 2, "no times"),
+        ((*train, "--holdout", 0.1, "--holdout-by", "day"), 2, "expected one of row, user, time"),
+        ((*train, "--host", "simulator"), 2, "simulator"),
+        ((*train, "--hash-bits", 8), 2, "is for rows of features"),
+        ((*train, "--plot", folder / "x.png"), 2, "is for --problem cuts"),
+        (("train", "synthetic:ratings?user=3"), 1, "user"),
+        (("predict", model, stars, "--proba"), 2, "linear models"),
+        (("predict", model, folder / "bad.tsv"), 1, "bad.tsv:2"),
+        (("recommend", model, "--count", 0), 2, "count"),
+        (("recommend", model, "--out", model), 2, "would overwrite"),
+        (("recommend", stars), 1, "not a hogwild model"),
+    ]  # fmt: skip
+
+
+def test_mistakes_are_one_line(hogwild: Callable, stars: tuple[Path, Ratings], model: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    for arguments, status, said in mistakes(tmp_path, stars[0], model):
+        result = hogwild(*arguments)
+        assert result.status == status, (arguments, result)
+        assert said in result.err, (arguments, result.err)
+        assert "Traceback" not in result.err
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "bad.tsv", tmp_path / "nan.tsv"])

@@ -1,0 +1,169 @@
+"""Small sets of ratings, epochs of the completion kernels run by hand, and their slow twins in float64."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from hogwild.hosts.job import Job, Task
+from hogwild.kernels import implicit
+from hogwild.kernels.completion import Plan, line_at, open_tile
+from hogwild.kernels.completion_turns import TURNS_STATE
+from hogwild.kernels.control import ABORT
+from hogwild.kernels.order import generator
+from hogwild.problems.completion import CompletionProblem
+
+CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
+SHAPE = (43, 37)
+SIDE = 16
+
+
+def some_ratings(n=600, shape=SHAPE, rank=3, noise=0.1, seed=0):
+    """Pairs that differ, values that factors explain; the last user and item have no rating."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation((shape[0] - 1) * (shape[1] - 1))[:n]
+    users, items = (part.astype(np.int32) for part in np.divmod(pairs, shape[1] - 1))
+    p, q = rng.normal(size=(shape[0], rank)), rng.normal(size=(shape[1], rank))
+    values = 3 + np.einsum("ij,ij->i", p[users], q[items]) + rng.normal(size=n) * noise
+    return users, items, values.astype(np.float32)
+
+
+def make_job(discipline="serial", workers=1, ratings=None, shape=SHAPE, seed=0, cache_bytes=1 << 13, **options):
+    """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
+    users, items, values = ratings if ratings is not None else some_ratings()
+    options = {"rank": 20, "l2": 0.05} | options
+    problem = CompletionProblem.of(shape, items, values, discipline, workers=workers, **options)
+    order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed)
+    return Job.of(problem, order, seed, workers, arrays, shared=False)
+
+
+@np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
+def run_epoch(job, epoch=0, step=CONSTANT, start=0):
+    """One epoch by all the job's workers: threads if there are several."""
+    job.begin_epoch(epoch, start)
+    if job.workers == 1:
+        job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, step), 0)
+        return
+    job.problem.compile()
+    gate = threading.Barrier(job.workers)
+
+    def begin(worker):
+        gate.wait()
+        try:
+            job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, step), worker)
+        except BaseException:
+            job.control[ABORT] = 1  # or the others would wait for ever
+            raise
+
+    with ThreadPoolExecutor(job.workers) as pool:
+        for future in [pool.submit(begin, worker) for worker in range(job.workers)]:
+            future.result()
+
+
+def plan_of(job, epoch, step):
+    problem, order = job.problem, job.order
+    return Plan(
+        job.state["blocks"], order.n_rows, order.n_chunks, order.grid[1], problem.users, problem.items,
+        int(order.shuffled), 0, job.seed, epoch, step, problem.l2, problem.negatives, 0, job.workers, 1 << 62, 1, 0,
+    )  # fmt: skip
+
+
+@np.errstate(all="ignore")
+def visits(job, epoch=0, step=CONSTANT):
+    """``(rating, step)`` of every visit of an epoch, in its order; the epoch must have begun."""
+    state, data, plan = np.zeros(TURNS_STATE, np.int64), job.data(), plan_of(job, epoch, step)
+    scale, offset, power = step
+    for number, tile in enumerate(job.state["blocks"]):
+        open_tile(state, tile, number, data, plan)
+        before = epoch * plan.n_rows + number * plan.n_rows // len(plan.blocks)
+        for at in range(data.begin[tile + 1] - data.begin[tile]):
+            line, flip = line_at(state, at - at % SIDE)
+            yield line + (at % SIDE ^ flip), scale * (offset + before + at - at % SIDE) ** -power
+
+
+class Twin:
+    """The same epochs in float64, row by row."""
+
+    def __init__(self, job):
+        self.job, self.problem, self.data = job, job.problem, job.data()
+        parts = job.problem.parameters(job.flat.astype(np.float64))
+        self.p, self.q = (part.reshape(-1, job.problem.stride).copy() for part in parts[:2])
+        self.b_u, self.b_i = (part.copy() for part in parts[2:])
+        self.salt = None
+
+    def flat(self):
+        flat = np.zeros(self.problem.size)
+        for part, mine in zip(self.problem.parameters(flat), (self.p, self.q, self.b_u, self.b_i)):
+            part[:] = mine.ravel()
+        return flat
+
+    def run(self, epoch, step, delay=0):
+        """An epoch; gradients are applied ``delay`` visits late, where feedback is explicit."""
+        pending = []
+        plan = plan_of(self.job, epoch, step)
+        with np.errstate(all="ignore"):
+            self.salt = np.uint64(generator(plan.seed, epoch, len(plan.blocks)))
+        for k, now in visits(self.job, epoch, step):
+            u, i = self.data.users[k], self.data.items[k]
+            if self.problem.loss == "squared-error":
+                e = self.margin(u, i) - float(self.data.values[k])
+                pending.append((u, i, now * e, self.p[u].copy(), self.q[i].copy(), now))
+                if len(pending) > delay:
+                    self.apply(*pending.pop(0))
+            else:
+                self.implicit(k, u, i, now, plan)
+        for late in pending:
+            self.apply(*late)
+
+    def margin(self, u, i):
+        bias = self.b_u[u] + self.b_i[i] if self.problem.biases else 0.0
+        return self.p[u] @ self.q[i] + bias
+
+    def rates(self, u, i):
+        if self.problem.penalty == "per-rating":
+            return 1.0, 1.0
+        return self.data.user_rates[u], self.data.item_rates[i]
+
+    def apply(self, u, i, move, p, q, step, rates=None):
+        r_u, r_i = self.rates(u, i) if rates is None else rates
+        s_u, s_i = (1 / (1 + step * self.problem.l2 * r) for r in (r_u, r_i))
+        self.p[u] = self.cut((self.p[u] - move * q) * s_u)
+        self.q[i] = self.cut((self.q[i] - move * p) * s_i)
+        if self.problem.biases:
+            self.b_u[u] = (self.b_u[u] - move) * s_u
+            self.b_i[i] = (self.b_i[i] - move) * s_i
+
+    def cut(self, row):
+        return np.maximum(row, 0) if self.problem.nonnegative else row
+
+    def implicit(self, k, u, i, step, plan):
+        per_row, first = self.problem.penalty == "per-row", self.rates(u, i)
+        rest = (0.0, 0.0) if per_row else (1.0, 1.0)
+        if self.problem.loss == "log":
+            m = self.margin(u, i)
+            self.apply(u, i, -step / (1 + np.exp(m)), self.p[u].copy(), self.q[i].copy(), step, first)
+        for t in range(plan.negatives):
+            with np.errstate(all="ignore"):
+                j = implicit.draw(self.data, plan, self.salt, k, t, np.uint32(u))
+            if j < 0:
+                continue
+            if self.problem.loss == "log":
+                m = self.margin(u, j)
+                self.apply(u, j, step / (1 + np.exp(-m)), self.p[u].copy(), self.q[j].copy(), step, rest)
+            else:
+                self.three(u, i, j, step, *first, rest[0])
+                first = (0.0, 0.0) if per_row else first
+
+    def three(self, u, i, j, step, r_u, r_i, r_j):
+        s_u, s_i, s_j = (1 / (1 + step * self.problem.l2 * r) for r in (r_u, r_i, r_j))
+        margin = self.p[u] @ (self.q[i] - self.q[j])
+        margin += self.b_i[i] - self.b_i[j] if self.problem.biases else 0.0
+        move, p = -step / (1 + np.exp(margin)), self.p[u].copy()
+        self.p[u] = self.cut((p - move * (self.q[i] - self.q[j])) * s_u)
+        self.q[i] = self.cut((self.q[i] - move * p) * s_i)
+        self.q[j] = self.cut((self.q[j] + move * p) * s_j)
+        if self.problem.biases:
+            self.b_i[i] = (self.b_i[i] - move) * s_i
+            self.b_i[j] = (self.b_i[j] + move) * s_j

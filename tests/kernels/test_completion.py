@@ -1,0 +1,162 @@
+"""The completion kernels against their twins, their order of visits, and what they draw."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pytest
+
+from hogwild.kernels import implicit
+from hogwild.kernels.order import generator
+from tests.kernels.completion_harness import (
+    CONSTANT,
+    FALLING,
+    SHAPE,
+    Twin,
+    make_job,
+    plan_of,
+    run_epoch,
+    some_ratings,
+    visits,
+)
+
+# without the JIT, NumPy's scalars warn where machine numbers just overflow
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
+
+# name: options; between them both penalties and steps, projected or not, with biases and without, odd ranks, all orders
+COMBINATIONS = {
+    "plain": (CONSTANT, {}),
+    "falling": (FALLING, {"rank": 16}),
+    "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "rank": 33}),
+    "nonnegative": (FALLING, {"nonnegative": True}),
+    "no biases": (CONSTANT, {"biases": False, "nonnegative": True, "l2": 0.0}),
+    "file": (CONSTANT, {"order": "file"}),
+    "blocks": (FALLING, {"order": "blocks"}),
+    "log": (FALLING, {"loss": "log", "negatives": 2}),
+    "log per row": (CONSTANT, {"loss": "log", "penalty": "per-row", "l2": 0.001, "biases": False}),
+    "bpr": (CONSTANT, {"loss": "bpr"}),
+    "bpr per row": (FALLING, {"loss": "bpr", "penalty": "per-row", "l2": 0.001, "negatives": 2, "nonnegative": True}),
+}
+needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_epochs_follow_the_twin(name):
+    step, options = COMBINATIONS[name]
+    job = make_job(**options)
+    twin = Twin(job)
+    for epoch in range(2):
+        before = job.flat.copy()
+        run_epoch(job, epoch, step)
+        twin.run(epoch, step)
+        assert np.abs(job.flat - before).max() > 0.01
+    np.testing.assert_allclose(job.flat, twin.flat(), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["plain", "bpr", "blocks"])
+def test_what_the_rank_leaves_of_a_row_stays_zero(name):
+    step, options = COMBINATIONS[name]
+    job = make_job(**options)
+    for epoch in range(3):
+        run_epoch(job, epoch, step)
+    used = np.zeros_like(job.flat)
+    for part in (*job.problem.factors(used), *job.problem.parameters(used)[2:]):
+        part[:] = 1
+    assert not job.flat[used == 0].any()
+    assert job.flat[used == 1].any()
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 600])
+@pytest.mark.parametrize("order", ["shuffled", "blocks", "file"])
+def test_every_epoch_visits_every_rating_once(n, order):
+    job = make_job(order=order, ratings=some_ratings(n), cache_bytes=1 << 12)
+    seen = []
+    for epoch in range(3):
+        job.begin_epoch(epoch, 0)
+        seen.append([int(k) for k, _ in visits(job, epoch)])
+        assert sorted(seen[-1]) == list(range(n))
+    if n >= 100:
+        assert (seen[0] == seen[1]) == (order == "file")
+        assert (seen[1] == seen[2]) == (order == "file")
+
+
+def test_lines_and_ratings_within_them_are_permuted_differently_in_every_epoch():
+    job = make_job(ratings=some_ratings(1500), cache_bytes=1 << 20)  # tiles of 256 ratings and more
+    orders = []
+    for epoch in range(6):
+        job.begin_epoch(epoch, 0)
+        sequence = np.array([int(k) for k, _ in visits(job, epoch)])
+        place = np.empty_like(sequence)
+        place[sequence] = np.arange(len(sequence))
+        orders.append(place)
+    apart = [np.abs(a - b).mean() for a, b in pairwise(orders)]
+    assert min(apart) > 200  # of two random permutations it is a third of 1,500
+    within = {tuple(np.argsort(order[:8])) for order in orders}
+    assert len(within) > 2
+
+
+def test_other_seeds_make_other_orders():
+    sequences = []
+    for seed in (0, 1):
+        job = make_job(seed=seed)
+        job.begin_epoch(0, 0)
+        data = job.data()
+        sequences.append([(int(data.users[k]), int(data.items[k])) for k, _ in visits(job)])
+    assert sequences[0] != sequences[1]
+    assert sorted(sequences[0]) == sorted(sequences[1])
+
+
+@pytest.mark.parametrize("order", ["shuffled", "blocks"])
+def test_tiles_come_in_diagonals(order):
+    job = make_job("hogwild", workers=2, order=order)
+    rows, columns = job.order.grid
+    assert min(rows, columns) >= 4 if order == "blocks" else rows * columns > 1
+    sequences = []
+    for epoch in range(2):
+        job.begin_epoch(epoch, 0)
+        blocks = job.state["blocks"].copy()
+        np.testing.assert_array_equal(np.sort(blocks), np.arange(rows * columns))
+        for diagonal in blocks.reshape(-1, min(rows, columns)):
+            assert len(set(diagonal // columns)) == min(rows, columns)
+            assert len(set(diagonal % columns)) == min(rows, columns)
+        sequences.append(blocks)
+    assert (sequences[0] != sequences[1]).any()
+
+
+@np.errstate(all="ignore")
+def test_drawn_items_were_not_chosen_and_all_others_are_drawn_alike():
+    job = make_job(loss="bpr", ratings=some_ratings(900))
+    data, plan = job.data(), plan_of(job, 0, CONSTANT)
+    salt, u = np.uint64(generator(0, 0, 5)), np.uint32(7)
+    chosen = set(data.items[data.users == u].tolist())
+    assert 0 < len(chosen) < SHAPE[1] - 5
+    drawn = [int(implicit.draw(data, plan, salt, k, t, u)) for k in range(1000) for t in range(2)]
+    counts = np.bincount([j for j in drawn if j >= 0], minlength=SHAPE[1])
+    free = [j for j in range(SHAPE[1]) if j not in chosen]
+    assert not counts[sorted(chosen)].any()
+    expected = counts.sum() / len(free)
+    assert ((counts[free] - expected) ** 2 / expected).sum() < 2 * len(free) + 20  # chi squared
+
+
+@np.errstate(all="ignore")
+def test_who_has_chosen_everything_is_drawn_nothing():
+    items = np.arange(10, dtype=np.int32)
+    ratings = np.zeros(10, np.int32), items, np.ones(10, np.float32)
+    job = make_job(loss="bpr", ratings=ratings, shape=(2, 10))
+    for k in range(20):
+        assert (
+            implicit.draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0))
+            == -1
+        )
+    before = job.flat.copy()
+    run_epoch(job)
+    np.testing.assert_array_equal(job.flat, before)
+
+
+def test_a_diverged_run_is_not_hidden_by_the_projection():
+    job = make_job(nonnegative=True, biases=False)
+    job.problem.factors(job.flat)[0][3, 2] = np.nan
+    run_epoch(job)
+    assert np.isnan(job.problem.factors(job.flat)[1]).any()

@@ -1,0 +1,198 @@
+"""With one worker every discipline of matrix completion is serial to the last bit; with more, what each promises."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+
+import numba
+import numpy as np
+import pytest
+
+from hogwild.hosts.job import Task
+from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
+from hogwild.kernels.linear import DISCIPLINES
+from hogwild.problems.work import OrderSlice
+from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
+
+# without the JIT, NumPy's scalars warn where machine numbers just overflow
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
+PARALLEL = [name for name in DISCIPLINES if name != "serial"]
+COMBINATIONS = {
+    "plain": (FALLING, {}),
+    "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
+    "log": (CONSTANT, {"loss": "log"}),
+    "bpr": (FALLING, {"loss": "bpr", "nonnegative": True}),
+}
+EXPLICIT = ("round-robin", "tiered")  # which draw nothing
+needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
+
+
+def every_combination(disciplines):
+    for discipline in disciplines:
+        for name in COMBINATIONS:
+            if name in ("plain", "per row") or discipline not in EXPLICIT:
+                yield discipline, name
+
+
+@pytest.mark.parametrize(("discipline", "name"), list(every_combination(PARALLEL)))
+def test_one_worker_is_serial(discipline, name):
+    step, options = COMBINATIONS[name]
+    results = []
+    for each in ("serial", discipline):
+        job = make_job(each, **options)
+        for epoch in range(2):
+            run_epoch(job, epoch, step)
+        assert job.done() == (600, 600)
+        assert job.finished()
+        assert job.problem.position(job.control, job.order) == job.order.n_chunks
+        results.append(job.flat.tobytes())
+    assert results[0] == results[1]
+
+
+def test_blocks_by_one_worker_are_serial():
+    jobs = [make_job(discipline, order="blocks") for discipline in ("serial", "hogwild", "atomic")]
+    for job in jobs:
+        run_epoch(job)
+        assert not job.state["locks"].any()
+    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes() == jobs[2].flat.tobytes()
+
+
+@pytest.mark.parametrize("discipline", list(DISCIPLINES))
+def test_resumed_in_the_middle_of_an_epoch(discipline):
+    whole, parts = (make_job(discipline, ratings=some_ratings(1200)) for _ in range(2))
+    run_epoch(whole, 1, FALLING)
+    order = parts.order
+    assert order.n_chunks > 3
+    parts.order = dataclasses.replace(order, n_chunks=2)  # as if told to stop there
+    run_epoch(parts, 1, FALLING)
+    assert parts.problem.position(parts.control, parts.order) == 2
+    parts.order = order
+    run_epoch(parts, 1, FALLING, start=2)
+    assert whole.flat.tobytes() == parts.flat.tobytes()
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "blocks"}, {"loss": "bpr"}], ids=["plain", "blocks", "bpr"])
+@pytest.mark.parametrize("discipline", ["serial", "tiered", "round-robin"])
+def test_a_few_ratings_a_call_are_the_same(discipline, options):
+    if discipline != "serial" and options:
+        pytest.skip("refused")
+    whole, parts = (make_job(discipline, **options) for _ in range(2))
+    run_epoch(whole, 0, FALLING)
+    parts.begin_epoch(0, 0)
+    scratch, shared = parts.scratch(), parts.shared()
+    part = OrderSlice(parts.order, parts.state["blocks"], parts.seed, 0, 0, 0, 1, limit=7)
+    call = parts.problem.prepare(shared, scratch, parts.data(), part, FALLING)
+    with np.errstate(all="ignore"):
+        while parts.done()[0] < 600 or not parts.finished():
+            call()
+        if discipline != "round-robin":
+            call()  # which finds nothing left, and brings home what tiered has gained
+    assert whole.flat.tobytes() == parts.flat.tobytes()
+
+
+def test_who_is_asked_to_stop_claims_nothing():
+    for discipline in ("serial", "round-robin"):
+        job = make_job(discipline)
+        before = job.flat.copy()
+        job.begin_epoch(0, 1)
+        job.control[STOP] = 1
+        job.work(job.shared(), job.scratch(), job.data(), Task(0, 1, CONSTANT), 0)
+        assert job.problem.position(job.control, job.order) == 1
+        np.testing.assert_array_equal(job.flat, before)
+
+
+@needs_jit
+@pytest.mark.parametrize("workers", [2, 3])
+def test_round_robin_is_serial_with_a_delay(workers):
+    jobs = [make_job("round-robin", workers) for _ in range(2)]
+    twin = Twin(jobs[0])
+    for epoch in range(2):
+        for job in jobs:
+            run_epoch(job, epoch, FALLING)
+            assert job.control[LAST] == 600
+            assert job.control[TURN] == 600 + workers
+            assert job.control[NEXT] == job.order.n_chunks
+        twin.run(epoch, FALLING, delay=workers - 1)
+    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()
+    np.testing.assert_allclose(jobs[0].flat, twin.flat(), atol=1e-4)
+
+
+def misfit(job, ratings):
+    users, items, values = ratings
+    p, q, b_u, b_i = job.problem.solution(job.flat)
+    predicted = job.problem.mean + b_u[users] + b_i[items] + np.einsum("ij,ij->i", p[users], q[items])
+    return float(np.sqrt(np.mean((predicted - values) ** 2)))
+
+
+@needs_jit
+@pytest.mark.parametrize(
+    ("discipline", "order"),
+    [(name, "shuffled") for name in PARALLEL] + [("hogwild", "blocks"), ("atomic", "blocks"), ("hogwild", "file")],
+)
+def test_several_workers_do_all_the_work_as_well(discipline, order):
+    shape, workers = (400, 300), 3
+    ratings = some_ratings(30_000, shape)
+    found = {}
+    for name, count in (("serial", 1), (discipline, workers)):
+        errors = []
+        for seed in range(3):
+            job = make_job(name, count, ratings, shape, seed, rank=16, order=order, l2=0.02)
+            for epoch in range(6):
+                run_epoch(job, epoch, (0.08, 1.0, 0.0))
+                assert job.done()[0] == 30_000
+                assert not job.state["locks"].any()
+            errors.append(misfit(job, ratings))
+        found[name] = np.median(errors)
+    assert found[discipline] < 1.2 * found["serial"] + 0.02
+
+
+@needs_jit
+@pytest.mark.parametrize(
+    ("discipline", "options"), [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr"})]
+)
+def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options):
+    job = make_job(discipline, **options)
+    job.problem.compile()
+    job.begin_epoch(0, 0)
+    job.state["locks"][:] = 1
+    before = job.flat.copy()
+    args = job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0
+    thread = threading.Thread(target=job.work, args=args)
+    thread.start()
+    time.sleep(0.1)
+    assert thread.is_alive()
+    job.control[ABORT] = 1
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    np.testing.assert_array_equal(job.flat, before)
+
+
+@needs_jit
+def test_a_tile_waits_until_its_users_and_items_are_free():
+    job = make_job("hogwild", 2, order="blocks")
+    job.problem.compile()
+    rows, columns = job.order.grid
+    job.begin_epoch(0, 0)
+    tile = int(job.state["blocks"][0])
+    taken = rows + tile % columns
+    job.state["locks"][taken] = 1
+    args = job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0
+    thread = threading.Thread(target=job.work, args=args)
+    thread.start()
+    time.sleep(0.1)
+    assert job.done()[0] == 0
+    assert job.state["locks"][tile // columns] == 1  # its users, already
+    job.state["locks"][taken] = 0
+    thread.join(timeout=10)
+    assert job.done()[0] == 600
+    assert not job.state["locks"].any()
+
+
+def test_a_delay_changes_no_bit():
+    for discipline in ("serial", "round-robin", "aig"):
+        jobs = [make_job(discipline, delay=delay) for delay in (0.0, 1e-6)]
+        for job in jobs:
+            run_epoch(job)
+        assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()

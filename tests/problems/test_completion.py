@@ -1,0 +1,197 @@
+"""What the completion problem makes of ratings and options: units, layout, penalties, refusals, and that it learns."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from hogwild.errors import InputError, UsageError
+from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.linear import aligned
+from tests.kernels.completion_harness import SHAPE, make_job, run_epoch, some_ratings
+
+# without the JIT, NumPy's scalars warn where machine numbers just overflow
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
+
+
+def problem_of(ratings=None, discipline="serial", shape=SHAPE, **options):
+    _, items, values = ratings if ratings is not None else some_ratings()
+    return CompletionProblem.of(shape, items, values, discipline, **options)
+
+
+def predictions(job, ratings):
+    users, items, _ = ratings
+    p, q, b_u, b_i = job.problem.solution(job.flat)
+    return job.problem.mean + b_u[users] + b_i[items] + np.einsum("ij,ij->i", p[users], q[items])
+
+
+def test_any_scale_of_values_is_one_problem():
+    users, items, values = some_ratings()
+    values = np.round(values * 4) / 4  # so that the other scale is exact
+    found = []
+    for factor, shift in ((1.0, 0.0), (16.0, 8.0)):
+        ratings = users, items, (values * factor + shift).astype(np.float32)
+        job = make_job(ratings=ratings)
+        for epoch in range(5):
+            run_epoch(job, epoch)
+        found.append((predictions(job, ratings) - shift) / factor)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-4)
+
+
+def test_solution_is_in_the_users_units():
+    ratings = some_ratings()
+    job = make_job(ratings=ratings)
+    run_epoch(job)
+    problem, flat = job.problem, job.flat
+    assert problem.mean == pytest.approx(ratings[2].mean())
+    assert problem.scale == pytest.approx(ratings[2].std())
+    p, q, b_u, b_i = problem.solution(flat)
+    assert (p.shape, q.shape, b_u.shape, b_i.shape) == ((43, 20), (37, 20), (43,), (37,))
+    own = problem.parameters(flat)
+    u, i = 5, 7
+    rows = own.users.reshape(43, -1)[u].astype(float), own.items.reshape(37, -1)[i].astype(float)
+    inner = own.user_bias[u] + own.item_bias[i] + rows[0] @ rows[1]
+    assert b_u[u] + b_i[i] + p[u] @ q[i] == pytest.approx(problem.scale * inner, rel=1e-5)
+    factors, biases = problem.weights  # the penalty is the same in both units, but for the scale's square
+    theirs = factors * (p[u] @ p[u]) + biases * b_u[u] ** 2
+    assert theirs == pytest.approx(
+        problem.scale**2 * problem.l2 * (rows[0] @ rows[0] + own.user_bias[u] ** 2), rel=1e-5
+    )
+
+
+def test_first_factors_are_seeded_and_rows_start_on_cache_lines():
+    problem = problem_of(rank=20)
+    first, again, other = (np.zeros(problem.size, np.float32) for _ in range(3))
+    for flat, seed in ((first, 1), (again, 1), (other, 2)):
+        problem.start(flat, seed)
+    assert first.tobytes() == again.tobytes() != other.tobytes()
+    p, _ = problem.factors(first)
+    assert p.shape == (43, 20)
+    assert problem.stride == 32
+    assert 0.05 < p.std() < 0.2
+    assert not any(part.any() for part in problem.parameters(first)[2:])
+    flat = aligned(problem.size)
+    assert all(part.__array_interface__["data"][0] % 64 == 0 for part in problem.parameters(flat))
+    problem = problem_of(nonnegative=True)
+    problem.start(first := np.zeros(problem.size, np.float32), 1)
+    assert first.min() >= 0
+
+
+def test_one_value_and_implicit_feedback_have_no_scale():
+    users, items, _ = some_ratings()
+    same = np.full(600, 4, np.float32)
+    assert (problem_of((users, items, same)).mean, problem_of((users, items, same)).scale) == (4.0, 1.0)
+    assert (problem_of(loss="bpr").mean, problem_of(loss="log").scale) == (0.0, 1.0)
+    assert problem_of(nonnegative=True, biases=False).mean == 0.0  # or the product could not be the value
+
+
+def test_rates_are_ratings_over_degree():
+    users, items, values = some_ratings()
+    problem = problem_of(penalty="per-row")
+    _, arrays = problem.lay_out(users, items, values, 1 << 20, 1, 0)
+    degree = np.bincount(users, minlength=SHAPE[0])
+    np.testing.assert_allclose(arrays["user_rates"][:-1], 600 / degree[:-1], rtol=1e-6)
+    assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
+    assert arrays["seen_items"].size == arrays["slots"].size == 0
+
+
+def test_tiered_knows_the_popular_items():
+    users, items, values = some_ratings()
+    problem = problem_of(discipline="tiered")
+    _, arrays = problem.lay_out(users, items, values, 1 << 20, 1, 0)
+    degree = np.bincount(items, minlength=SHAPE[1])
+    popular = arrays["popular"]
+    assert problem.popular == len(popular) == np.count_nonzero(degree > 0.6)
+    assert degree[popular].min() >= np.delete(degree, popular).max(initial=0)
+    np.testing.assert_array_equal(arrays["slots"][popular], np.arange(len(popular)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 0}, "rank 0: expected 1 to 1024"),
+        ({"rank": 2000}, "rank 2000"),
+        ({"discipline": "aig", "order": "blocks"}, "order blocks leaves discipline aig nothing to do"),
+        ({"loss": "bpr", "order": "blocks"}, "order blocks does not go with loss bpr"),
+        ({"workers": 30, "order": "blocks"}, "needs 60 users and items at least, and there are 43 and 37"),
+        ({"loss": "log", "discipline": "tiered"}, "discipline tiered is not made for it"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        problem_of(**options)
+
+
+def test_no_ratings_are_refused():
+    empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
+    with pytest.raises(InputError, match="no ratings"):
+        problem_of(empty)
+
+
+def test_who_may_hold_what_others_wait_for():
+    for discipline, order, holds in (
+        ("hogwild", "shuffled", False), ("hogwild", "blocks", True), ("aig", "file", True),
+        ("locked", "shuffled", True), ("round-robin", "shuffled", True), ("atomic", "shuffled", False),
+    ):  # fmt: skip
+        assert problem_of(discipline=discipline, order=order).holds == holds
+    assert problem_of(discipline="aig").locks == sum(SHAPE)
+    assert problem_of(discipline="locked").locks == 1
+
+
+def test_a_problem_travels():
+    problem = problem_of(discipline="tiered", penalty="per-row")
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    problem.compile()
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": "per-row", "l2": 2e-4}, {"rank": 3}, {"order": "blocks"}])
+def test_it_finds_what_made_the_values(options):
+    shape = 200, 150
+    ratings = some_ratings(12_000, shape, rank=3, noise=0.1)
+    train, test = ([part[a:b] for part in ratings] for a, b in ((0, 10_000), (10_000, 12_000)))
+    job = make_job(ratings=train, shape=shape, seed=1, **{"rank": 8, "l2": 0.02} | options)
+    for epoch in range(60):
+        run_epoch(job, epoch, (0.1 * 0.95**epoch, 1.0, 0.0))
+    error = np.sqrt(np.mean((predictions(job, test) - test[2]) ** 2))
+    assert error < 0.35 * test[2].std()
+
+
+def test_tiles_lose_nothing_against_a_full_shuffle():
+    """Epochs over tiles come as far as as many epochs each over a new random permutation of all ratings."""
+    shape = 300, 200
+    ratings = some_ratings(30_000, shape, rank=4, noise=0.3)
+    tiled, full = [], []
+    for seed in range(3):
+        job = make_job(ratings=ratings, shape=shape, seed=seed, rank=16)
+        for epoch in range(8):
+            run_epoch(job, epoch, (0.05, 1.0, 0.0))
+        tiled.append(np.sqrt(np.mean((predictions(job, ratings) - ratings[2]) ** 2)))
+        flat = None
+        for epoch in range(8):
+            order = np.random.default_rng((seed, epoch)).permutation(30_000)
+            job = make_job(
+                ratings=tuple(part[order] for part in ratings), shape=shape, seed=seed, rank=16, order="file"
+            )
+            if flat is not None:
+                job.flat[:] = flat
+            run_epoch(job, epoch, (0.05, 1.0, 0.0))
+            flat = job.flat.copy()
+        full.append(np.sqrt(np.mean((predictions(job, ratings) - ratings[2]) ** 2)))
+    assert np.median(tiled) < 1.05 * np.median(full)
+
+
+def test_choices_are_ranked_above_others():
+    """On a set of two halves whose users choose from one half of the items each."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(80, dtype=np.int32), 12)
+    items = np.concatenate([rng.permutation(30)[:12] + 30 * (u % 2) for u in range(80)]).astype(np.int32)
+    for loss in ("log", "bpr"):
+        job = make_job(ratings=(users, items, np.ones(960, np.float32)), shape=(80, 60), loss=loss, l2=0.01, rank=8)
+        for epoch in range(40):
+            run_epoch(job, epoch)
+        p, q, _, b_i = job.problem.solution(job.flat)
+        margins = p @ q.T + b_i
+        mine = (np.arange(80)[:, None] % 2) == (np.arange(60)[None] // 30)
+        assert margins[mine].mean() > margins[~mine].mean() + 1.0, loss

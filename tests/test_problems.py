@@ -1,0 +1,284 @@
+"""Matrix completion and graph cuts go through the linear problem's engine: hosts, disciplines, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import DISCIPLINES, EXCHANGES
+from hogwild.data.graphs import Graph, open_graph
+from hogwild.data.ratings import Ratings
+from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.hosts.job import Pool
+from hogwild.training import Run, start_pool
+from tests.runs import when
+
+QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "epochs": 4}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "completion": {"problem": "completion", "rank": 8},
+    "completion, blocks": {"problem": "completion", "rank": 8, "order": "blocks"},
+    "completion, file order": {"problem": "completion", "rank": 20, "order": "file", "penalty": "per-row", "l2": 1e-4},
+    "completion, nonnegative": {"problem": "completion", "rank": 8, "nonnegative": True, "biases": False},
+    "completion, implicit": {"problem": "completion", "rank": 8, "loss": "log", "negatives": 2},
+    "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},
+    "cuts": {"problem": "cuts"},
+    "cuts, three labels": {"problem": "cuts", "labels": 3},
+    "cuts, file order": {"problem": "cuts", "order": "file", "average": True},
+}
+PLAIN = ("completion", "cuts")
+
+
+def ratings(n: int = 8_000, users: int = 300, items: int = 200, rank: int = 4, seed: int = 0) -> Ratings:
+    """Ratings of a planted model, about -3 to 3, with a little noise."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(users * items, n, replace=False)
+    u, i = pairs // items, pairs % items
+    p, q = rng.standard_normal((users, rank)), rng.standard_normal((items, rank))
+    return Ratings(u, i, (p[u] * q[i]).sum(axis=1) / 2 + 0.1 * rng.standard_normal(n), (users, items))
+
+
+def data_for(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Data of a variant, and the options that are left."""
+    options = dict(options)
+    if options["problem"] == "completion":
+        return ratings(), options
+    return open_graph(f"synthetic:grid?side=24&labels={options.pop('labels', 2)}"), options
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Callable[[str, int], Pool]]:
+    made = {(host, n): start_pool(host, n) for host in ("processes", "threads") for n in (1, 2)}
+    yield lambda host, workers: made[host, workers]
+    for each in made.values():
+        each.close()
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+@pytest.mark.parametrize("name", ["completion", "completion, implicit", "cuts", "cuts, three labels"])
+def test_every_discipline_trains_or_says_why_not(
+    pools: Callable, name: str, discipline: str, workers: int, host: str
+) -> None:
+    data, options = data_for(VARIANTS[name])
+    serial = hogwild.train(data, **QUIET | options)
+    serial.finish()
+    try:
+        run = hogwild.train(data, discipline=discipline, epochs=4, pool=pools(host, workers), **options)
+    except UsageError as error:
+        assert discipline in str(error)
+        assert discipline in ("serial", "tiered", "atomic", "round-robin")
+        return
+    rows = list(run)
+    last = rows[-1]
+    assert (last["problem"], last["host"], last["workers"]) == (options["problem"], host, workers)
+    assert (last["updates"], last["workers_lost"], last["status"]) == (run._case.n, 0, "ok")
+    assert last["updates_per_second"] > 0
+    first, best = rows[0]["objective"], serial.history[-1]["objective"]
+    assert last["objective"] < best + 0.2 * (first - best)
+    if workers == 1:
+        for mine, theirs in zip(run._solution, serial._solution, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("inside", [False, True], ids=["between epochs", "inside an epoch"])
+def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool) -> None:
+    data, options = data_for(VARIANTS[name])
+    options |= QUIET | ({"gradient_delay": 2e-5} if inside else {})
+    whole = hogwild.train(data, **options)
+    whole.finish()
+    part = hogwild.train(data, checkpoint=tmp_path, **options | {"epochs": 3 if inside else 2})
+    if inside:
+        next(part), next(part)
+        when(lambda: 0 < part.progress().rows_done < len(data), part.stop)
+        assert next(part)["status"] == "interrupted"
+        part.close()
+    else:
+        part.finish()
+    again = hogwild.train(data, checkpoint=tmp_path, resume=True, **options)
+    again.finish()
+    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    clocks = {"run", "train_seconds", "wall_seconds", "setup_seconds", "updates_per_second", "load"}
+    kept, found = ([{k: v for k, v in row.items() if k not in clocks} for row in run.history] for run in (whole, again))
+    assert kept == [row for row in found if row["status"] == "ok"]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_model_file_holds_the_model(tmp_path: Path, name: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    model = hogwild.train(data, **QUIET | options).finish()
+    model.save(tmp_path / "model")
+    again = hogwild.load(tmp_path / "model")
+    assert type(again) is type(model)
+    mine, theirs = model.to_file(), again.to_file()
+    for key, array in mine[0].items():
+        np.testing.assert_array_equal(array, theirs[0][key])
+    assert mine[1]["config"] == theirs[1]["config"]
+    assert again.config["problem"] == options["problem"]
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_objective_of_a_row_is_that_of_the_parameters_it_ends_with(name: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    run = hogwild.train(data, **QUIET | options)
+    objectives = [row["objective"] for row in run]
+    assert objectives[0] > 1.01 * objectives[-1]
+    assert run._case.evaluate(run._solution)["objective"] == objectives[-1]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("exchange", EXCHANGES[1:])
+def test_exchanges(pools: Callable, name: str, exchange: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    alone = hogwild.train(data, **QUIET | options)
+    alone.finish()
+    one = hogwild.train(data, exchange=exchange, **QUIET | options)
+    one.finish()
+    np.testing.assert_array_equal(one._job.flat, alone._job.flat)
+    two = [
+        row["objective"]
+        for row in hogwild.train(data, exchange=exchange, epochs=8, pool=pools("processes", 2), **options)
+    ]
+    assert two[-1] < two[0]
+
+
+@pytest.mark.parametrize("name", [*PLAIN, "completion, blocks"])
+def test_a_killed_worker(name: str) -> None:
+    """Is replaced, and at most the chunk it had claimed is lost; where it may have held a lock the run ends."""
+    data, options = data_for(VARIANTS[name])
+    run = hogwild.train(data, host="processes", epochs=1, workers=2, gradient_delay=2e-4, **options)
+    next(run)
+    crew = run._pool._crew  # type: ignore[attr-defined]
+    when(lambda: run.progress().rows_done > len(data) // 10, lambda: os.kill(crew[1].pid, signal.SIGKILL))
+    if run.problem.holds:
+        with pytest.raises(TrainingError, match="worker 1 died"):
+            next(run)
+        return
+    row = next(run)
+    assert (row["status"], row["workers_lost"]) == ("ok", 1)
+    assert 0.5 * len(data) < row["updates"] <= len(data)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+def test_a_killed_worker_that_may_hold_something(tmp_path: Path, name: str, discipline: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    options |= {"discipline": discipline, "gradient_delay": 2e-4, "checkpoint": tmp_path}
+    run = hogwild.train(data, host="processes", epochs=2, workers=2, **options)
+    next(run)
+    crew = run._pool._crew  # type: ignore[attr-defined]
+    when(lambda: run.progress().rows_done > len(data) // 10, lambda: os.kill(crew[0].pid, signal.SIGKILL))
+    with pytest.raises(TrainingError, match=f"worker 0 died .*{discipline} cannot go on"):
+        for _ in run:
+            pass
+    assert run.model is not None
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_stopped_within_an_epoch(name: str, host: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    run = hogwild.train(data, host=host, workers=2, epochs=5, gradient_delay=2e-4, **options)
+    next(run)
+    when(lambda: run.progress().rows_done > 0, run.stop)
+    row = next(run)
+    assert row["status"] == "interrupted"
+    assert 0 < row["updates"] < len(data)
+    assert list(run) == []
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_checkpoints_of_another_problem_or_other_data(tmp_path: Path, name: str) -> None:
+    data, options = data_for(VARIANTS[name])
+    hogwild.train(data, checkpoint=tmp_path, **QUIET | options).finish()
+    other, others = data_for(VARIANTS["cuts" if name == "completion" else "completion"])
+    with pytest.raises(InputError, match="not a checkpoint of this problem"):
+        hogwild.train(other, checkpoint=tmp_path, resume=True, **QUIET | others)
+    with pytest.raises(InputError, match="step was"):
+        hogwild.train(data, checkpoint=tmp_path, resume=True, **QUIET | options | {"step": 0.01})
+    changed = ratings(seed=1) if name == "completion" else open_graph("synthetic:grid?side=24&seed=1")
+    with pytest.raises(InputError, match="cannot resume"):
+        hogwild.train(changed, checkpoint=tmp_path, resume=True, **QUIET | options)
+
+
+def test_what_may_be_given_as_ratings() -> None:
+    data = ratings()
+    ours = hogwild.train(data, **QUIET | VARIANTS["completion"]).finish()
+    triples = hogwild.train((data.users, data.items, data.values), **QUIET | VARIANTS["completion"]).finish()
+    matrix = hogwild.train(data.to_scipy(), **QUIET | VARIANTS["completion"]).finish()
+    for model in (triples, matrix):
+        np.testing.assert_array_equal(model.user_factors, ours.user_factors)
+    for wrong in ([1, 2], "ratings.csv", (1, 2)):
+        with pytest.raises(UsageError, match="open_ratings"):
+            hogwild.train(wrong, **QUIET | VARIANTS["completion"])
+    with pytest.raises(UsageError, match="open_graph"):
+        hogwild.train(data, problem="cuts")
+    with pytest.raises(UsageError, match="open_data"):
+        hogwild.train(data)
+
+
+def test_ratings_of_nobody_and_of_the_unknown() -> None:
+    empty = Ratings([], [], [], (3, 3))
+    with pytest.raises(InputError, match="no ratings"):
+        hogwild.train(empty, **QUIET | VARIANTS["completion"])
+    with pytest.raises(InputError, match="rating 1 is of an unknown item"):
+        hogwild.train(Ratings([0, 1], [0, -1], [1.0, 2.0], (2, 2)), **QUIET | VARIANTS["completion"])
+    graph = open_graph("synthetic:grid?side=8")
+    with pytest.raises(UsageError, match="test"):
+        hogwild.train(graph, graph, **QUIET | VARIANTS["cuts"])
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e6, 1e-20])
+def test_ratings_that_are_all_alike(value: float) -> None:
+    """The mean says it all: nothing diverges, nothing is divided by a deviation of zero."""
+    data = ratings(500, 50, 20)
+    data = Ratings(data.users, data.items, np.full(500, value), data.shape)
+    run = hogwild.train(data, **QUIET | VARIANTS["completion"])
+    model = run.finish()
+    assert model.predict(data.users[:9], data.items[:9]) == pytest.approx(np.float32(value), rel=1e-2, abs=0.2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (1_000, 2_000)])
+def test_odd_shapes(shape: tuple[int, int]) -> None:
+    """One user, one item, hardly any ratings in a large matrix; more workers than there are tiles."""
+    n = min(40, shape[0] * shape[1])
+    pairs = np.random.default_rng(0).choice(shape[0] * shape[1], n, replace=False)
+    data = Ratings(pairs // shape[1], pairs % shape[1], pairs % 5, shape)
+    for workers in (1, min(n, 4)):
+        for order in ("shuffled", "file", "blocks"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", HogwildWarning)  # four workers, two cores
+                if order == "blocks" and min(shape) < 2 * workers:
+                    with pytest.raises(UsageError, match="order blocks"):
+                        hogwild.train(data, host="threads", workers=workers, problem="completion", order=order)
+                    continue
+                run = hogwild.train(data, host="threads", workers=workers, epochs=2, problem="completion", order=order)
+                rows = list(run)
+            assert [row["updates"] for row in rows[1:]] == [n, n]
+            assert run.model.shape == shape
+
+
+def test_seeds_decide_the_start_and_the_order() -> None:
+    def factors(**more: Any) -> np.ndarray:
+        found: Run = hogwild.train(ratings(), **QUIET | VARIANTS["completion"] | more)
+        return np.asarray(found.finish().user_factors)
+
+    np.testing.assert_array_equal(factors(), factors())
+    assert not np.array_equal(factors(), factors(seed=1))
+
+
+def test_more_than_a_graph_can_hold() -> None:
+    graph = Graph.of([0, 1], [1, 2], [1.0, 2.0], [1.0, 2.0], 3, [0, 2], [0, 1])
+    run = hogwild.train(graph, **QUIET | VARIANTS["cuts"])
+    assert run.finish().cut_value == 1.0
