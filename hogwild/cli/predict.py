@@ -89,8 +89,12 @@ def evaluate(
     model: Model,
     data: Data,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Ratings trained on, which are no candidates when "
-                                             "items are ranked (loss log or bpr).")] = None,
+    seen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA", help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr)."
+        ),
+    ] = None,
     zero_based: ZeroBased = False,
     format: Format = None,
     targets: Targets = None,

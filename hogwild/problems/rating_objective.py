@@ -135,10 +135,11 @@ class RatingObjective:
         Streamed, so they may be larger than memory.
     loss : {"squared-error", "log", "bpr"}
         Half the squared error; or, of ratings taken as choices whatever their value: ``log(1 + exp(-m_ui))`` plus
-        ``log(1 + exp(m_uj))`` for each sampled j, or the mean of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
+        ``log(1 + exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
     l2, penalty : float, {"per-rating", "per-row"}
         ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item. Two
-        numbers are the l2 of factors and that of biases.
+        numbers are the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
+        and every triple of ``bpr``, as often as a row is in one.
     mean : float
         Constant part of every score.
     degrees : (user degrees, item degrees), optional
@@ -180,13 +181,13 @@ class RatingObjective:
         self.ratings, self.loss, self.penalty, self.mean = ratings, loss, penalty, float(mean)
         self.l2 = (float(l2[0]), float(l2[1])) if isinstance(l2, tuple) else (float(l2), float(l2))
         self.threads = threads
-        self.degrees: tuple[np.ndarray, np.ndarray] | None = None
-        if any(self.l2) and penalty == "per-rating":
-            self.degrees = ratings.degrees() if degrees is None else degrees
         self.drawn: np.ndarray | None = None  # (n, negatives)
         if loss != "squared-error":
             lists = ratings.user_lists() if seen is None else seen
             self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists, seed, threads)
+        self.degrees: tuple[np.ndarray, np.ndarray] | None = None
+        if any(self.l2) and penalty == "per-rating":
+            self.degrees = self._visits(*(ratings.degrees() if degrees is None else degrees))
 
     def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
         """The objective and its parts.
@@ -228,11 +229,19 @@ class RatingObjective:
             error = m - self.ratings.values[first:last]
             return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
         total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
-        share = 1.0 if self.loss == "log" else 1.0 / self.drawn.shape[1]
         for drawn in self.drawn[first:last].T:
             other = scores.of(users, drawn)
-            total += share * np.logaddexp(0.0, other if self.loss == "log" else other - m).sum()
+            total += np.logaddexp(0.0, other if self.loss == "log" else other - m).sum()
         return np.array([total, 0.0])
+
+    def _visits(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How often an update looks at each user and item in an epoch, of their ratings and of what is drawn."""
+        if self.drawn is None:
+            return users, items
+        negatives, drawn = self.drawn.shape[1], np.bincount(self.drawn.ravel(), minlength=len(items))
+        if self.loss == "log":
+            return (1 + negatives) * users, items + drawn
+        return negatives * users, negatives * items + drawn
 
     def penalty_of(self, scores: Scores) -> float:
         """The penalty of the parameters in ``scores``, in float64."""

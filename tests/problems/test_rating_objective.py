@@ -42,16 +42,22 @@ def twin(ratings, solution, loss, l2, penalty, mean, drawn):
     def squares(u, i):
         return sum(p * p for p in P[u]) + sum(q * q for q in Q[i]) + b[u] ** 2 + c[i] ** 2
 
+    def of_item(i):
+        return sum(q * q for q in Q[i]) + c[i] ** 2
+
     total, ridge = 0.0, 0.0
     for at, (u, i, r) in enumerate(zip(ratings.users.tolist(), ratings.items.tolist(), ratings.values.tolist())):
         m = score(u, i)
-        ridge += squares(u, i)
         if loss == "squared-error":
             total += (m - r) ** 2 / 2
-        elif loss == "log":
-            total += math.log1p(math.exp(-m)) + sum(math.log1p(math.exp(score(u, j))) for j in drawn[at].tolist())
-        else:
-            total += np.mean([math.log1p(math.exp(score(u, j) - m)) for j in drawn[at].tolist()])
+            ridge += squares(u, i)
+            continue
+        if loss == "log":
+            total += math.log1p(math.exp(-m))
+            ridge += squares(u, i)
+        for j in drawn[at].tolist():  # every pair, or triple, pays for the rows in it
+            total += math.log1p(math.exp(score(u, j) if loss == "log" else score(u, j) - m))
+            ridge += squares(u, j) if loss == "log" else squares(u, i) + of_item(j)
     if penalty == "per-row":
         ridge = len(ratings) * sum(float((array.astype(float) ** 2).sum()) for array in solution)
     return (total + l2 / 2 * ridge) / len(ratings), total / len(ratings)
