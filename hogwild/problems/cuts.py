@@ -27,12 +27,12 @@ from hogwild.data.graphs import Graph
 from hogwild.data.order import Order
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels import cuts, linear
-from hogwild.kernels.control import LAST, NEXT, TURN, cells
+from hogwild.kernels.control import cells
 from hogwild.kernels.cuts import Data, Parameters, Plan
 from hogwild.kernels.cycles import ticks_in
-from hogwild.kernels.order import PADDING, shuffle_blocks
+from hogwild.kernels.order import PADDING
 from hogwild.problems.tiers import LINE, no_tiers
-from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Shared
+from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Shared
 
 # Found on grids of much and little noise and on a stereo problem: in 100 epochs within 0.3 % of the minimum cut on all
 STEP, DECAY, EPOCHS = 1.0, 0.95, 100
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CutsProblem:
+class CutsProblem(InChunks):
     """Everything a worker must know beside the arrays; made by :meth:`of`."""
 
     discipline: str
@@ -110,11 +110,6 @@ class CutsProblem:
     def locks(self) -> int:
         """Number of locks the discipline takes."""
         return self.n_vertices if self.discipline == "aig" else 1
-
-    @property
-    def holds(self) -> bool:
-        """Whether a worker that dies may hold what others wait for."""
-        return self.discipline in HOLDS
 
     @property
     def size(self) -> int:
@@ -193,23 +188,6 @@ class CutsProblem:
             np.zeros(2 * self.stride + LINE, dtype=np.float32),
             np.zeros(linear.STATE, dtype=np.int64),
         )
-
-    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
-        """Fill ``blocks`` with an epoch's sequence of blocks."""
-        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
-
-    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
-        """Set the shared cells for workers that start an epoch at chunk ``start``."""
-        control[:] = 0
-        control[NEXT] = start
-        control[TURN] = start * order.chunk
-        control[LAST] = order.n_rows
-
-    def position(self, control: np.ndarray, order: Order) -> int:
-        """Number of chunks done (the workers stand still)."""
-        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
-            return order.n_chunks
-        return int(min(control[NEXT], order.n_chunks))
 
     def work(
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]

@@ -26,14 +26,14 @@ from hogwild.data.normalize import row_scales, scaled
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.kernels import linear, multiclass, simulated, turns
-from hogwild.kernels.control import LAST, NEXT, TURN, cells
+from hogwild.kernels.control import cells
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.linear import Data, Parameters, Plan
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
-from hogwild.kernels.order import PADDING, shuffle_blocks
+from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import PIECE, Replica
 from hogwild.problems.tiers import KAPPA, LINE, no_tiers, one_tier
-from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Shared
+from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Shared
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
@@ -61,7 +61,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearProblem:
+class LinearProblem(InChunks):
     """Everything a worker must know beside the arrays; made by :meth:`of`."""
 
     loss: str
@@ -198,34 +198,12 @@ class LinearProblem:
             np.zeros((3, tiers), dtype=np.float64),
         )
 
-    @property
-    def holds(self) -> bool:
-        """Whether a worker that dies may hold what others wait for."""
-        return self.discipline in HOLDS
-
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Set the parameters that training starts from: zeros, as they are."""
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         """What the kernel reads, of read-only arrays by name."""
         return Data(**arrays)
-
-    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
-        """Fill ``blocks`` with an epoch's sequence of blocks."""
-        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
-
-    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
-        """Set the shared cells for workers that start an epoch at chunk ``start``."""
-        control[:] = 0
-        control[NEXT] = start
-        control[TURN] = start * order.chunk
-        control[LAST] = order.n_rows
-
-    def position(self, control: np.ndarray, order: Order) -> int:
-        """Number of chunks done (the workers stand still)."""
-        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
-            return order.n_chunks
-        return int(min(control[NEXT], order.n_chunks))
 
     def work(
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from hogwild.data.order import Order
+from hogwild.kernels.control import LAST, NEXT, TURN
+from hogwild.kernels.order import shuffle_blocks
 from hogwild.kernels.tiers import Tiers
 
 NO_LIMIT = 1 << 62
@@ -110,3 +113,31 @@ class Problem(Protocol):
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
+
+
+class InChunks:
+    """What problems have in common whose examples are cut by ``data/order.Order``; the kernels claim its chunks."""
+
+    discipline: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS
+
+    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` with an epoch's sequence of blocks."""
+        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
+
+    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at chunk ``start``."""
+        control[:] = 0
+        control[NEXT] = start
+        control[TURN] = start * order.chunk
+        control[LAST] = order.n_rows
+
+    def position(self, control: np.ndarray, order: Order) -> int:
+        """Number of chunks done (the workers stand still)."""
+        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
+            return order.n_chunks
+        return int(min(control[NEXT], order.n_chunks))
