@@ -63,6 +63,8 @@ class Plan:
         Data name of each family.
     cache : Cache or None
         Where generated data are kept.
+    ratings : str or None
+        Ratings, as ``hogwild.open_ratings`` reads them, that completion is also measured on.
     note : callable
         Told in a few words what is being done, often.
     """
@@ -74,6 +76,7 @@ class Plan:
     host: str = "threads"
     names: dict[str, str] = field(default_factory=data_names)
     cache: Cache | None = None
+    ratings: str | None = None
     note: Callable[[str], None] = lambda text: None
 
     def open(self, family: str, **dials: Any) -> Rows:

@@ -32,7 +32,7 @@ HIGH_LOAD = 0.5  # waiting processes beside ours from which figures are doubtful
 
 
 def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """The sections to run, in their order; all but ``against`` by default.
+    """The sections to run, in their order; by default all, ``against`` only if other programs are asked for.
 
     Raises
     ------
@@ -44,9 +44,7 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
     if unknown:
         raise UsageError(f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}")
     if not asked:
-        asked = set(SECTIONS) - {"against"}
-    if against:
-        asked.add("against")
+        asked = set(SECTIONS) - (set() if against else {"against"})
     return [name for name in SECTIONS if name in asked]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import TrainConfig
+from hogwild.data.examples import _check_whole
 from hogwild.data.ratings import Ratings
 from hogwild.errors import InputError, UsageError
 from hogwild.hosts.job import Job
@@ -30,7 +31,7 @@ class CompletionCase:
         self.n, self.reason = len(train), ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = dataclasses.replace(config, discipline=discipline)
-        self._train, self._test = train, test
+        self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
         self.problem = CompletionProblem.of(
             train.shape, train.items, train.values, discipline, c.rank or 0, c.loss, c.l2, c.penalty or "",
@@ -46,8 +47,10 @@ class CompletionCase:
         if hasattr(data, "tocoo"):
             return Ratings.from_scipy(data)
         if isinstance(data, tuple) and len(data) == 3:
-            users, items, values = (np.asarray(part) for part in data)
-            shape = tuple(int(part.max(initial=-1)) + 1 for part in (users, items))
+            users, items, values = (np.atleast_1d(np.asarray(part)) for part in data)
+            for name, part in (("users", users), ("items", items)):
+                _check_whole(name, part)
+            shape = tuple(int(part.max()) + 1 if part.size else 0 for part in (users, items))
             return Ratings(users, items, values, (shape[0], shape[1]))
         given = type(data).__name__
         raise UsageError(
@@ -65,8 +68,7 @@ class CompletionCase:
         c, p = self.config, self.problem
         self._evaluator = RatingEvaluator(
             self._train, self._test, c.loss, l2=p.weights, penalty=p.penalty, mean=p.mean, negatives=p.negatives,
-            seed=c.seed,
-        )  # fmt: skip
+        )  # fmt: skip  # what is drawn to judge by is the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
         c, p, train = self.config, self.problem, self._train
@@ -82,7 +84,8 @@ class CompletionCase:
         return lambda p: 1.0
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
-        return self.problem.solution(flat)
+        with np.errstate(all="ignore"):  # what has diverged is found out by its objective
+            return self.problem.solution(flat)
 
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return self._evaluator(solution)  # type: ignore[arg-type]
@@ -99,6 +102,21 @@ class CompletionCase:
             user_factors, item_factors, user_bias, item_bias, p.mean, p.loss, p.penalty, train.user_ids,
             train.item_ids, config.to_json(), self.fingerprint, history,
         )  # fmt: skip
+
+
+def _alike(test: Ratings, train: Ratings) -> Ratings:
+    """``test`` as it is, or of as many users and items as ``train``; refused where the same numbers mean others."""
+    pairs = (("user", test.user_ids, train.user_ids), ("item", test.item_ids, train.item_ids))
+    for side, ids, known in pairs:
+        if ids is not None and known is not None and ids is not known and ids != known:
+            raise UsageError(
+                f"test: its {side}s have other names than those of the training data: open it with "
+                f"{side}s=train.{side}_ids, or split one set of ratings"
+            )
+    if test.shape == train.shape or test.shape[0] > train.shape[0] or test.shape[1] > train.shape[1]:
+        return test  # the evaluator refuses what is larger
+    ids = train.user_ids, train.item_ids
+    return Ratings(test.users, test.items, test.values, train.shape, test.times, *ids, check=False)
 
 
 def _check_known(ratings: Ratings) -> None:

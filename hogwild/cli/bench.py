@@ -20,7 +20,7 @@ from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import SECTIONS, chosen, conditions, doubts, section
 from hogwild.bench.targets import targets
 from hogwild.cli.display import Display
-from hogwild.cli.sources import CacheDir, check_apart, check_writable
+from hogwild.cli.sources import CacheDir, check_apart, check_readable, check_writable
 from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.json_rows import RowsFile
@@ -84,6 +84,8 @@ def bench(
     host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.")] = "threads",
     quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within a minute.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
+    ratings: Annotated[str | None, typer.Option(metavar="DATA",
+        help="Measure completion on these ratings too.")] = None,
     json: Annotated[str | None, typer.Option(metavar="ROWS",
         help="Write rows here as JSON lines ('-': standard output).")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw speed-up against workers.")] = None,
@@ -96,13 +98,15 @@ def bench(
     if host not in REAL_HOSTS:
         raise UsageError(f"--host {host}: expected one of {', '.join(REAL_HOSTS)}")
     check_outputs(json, plot, names)
+    if ratings is not None:
+        check_readable(ratings, "completion")
     display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
     label = ["starting"]
     from hogwild.data.cache import Cache
 
     plan = Plan(
-        counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, "against" in names, host,
-        data_names(quick, rows), Cache(cache), lambda text: label.__setitem__(0, text),
+        counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, against or "against" in names, host,
+        data_names(quick, rows), Cache(cache), ratings, lambda text: label.__setitem__(0, text),
     )  # fmt: skip
     with contextlib.closing(RowsFile(json)) as rows_file:
         run(names, plan, display, rows_file, plot, label)

@@ -1,5 +1,7 @@
 """``hogwild compare``: methods on the same data, by the same objective and clock; a report and a verdict in words.
 
+``--suite paper`` runs the paper's experiments instead, on stand-ins for its data, by its protocol.
+
 The rows go to disk cell by cell, so the same command goes on after Ctrl-C. The report is then made from them alone, by
 what ``hogwild report`` calls.
 """
@@ -7,6 +9,7 @@ what ``hogwild report`` calls.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import shlex
 import sys
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild.cli.bench import parse_workers
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS, problem_of
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.sources import (
     CacheDir,
@@ -28,12 +32,14 @@ from hogwild.cli.sources import (
     check_writable,
 )  # fmt: skip
 from hogwild.cli.train import (
+    COMPLETION,
     DEFAULT_DATA,
     DEFAULT_HOLDOUT,
     DEFAULTS,
     L1,
     L2,
     PARALLEL,
+    RATED,
     RESULTS,
     STEPS,
     Adagrad,
@@ -45,19 +51,29 @@ from hogwild.cli.train import (
     Normalize,
     OrderOfRows,
     Power,
+    Problem,
     Schedule,
     one_of,
     option,
 )
-from hogwild.config import HOSTS, TrainConfig
+from hogwild.config import HOSTS, PENALTIES, TrainConfig
 from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
     from hogwild.compare.harness import Comparison, Progress
     from hogwild.compare.plan import Plan
+    from hogwild.compare.suite import Suite
 
-EPOCHS, SEEDS, EPS, OUT = 10, 5, "1e-1,1e-2,1e-3", "comparison"
-WHAT = "What is compared"
+EPOCHS = {"linear": 10, "completion": 10, "cuts": 50}
+#: The best objective seen, for want of an optimum, is the end of a run: the last of the way to it is its noise.
+EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3"}
+SEEDS, OUT = 5, "comparison"
+TIMEOUT, SUITE_TIMEOUT, SCALE = 600.0, 60.0, 0.01
+WHAT, SUITE = "What is compared", "The paper's experiments"
+SUITES = ("paper",)
+#: What goes with --suite; all else is the paper's.
+OF_SUITE = ("suite", "scale", "methods", "workers", "seeds", "epochs", "timeout", "oversubscribe", "dry_run", "cache",
+            "no_cache", "seed", "host", "out", "quiet")  # fmt: skip
 
 
 def compare(
@@ -67,22 +83,32 @@ def compare(
                                            show_default="all of the table")] = None,
     workers: Annotated[str | None, option(WHAT, "Numbers of workers, such as 1,2,4.", "--workers", "-w",
                                            show_default="1, 2, 4 ... physical cores")] = None,
-    seeds: Annotated[int, option(WHAT, "Repeats of everything, each with its own order of the rows.")] = SEEDS,
-    epochs: Annotated[int, option(WHAT, "Passes over the data.")] = EPOCHS,
-    eps: Annotated[str, option(WHAT, "Targets: shares of the way to the optimum that may be left.")] = EPS,
+    seeds: Annotated[int | None, option(WHAT, "Repeats of everything, each with its own order of the rows.",
+                                         show_default=f"{SEEDS}; of a suite 1")] = None,
+    epochs: Annotated[int | None, option(WHAT, "Passes over the data.", show_default=", ".join(
+        f"{count} of {name}" for name, count in EPOCHS.items()) + "; of a suite 20")] = None,
+    eps: Annotated[str | None, option(WHAT, "Targets: shares of the way to the optimum, or to the best seen, that may "
+                                       "be left.", show_default="; ".join(dict.fromkeys(EPS.values())))] = None,
     steps: Annotated[str, option(WHAT, "Steps that every method is tuned over; one: no tuning; 'auto': around the "
                                   "step that is probed for.")] = "auto",
     gradient_delay: Annotated[str | None, option(WHAT, "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, "
                                                   "or 'paper'.", metavar="LIST")] = None,
     budget: Annotated[float | None, option(WHAT, "Seconds: leave out seeds, workers, steps, epochs, in this order, "
                                             "until it should do.", min=1)] = None,
-    timeout: Annotated[float, option(WHAT, "Seconds of training after which a run is stopped.", min=0.1)] = 600.0,
+    timeout: Annotated[float | None, option(WHAT, "Seconds of training after which a run is stopped.", min=0.1,
+                                             show_default=f"{TIMEOUT:g}; of a suite {SUITE_TIMEOUT:g}")] = None,
     oversubscribe: Annotated[bool, option(WHAT, "Also methods with locks on more workers than cores.",
                                            "--oversubscribe")] = False,
     dry_run: Annotated[bool, option(WHAT, "List what would be run and about how long, and end.", "--dry-run")] = False,
+    suite: Annotated[str | None, option(SUITE, "'paper': the table of the Hogwild paper, on generated data.")] = None,
+    scale: Annotated[float | None, option(SUITE, "Share of the paper's sizes.", show_default=f"{SCALE:g}")] = None,
+    problem: Problem = None,
     test: Annotated[str | None, option("Data", "Data to test on.")] = None,
     holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on; 0: none.",
                                              show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
+    holdout_by: Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))] = HOLDOUTS[0],
+    terminals: Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
+                                             metavar="FILE")] = None,
     features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
     hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
     loss: Loss = None,
@@ -92,6 +118,14 @@ def compare(
     normalize: Normalize = DEFAULTS.normalize,
     class_weight: ClassWeight = None,
     no_intercept: NoIntercept = False,
+    rank: Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")] = None,
+    penalty: Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES),
+                                           show_default=RATED.penalty)] = None,
+    nonnegative: Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")] = False,
+    no_biases: Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.",
+                                       "--no-biases")] = False,
+    negatives: Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
+                                             show_default=f"{RATED.negatives}")] = None,
     schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
@@ -111,8 +145,14 @@ def compare(
 
 def begin(given: dict[str, Any]) -> int:
     """Do what was asked, by the parameters' names, and return the exit status."""
+    if given["suite"] is not None:
+        return begin_suite(given)
+    if given["scale"] is not None:
+        raise UsageError(f"--scale {given['scale']:g}: is for --suite {SUITES[0]}")
+    given["problem"] = given["problem"] or problem_of(given["data"] or "")
     fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"workers", "epochs", "seed", "gradient_delay"}
-    base = TrainConfig(intercept=not given["no_intercept"], **{name: given[name] for name in fields & set(given)})
+    options = {name: given[name] for name in fields & set(given)}
+    base = TrainConfig(intercept=not given["no_intercept"], biases=not given["no_biases"], **options)
     plan = make_plan(given)
     sources = Sources.take(given)
     if not given["dry_run"]:
@@ -127,18 +167,21 @@ def begin(given: dict[str, Any]) -> int:
 
 def make_plan(given: dict[str, Any]) -> Plan:
     """The plan of the options; those that are wrong are reported before anything is read."""
-    from hogwild.compare.methods import METHODS, chosen
+    from hogwild.compare.methods import chosen, usual
     from hogwild.compare.plan import DELAYS, Plan
 
-    names = list(METHODS) if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
+    problem = given["problem"]
+    names = usual(problem) if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
     delays: tuple[float, ...] = ()
     if given["gradient_delay"] is not None:
         paper = given["gradient_delay"] == "paper"
         delays = DELAYS if paper else parse_numbers("--gradient-delay", given["gradient_delay"], 0.0, 1.0)
     steps = () if given["steps"] == "auto" else parse_numbers("--steps", given["steps"], 0.0)
+    epochs = EPOCHS[problem] if given["epochs"] is None else given["epochs"]
+    eps = EPS[problem] if given["eps"] is None else given["eps"]
     return Plan(
-        given["seeds"], parse_workers(given["workers"]), steps, given["epochs"],
-        tuple(method.name for method in chosen(names)), parse_numbers("--eps", given["eps"], 0.0, 1.0)[::-1],
+        SEEDS if given["seeds"] is None else given["seeds"], parse_workers(given["workers"]), steps, epochs,
+        tuple(method.name for method in chosen(names)), parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
         given["seed"], delays,
     )  # fmt: skip
 
@@ -163,11 +206,14 @@ def make_comparison(
 
     named = given["data"] is not None
     holdout = given["holdout"]
-    if holdout is None and given["test"] is None:
+    if holdout is None and given["test"] is None and base.problem != "cuts":
         holdout = DEFAULT_HOLDOUT
-    data = given["data"] if named else DEFAULT_DATA
-    request = Request(data, named, given["test"], holdout or None, None, None, None, False, given["quiet"])
-    request.check()
+    data = given["data"] if named else CONTAINERS[base.problem].default
+    request = Request(
+        data, named, given["test"], holdout or None, None, None, None, False, given["quiet"],
+        holdout_by=given["holdout_by"],
+    )  # fmt: skip
+    request.check(base.problem)
     if base.host == "processes" and not given["dry_run"]:
         start_fork_server()
     rows, test = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
@@ -177,12 +223,58 @@ def make_comparison(
     with naming(request):
         return Comparison(
             rows, test, plan, base, data=data, cache=None if cache is None else Path(cache.directory),
-            budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"],
+            budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
             command=shlex.join(["hogwild", *sys.argv[1:]]),
         )  # fmt: skip
 
 
-def follow(comparison: Comparison, out: str, display: Display) -> int:
+def begin_suite(given: dict[str, Any]) -> int:
+    """The paper's experiments, as far as they are not done; returns the exit status."""
+    from hogwild import machine
+    from hogwild.cli.session import start_fork_server
+
+    check_suite(given)
+    from hogwild.compare.methods import chosen
+    from hogwild.compare.suite import RIVALS, Suite, SuitePlan
+
+    names = RIVALS if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
+    counts = (machine.physical_cores(),) if given["workers"] is None else parse_workers(given["workers"])
+    if len(counts) != 1:
+        raise UsageError(f"--workers {given['workers']}: expected one number, for a suite has one column of seconds")
+    asked = {name: given[name] for name in ("scale", "epochs", "seeds", "timeout") if given[name] is not None}
+    plan = SuitePlan(
+        workers=counts[0], first_seed=given["seed"], methods=tuple(method.name for method in chosen(list(names))),
+        host=given["host"], oversubscribe=given["oversubscribe"], **asked,
+    )  # fmt: skip
+    display = Display(sys.stdout, given["quiet"])
+    sources = Sources.take(given)
+    suite = Suite(plan, sources.cache(), shlex.join(["hogwild", *sys.argv[1:]]))
+    if given["dry_run"]:
+        for name, data, runs in suite.listed():
+            display.say(f"{name:<8} {runs:>3} runs on {data}")
+        display.say(
+            f"{plan.epochs} epochs each, {', '.join(plan.methods)}; serial on 1 worker, others on {plan.workers}"
+        )
+        return 0
+    check_writable("--out", given["out"], directory=True)
+    if plan.host == "processes":
+        start_fork_server()
+    return follow(suite, given["out"], display)
+
+
+def check_suite(given: dict[str, Any]) -> None:
+    """Raise UsageError for another suite, or an option that a suite decides itself."""
+    if given["suite"] not in SUITES:
+        raise UsageError(f"--suite {given['suite']}: expected {', '.join(SUITES)}")
+    for name, parameter in inspect.signature(compare).parameters.items():
+        if name not in OF_SUITE and given[name] != parameter.default:
+            option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} does not go with --suite {given['suite']}, whose data and options are the paper's"
+            )
+
+
+def follow(comparison: Comparison | Suite, out: str, display: Display) -> int:
     """Run the comparison, show the report, and return the exit status."""
     from hogwild.cli.report import show_report
     from hogwild.compare.report import write_report

@@ -8,22 +8,19 @@ import os
 import statistics
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hogwild import machine
-from hogwild.compare.optimum import find_optimum
 from hogwild.compare.plan import Plan, Prices
 from hogwild.compare.runner import Judge, Pools, Row, Task
-from hogwild.data.examples import Rows
-from hogwild.data.statistics import describe
+from hogwild.compare.subjects import SUBJECTS
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.resume import fingerprint
 from hogwild.training import train
 
 REHEARSAL = 3  # serial epochs, of which the quickest counts
 MEETINGS = 20  # epochs of hardly any rows
-DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho are worked out
 
 
 def rehearse(task: Task, step: float, pools: Pools) -> Prices:
@@ -46,33 +43,34 @@ def rehearse(task: Task, step: float, pools: Pools) -> Prices:
 def meeting(task: Task, workers: int, pools: Pools) -> float | None:
     """Seconds that it costs that workers are told to begin an epoch and meet at its end, of hardly any rows."""
     discipline = "hogwild" if workers > 1 else "serial"
+    few = SUBJECTS[task.base.problem].sample(task.rows, 4 * workers)
     config = dataclasses.replace(task.base, discipline=discipline, workers=workers, epochs=MEETINGS, step=1e-9)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)
-            history = list(
-                train(task.rows.select(task.rows.evenly(4 * workers)), config=config, pool=pools.of(workers))
-            )
+            history = list(train(few, config=config, pool=pools.of(workers)))
     except InputError:  # fewer rows than workers, or one class only
         return None
     seconds = [row["train_seconds"] for row in history]
     return statistics.median(b - a for a, b in itertools.pairwise(seconds))
 
 
-def describe_all(task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path | None, facts: dict[str, Any]) -> Row:
-    """The row of phase "optimum"; ``facts`` are what only the comparison knows."""
-    rows, base = task.rows, task.base
-    found = find_optimum(rows, base, cache, pool=pools.of(1))
+def describe_all(
+    task: Task, plan: Plan, judge: Judge, pools: Pools, cache: Path | None, note: Callable[[str], None],
+    facts: dict[str, Any],
+) -> Row:  # fmt: skip
+    """The row of phase "optimum"; ``facts`` are what only the comparison knows, ``note`` is told what is being done."""
+    base, subject = task.base, SUBJECTS[task.base.problem]
+    about = dataclasses.replace(base, seed=plan.first_seed), task.rows
+    found = subject.optimum(*about, judge.case, cache, pools.of(1), note)
     last_cache = machine.cache_bytes()
     return {
         "phase": "optimum", "method": "optimum", "kind": "optimum", "cell": "optimum", "cell_rows": 1, "workers": 1,
         "seed": 0, "step": None, "epoch": 0, "status": "ok", "data": task.data,
         "objective": found.objective, "start_objective": found.start, "optimum_how": found.how,
-        "optimum_gap": found.gap, "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
-        **_data_fields(rows, task.test), "task": "labels" if judge.problem.labels else "real",
-        "classes": len(judge.problem.labels), "loss": base.loss, "l1": base.l1, "l2": base.l2,
-        "loss_param": base.loss_param, "normalize": base.normalize, "class_weight": base.class_weight,
-        "intercept": base.intercept, "fingerprint": fingerprint(rows),
+        "optimum_gap": found.gap, "optimum_seen": found.objective is None, "problem": base.problem,
+        "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
+        **subject.facts(base, task.rows, task.test), "fingerprint": subject.fingerprint(task.rows),
         "schedule": base.schedule, "order": base.order, "host": base.host,
         "eps": sorted(plan.eps, reverse=True), "epochs": plan.epochs, "workers_list": list(plan.workers),
         "methods": [method.name for method, _ in plan.pairs()], "step_grid": list(plan.grid),
@@ -89,12 +87,3 @@ def _blas_threads() -> int | None:
     from threadpoolctl import threadpool_info
 
     return max((found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"), default=None)
-
-
-def _data_fields(rows: Rows, test: Rows | None) -> dict[str, Any]:
-    paper = describe(rows) if rows.nnz <= DESCRIBED else {}
-    return {
-        "rows": len(rows), "width": rows.width, "nnz": rows.nnz, "megabytes": 8 * rows.nnz / 1e6,
-        "test_rows": None if test is None else len(test),
-        **{name: paper.get(name) for name in ("omega", "delta", "rho", "rho_exact", "collision", "shared")},
-    }  # fmt: skip

@@ -67,6 +67,14 @@ def counts_of(sources: Sequence[Source]) -> list[int]:
     return sorted({group.workers for source in sources for group in own(source) if group.kind not in REFERENCES}) or [1]
 
 
+def beside(source: Source, count: int) -> list[Group]:
+    """Groups on so many workers, and those that have no choice."""
+    found = own(source)
+    choice = {group.method for group in found if group.workers != 1}
+    return [group for group in found
+            if group.workers == count or (group.kind in REFERENCES and group.method not in choice)]  # fmt: skip
+
+
 # ---- sub-optimality
 
 
@@ -100,10 +108,7 @@ def curve(group: Group) -> Curve:
 def curves(sources: Sequence[Source], all_sources: Sequence[Source], clock: str) -> Any:
     """A panel for each number of workers, and for each comparison; serial and other programs in all of them."""
     cells = [(source, count) for count in counts_of(sources) for source in sources]
-    drawn = [
-        [(group, curve(group)) for group in own(source) if group.kind in REFERENCES or group.workers == count]
-        for source, count in cells
-    ]
+    drawn = [[(group, curve(group)) for group in beside(source, count)] for source, count in cells]
     if not any(drawn):
         return None
     columns = len(sources) if len(sources) > 1 else min(len(cells), 2)
@@ -169,7 +174,7 @@ def bars(sources: Sequence[Source]) -> Any:
     for line, (source, found) in zip(panels, chosen):
         for panel, eps in zip(line, targets):
             _bars(panel, source, found, eps, clock_scale(sources) if source.timed else 1.0)
-            panel.set_title(f"to {aim(eps)} of the optimum", loc="left")
+            panel.set_title(f"to {aim(eps)} of {source.goal}", loc="left")
         line[0].set_yticks(range(len(found)), [group.method for group in found])
         count = max((group.workers for group in found), default=1)
         line[0].set_ylabel(heading(source, sources, crew(count, source.timed)))
@@ -177,9 +182,7 @@ def bars(sources: Sequence[Source]) -> Any:
 
 
 def _largest(source: Source) -> list[Group]:
-    found = own(source)
-    most = max((group.workers for group in found if group.kind not in REFERENCES), default=1)
-    return [group for group in found if group.kind in REFERENCES or group.workers == most]
+    return beside(source, max((group.workers for group in own(source) if group.kind not in REFERENCES), default=1))
 
 
 def _bars(panel: Any, source: Source, found: list[Group], eps: float, scale: float) -> None:

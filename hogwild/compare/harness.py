@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
+from hogwild.cases import case_of
 from hogwild.compare.about import describe_all, rehearse
 from hogwild.compare.ledger import Ledger
 from hogwild.compare.methods import METHODS
 from hogwild.compare.plan import FACTORS, FEWEST_SEEDS, Cell, Plan, Prices, delay_rows, fit
 from hogwild.compare.runner import Judge, Pools, Row, Task, refused, run_cell
+from hogwild.compare.subjects import SUBJECTS
+from hogwild.compare.targets import lowest
 from hogwild.compare.tuning import best_step
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
 from hogwild.errors import HogwildWarning, UsageError
-from hogwild.probe import Probe
-from hogwild.resume import fingerprint
-from hogwild.training import as_rows
 
 EXTENSIONS = 6  # steps, or one more, by which a grid grows that was not asked for
 TIMEOUT = 600.0  # seconds of training that a cell is given
@@ -51,7 +50,7 @@ class Comparison:
 
     Parameters
     ----------
-    rows, test : Rows or (X, y)
+    rows, test : Rows or (X, y); Ratings; Graph
         To train and to test on, as for :func:`hogwild.training.train`; the latter may be None.
     plan : Plan
     base : TrainConfig
@@ -76,15 +75,13 @@ class Comparison:
     """
 
     def __init__(
-        self, rows: Rows | tuple[Any, Any], test: Rows | tuple[Any, Any] | None, plan: Plan, base: TrainConfig, *,
+        self, rows: Any, test: Any, plan: Plan, base: TrainConfig, *,
         data: str = "", cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False,
         timeout: float = TIMEOUT, command: str = "",
     ) -> None:  # fmt: skip
-        rows, test = as_rows(rows), None if test is None else as_rows(test)
-        if base.loss == "perceptron":
-            raise UsageError(
-                "loss='perceptron' is lowest where it starts, so there is nothing to reach: choose another"
-            )
+        take, self.subject = case_of(base.problem).take, SUBJECTS[base.problem]
+        rows, test = take(rows), None if test is None else take(test)
+        self.subject.check(base)
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
@@ -103,8 +100,9 @@ class Comparison:
         """A hash of everything that decides which cells there are and what they mean."""
         task = self.task
         asked = self.asked.to_json() | {
-            "format": FORMAT, "base": task.base.to_json(), "rows": fingerprint(task.rows), "timeout": task.timeout,
-            "test": None if task.test is None else fingerprint(task.test), "oversubscribe": self.oversubscribe,
+            "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
+            "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
+            "oversubscribe": self.oversubscribe,
             "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores, **machine.versions(),
         }  # fmt: skip
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
@@ -144,7 +142,7 @@ class Comparison:
         """Find the grid and what things cost here, and fit the plan into the budget; returns what was left out."""
         if not self.plan.grid:
             self._note("probing for a step")
-            step = Probe(self.task.base, self.task.rows).search()
+            step = self.subject.first_step(self.task.base, self.task.rows)
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
         self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget)
         return left_out
@@ -166,7 +164,8 @@ class Comparison:
         if ledger.about is None:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
-            ledger.begin(describe_all(self.task, self.plan, self.judge, pools, self.cache, facts))
+            about = self.task, self.plan, self.judge, pools, self.cache
+            ledger.begin(describe_all(*about, lambda text: self._note(f"the optimum: {text}"), facts))
 
     # ---- the cells
 
@@ -238,7 +237,11 @@ class Comparison:
             first = found[0]
             if first["phase"] == "tuning" and not first["status"].startswith("refused"):
                 trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = found
-        about = ledger.about["objective"], ledger.about["start_objective"], self.plan.eps
+        start, optimum = ledger.about["start_objective"], ledger.about["objective"]
+        if optimum is None:  # nobody knows it: the best of the trials stands for it
+            rows = [row for steps in trials.values() for found in steps.values() for row in found]
+            optimum = lowest(rows, start)
+        about = optimum, start, self.plan.eps
         return {key: best_step(steps, *about) for key, steps in trials.items()}
 
 
@@ -247,7 +250,7 @@ def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
     n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows))
     rows = task.rows  # where they are sorted by label, the first n may all be alike
     if n < len(rows):
-        rows = rows.select(rows.evenly(n))
+        rows = SUBJECTS[task.base.problem].sample(rows, n)
     part = dataclasses.replace(task, rows=rows, test=None)
     found = run_cell(cell, part, 2, pools, judge)
     last = found[-1]

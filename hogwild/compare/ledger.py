@@ -15,7 +15,7 @@ from hogwild.compare.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
 from hogwild.json_rows import RowsFile
 
-OPENING = b'{"phase": "optimum"'  # how the file begins
+OPENINGS = b'{"phase": "optimum"', b'{"phase": "suite"'  # how the file begins
 
 
 class Ledger:
@@ -114,7 +114,7 @@ def _lock(directory: Path) -> int:
 def _is_torn(path: Path) -> bool:
     """Whether a kill has left no more than a part of the first row of a comparison."""
     content = path.read_bytes()
-    return content.startswith(OPENING[: len(content)]) and b"\n" not in content
+    return any(content.startswith(opening[: len(content)]) for opening in OPENINGS) and b"\n" not in content
 
 
 def _whole_rows(path: Path) -> list[Row]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hogwild.compare.outside import OUTSIDE
+from hogwild.compare.subjects import SUBJECTS
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
 from hogwild.errors import UsageError
 
 
@@ -30,6 +30,8 @@ class Method:
         Whether it is run for every number of workers; else for one.
     tuned : tuple of str
         Parameters that are tuned: the step, or nothing.
+    problem : str or None
+        The only problem it is for; None: any.
     cost : float
         Guess of the seconds of its epoch over those of a serial epoch, for the estimate of a comparison's time only.
     """
@@ -42,6 +44,7 @@ class Method:
     parallel: bool = True
     tuned: tuple[str, ...] = ("step",)
     cost: float = 1.0
+    problem: str | None = None
 
     @property
     def outside(self) -> bool:
@@ -61,9 +64,11 @@ class Method:
         return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
 
     def refusal(
-        self, base: TrainConfig, rows: Rows, workers: int, cores: int, oversubscribe: bool = False
+        self, base: TrainConfig, rows: Any, workers: int, cores: int, oversubscribe: bool = False
     ) -> str | None:
         """Why it cannot be compared here, in one sentence; None if it can."""
+        if self.problem not in (None, base.problem):
+            return f"{self.name} is for problem {self.problem}, not for {base.problem}"
         if self.outside:
             return OUTSIDE[self.name].refuse(base, rows)
         if workers > len(rows):
@@ -74,10 +79,10 @@ class Method:
                 "(--oversubscribe measures it all the same)"
             )
         try:
-            self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0)
+            config = self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0)
         except UsageError as error:
             return str(error)
-        return None
+        return SUBJECTS[base.problem].refusal(config, rows)
 
 
 def _table(*methods: Method) -> dict[str, Method]:
@@ -92,11 +97,21 @@ METHODS = _table(
     Method("aig", "locks", "aig", cost=4.0),
     Method("locked", "locks", "locked", cost=1.3),
     Method("round-robin", "locks", "round-robin", cost=3.5),
+    Method("blocks", "blocks", "hogwild", order="blocks", problem="completion"),
     Method("averaging", "exchange", exchange="averaging"),
     Method("one-shot-averaging", "exchange", exchange="one-shot-averaging"),
-    Method("sklearn-sgd", "outside", parallel=False, cost=5.0),
-    Method("liblinear", "outside", parallel=False, tuned=(), cost=4.0),
+    Method("sklearn-sgd", "outside", parallel=False, cost=5.0, problem="linear"),
+    Method("liblinear", "outside", parallel=False, tuned=(), cost=4.0, problem="linear"),
+    Method("cornac", "outside", "hogwild", cost=4.0, problem="completion"),  # its threads share one model, unlocked
 )
+
+
+def usual(problem: str) -> list[str]:
+    """Names of the methods of a problem, of which other programs only if they are there to be run."""
+    return [
+        name for name, method in METHODS.items()
+        if method.problem in (None, problem) and not (method.outside and OUTSIDE[name].version is None)
+    ]  # fmt: skip
 
 
 def chosen(names: list[str]) -> list[Method]:

@@ -61,7 +61,7 @@ class Optimum:
     Attributes
     ----------
     objective, start : float
-        At the optimum, and of parameters that are all zero.
+        At the optimum (None: nobody knows it), and of the parameters that a run starts from.
     how : str
         How it was found, in words.
     coef, intercept : array, shape (width,) or (K, width), and (1,) or (K,), float64
@@ -72,13 +72,18 @@ class Optimum:
         The true minimum is about so much lower at most; None if that is unknown.
     """
 
-    objective: float
+    objective: float | None
     start: float
     how: str
     coef: np.ndarray | None
     intercept: np.ndarray | None
     seconds: float
     gap: float | None
+
+
+def unknown(start: float, why: str) -> Optimum:
+    """In place of an optimum that nobody can find: the lowest objective that any run reaches is taken for it."""
+    return Optimum(None, start, f"best seen: {why}", None, None, 0.0, None)
 
 
 def find_optimum(

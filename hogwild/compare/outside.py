@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hogwild.bench.plan import doubling
+from hogwild.compare.factorisers import CornacMF, refuse_cornac
 from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.normalize import scaled
@@ -50,7 +51,7 @@ COPIES = 5  # of which the quickest is ``untimed``: no run pays less
 
 
 class Solver(Protocol):
-    """Another program's solver on given rows.
+    """Another program's solver on given data.
 
     Attributes
     ----------
@@ -66,8 +67,9 @@ class Solver(Protocol):
     def advance(self, epoch: int) -> None:
         """Train until ``epoch`` passes over the data are done in all."""
 
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` as of the last ``advance``: (width,) and (1,), or (K, width) and (K,)."""
+    def solution(self) -> tuple[np.ndarray, ...]:
+        """The problem's arrays as of the last ``advance``: of the linear one ``(coef, intercept)``, (width,) and (1,),
+        or (K, width) and (K,); of completion factors and biases, in the user's units."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ class Outside:
     name: str
     package: str
     module: str
-    refuse: Callable[[TrainConfig, Rows], str | None]
-    make: Callable[[Rows, TrainConfig], Solver]
+    refuse: Callable[[TrainConfig, Any], str | None]
+    make: Callable[[Any, TrainConfig], Solver]
     order: str
     epochs: Callable[[int], list[int]]
 
@@ -250,6 +252,12 @@ def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
 # ---- for all
 
 
+def _refuse_cornac(config: TrainConfig, ratings: Any) -> str | None:
+    if installed("cornac", "cornac") is None:
+        return "cornac is not installed (pip install cornac)"
+    return refuse_cornac(config, ratings)
+
+
 def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """``(X, y, weights)``: CSR with rows scaled, targets as they are, and combined weights of mean one, or None."""
     X, y = rows.to_scipy()
@@ -273,5 +281,6 @@ OUTSIDE: dict[str, Outside] = {
                 lambda most: list(range(1, most + 1))),
         Outside("liblinear", "scikit-learn", "sklearn", _refuse_liblinear, Liblinear, "its own",
                 lambda most: list(doubling(most))),
+        Outside("cornac", "cornac", "cornac", _refuse_cornac, CornacMF, "file", lambda most: list(range(1, most + 1))),
     )
 }  # fmt: skip

@@ -28,10 +28,12 @@ STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
     "aig": ("#CC79A7", "v", DASHED),
     "locked": ("#E69F00", "P", DASHED),
     "round-robin": ("#56B4E9", ">", DASHED),
+    "blocks": ("#117733", "<", (0, (3, 1))),
     "averaging": ("#8C510A", "p", DASH_DOT),
     "one-shot-averaging": ("#A89000", "h", DASH_DOT),
     "sklearn-sgd": ("#6A6A6A", "X", DOTTED),
     "liblinear": ("#9C9C9C", "d", DOTTED),
+    "cornac": ("#6A6A6A", "X", DOTTED),
 }
 OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # of methods that came later
 SETTINGS: dict[str, Any] = {

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.compare.results import Source, load
+from hogwild.compare.suite_report import is_suite, load_suite, markdown, suite_tables, suite_verdict
 from hogwild.compare.summary import (
     Group,
     delay_points,
@@ -32,7 +33,7 @@ from hogwild.compare.summary import (
 )
 from hogwild.compare.tables import Table, facts_of, lost_share, tables
 from hogwild.compare.verdict import verdict
-from hogwild.errors import OutputError
+from hogwild.errors import OutputError, UsageError
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     from hogwild.compare.figures import FIGURES, draw
     from hogwild.compare.panels import save, settings
 
+    suites = [source for source in sources if is_suite(source)]
+    if suites:
+        return _write_suite(suites[0], sources, Path(out))
     found = load(sources)
     verdicts = [verdict(source) for source in found]
     said = [f"{source.label}: {text}" if len(found) > 1 else text for source, texts in zip(found, verdicts)
@@ -86,7 +90,9 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
             contents[f"{drawing.name}.png"] = save(drawing.figure, "png")
             svg = inline(contents[f"{drawing.name}.svg"].decode(), drawing.name)
             figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg, "name": drawing.name})
-    contents["report.html"] = page(found, said, made, figures).encode()
+    names = list(dict.fromkeys(str(source.about.get("data") or "data") for source in found))
+    title = f"{' and '.join(names)}: lock-free against locks"
+    contents["report.html"] = page(title, said, made, figures, found).encode()
     return Report(said, made, _write(Path(out), contents, [name for name, *_ in FIGURES]))
 
 
@@ -113,7 +119,20 @@ def _write(out: Path, contents: dict[str, bytes], figures: list[str]) -> list[Pa
     return [out / name for name in contents]
 
 
-def page(sources: Sequence[Source], said: list[str], made: list[Table], figures: list[dict[str, str]]) -> str:
+def _write_suite(suite: str | Path, sources: Sequence[str | Path], out: Path) -> Report:
+    """The report of the paper's experiments: a page and the tables as text."""
+    if len(sources) > 1:
+        raise UsageError(f"{suite}: holds the paper's experiments, whose report stands alone: name no other directory")
+    about, found = load_suite(suite)
+    said, made = suite_verdict(about, found), suite_tables(about, found)
+    title = "The experiments of the Hogwild paper"
+    contents = {"report.html": page(title, said, made, []), "report.md": f"# {title}\n\n{markdown(made, said)}"}
+    return Report(said, made, _write(out, {name: text.encode() for name, text in contents.items()}, []))
+
+
+def page(
+    title: str, said: list[str], made: list[Table], figures: list[dict[str, str]], sources: Sequence[Source] = ()
+) -> str:
     """The page, complete in itself."""
     from jinja2 import Environment, StrictUndefined
 
@@ -124,9 +143,8 @@ def page(sources: Sequence[Source], said: list[str], made: list[Table], figures:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = resources.files("hogwild.compare").joinpath("report.html.jinja").read_text(encoding="utf-8")
-    names = list(dict.fromkeys(str(source.about.get("data") or "data") for source in sources))
     return environment.from_string(text).render(
-        title=f"{' and '.join(names)}: lock-free against locks", sources=sources, split=split, verdict=said,
+        title=title, sources=sources, split=split, verdict=said,
         tables=made, figures=figures, facts=[facts_of(source.about) for source in sources],
         left_out=[(source.label, text) for source in sources for text in source.about.get("left_out") or []],
     )  # fmt: skip
@@ -153,7 +171,8 @@ def _comparison(source: Source, said: list[str]) -> dict[str, Any]:
     found = groups(source)
     return {
         "label": source.label, "verdict": said, "about": source.about, "conditions": facts_of(source.about),
-        "start": source.scale.start, "optimum": source.scale.optimum, "eps": source.eps, "notes": source.notes,
+        "start": source.scale.start, "optimum": source.scale.optimum, "goal": source.goal,
+        "eps": source.eps, "notes": source.notes,
         "rule": own_rule(found),
         "methods": [_group(source, group, serial(found, group.rule)) for group in found],
         "tuning": [vars(each) | {"edge": each.edge} for each in trials(source)],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.compare.targets import crossing
+from hogwild.compare.targets import crossing, lowest
 from hogwild.errors import HogwildWarning, InputError
 
 ROWS = "rows.jsonl"
@@ -26,15 +26,15 @@ Row = dict[str, Any]
 NUMBER = (int, float)
 RUN_FIELDS = {"cell": str, "method": str, "kind": str, "workers": int, "seed": int, "epoch": NUMBER, "status": str}
 FIELDS: dict[str, dict[str, Any]] = {  # what a row cannot do without, by its phase
-    "optimum": {"objective": NUMBER, "start_objective": NUMBER, "eps": list},
+    "optimum": {"start_objective": NUMBER, "eps": list},
     "tuning": RUN_FIELDS,
     "reported": RUN_FIELDS,
     "delay": {"method": str, "kind": str, "workers": int, "seed": int, "gradient_delay": NUMBER, "status": str},
 }
 
 
-def read_rows(path: str | Path) -> list[Row]:
-    """All rows of a file.
+def read_rows(path: str | Path, fields: Mapping[str, Mapping[str, Any]] = FIELDS) -> list[Row]:
+    """All rows of a file, of the phases in ``fields`` and with what these cannot do without.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_rows(path: str | Path) -> list[Row]:
         if not line.strip():
             continue
         try:
-            rows.append(_row(line))
+            rows.append(_row(line, fields))
         except ValueError as error:  # of which a wrong encoding is one
             if number == len(lines) and not isinstance(error, InputError):
                 text = f"{path}, line {number}: the last line is torn (a run was killed there?) and is passed over"
@@ -63,14 +63,17 @@ def read_rows(path: str | Path) -> list[Row]:
     return rows
 
 
-def _row(line: bytes) -> Row:
+def _row(line: bytes, fields: Mapping[str, Mapping[str, Any]]) -> Row:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise InputError("is JSON but no object")
     phase = row.get("phase")
-    if not isinstance(phase, str) or phase not in FIELDS:
-        raise InputError(f"has the phase {phase!r}, not one of {', '.join(FIELDS)}")
-    for name, kind in FIELDS[phase].items():
+    if not isinstance(phase, str) or phase not in fields:
+        raise InputError(f"has the phase {phase!r}, not one of {', '.join(fields)}")
+    needed = dict(fields[phase])
+    if phase == "optimum" and row.get("optimum_seen") is not True:  # else it is the lowest of the rows that follow
+        needed["objective"] = NUMBER
+    for name, kind in needed.items():
         if not isinstance(row.get(name), kind) or isinstance(row[name], bool):
             raise InputError(f"has {name} {row.get(name)!r}")
     if row.get("workers", 1) < 1:
@@ -207,6 +210,15 @@ class Source:
         return "train_seconds" if self.timed else "epoch"
 
     @property
+    def problem(self) -> str:
+        return self.about.get("problem") or "linear"
+
+    @property
+    def goal(self) -> str:
+        """What targets are measured against, in words."""
+        return "the best seen" if self.about.get("optimum_seen") is True else "the optimum"
+
+    @property
     def cores(self) -> int | None:
         return self.about.get("cores")
 
@@ -228,14 +240,14 @@ def load(directories: Sequence[str | Path]) -> list[Source]:
     """
     paths = [_rows_file(Path(directory)) for directory in directories]
     found = [(path, read_rows(path)) for path in paths]
-    lowest: dict[tuple[Any, ...], float] = {}
+    bests: dict[tuple[Any, ...], float] = {}
     for path, rows in found:
         problem = _problem(_about(path, rows))
-        objectives = [number(row, "objective") for row in rows if row["phase"] != "delay"]  # those are of fewer rows
-        best = min(value for value in objectives if math.isfinite(value))
-        lowest[problem] = min(best, lowest.get(problem, math.inf))
+        whole = [row for row in rows if row["phase"] != "delay"]  # those are of fewer rows
+        best = min(lowest(whole, math.inf), rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf)
+        bests[problem] = min(best, bests.get(problem, math.inf))
     labels = _labels(paths)
-    return [_source(label, rows, lowest[_problem(rows[0])]) for label, (_, rows) in zip(labels, found)]
+    return [_source(label, rows, bests[_problem(rows[0])]) for label, (_, rows) in zip(labels, found)]
 
 
 def _rows_file(directory: Path) -> Path:
@@ -258,7 +270,8 @@ def _about(path: Path, rows: list[Row]) -> Row:
     eps = rows[0]["eps"]
     if not eps or any(isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 < value < 1 for value in eps):
         raise InputError(f"{path}, line 1: has eps {eps!r}: expected numbers between 0 and 1")
-    if rows[0]["objective"] is None or not math.isfinite(rows[0]["start_objective"]):
+    known = rows[0]["objective"] is not None or rows[0].get("optimum_seen") is True
+    if not known or not math.isfinite(rows[0]["start_objective"]):
         raise InputError(f"{path}, line 1: the objective of the optimum or of the start is no finite number")
     for row in rows[1:]:
         if row["phase"] == "optimum":
@@ -269,8 +282,9 @@ def _about(path: Path, rows: list[Row]) -> Row:
 def _problem(about: Row) -> tuple[Any, ...]:
     """What two comparisons must have in common to have the same optimum."""
     names = ("data", "fingerprint", "rows", "width", "nnz", "loss", "loss_param", "l1", "l2", "normalize",
-             "class_weight", "intercept", "start_objective")  # fmt: skip
-    return tuple(str(about.get(name)) for name in names)
+             "class_weight", "intercept", "rank", "penalty", "nonnegative", "biases", "negatives")  # fmt: skip
+    start = () if about.get("problem") == "completion" else (str(about.get("start_objective")),)  # the seed's
+    return (about.get("problem") or "linear", *start, *(str(about.get(name)) for name in names))
 
 
 def _labels(paths: list[Path]) -> list[str]:
@@ -283,9 +297,9 @@ def _labels(paths: list[Path]) -> list[str]:
     return [f"{label} ({index})" for index, label in enumerate(labels, 1)]
 
 
-def _source(label: str, rows: list[Row], lowest: float) -> Source:
+def _source(label: str, rows: list[Row], best: float) -> Source:
     about, cells = rows[0], {}  # type: ignore[var-annotated]
-    scale = Scale(float(about["start_objective"]), lowest)
+    scale = Scale(float(about["start_objective"]), best)
     for row in rows[1:]:
         if row["phase"] != "delay":
             if row["epoch"] == 0:  # of a cell that was begun twice the last beginning counts
@@ -293,14 +307,21 @@ def _source(label: str, rows: list[Row], lowest: float) -> Source:
             cells.setdefault((row["phase"], row["cell"]), []).append(row)
     runs = {name: [Run(found, scale) for (phase, _), found in cells.items() if phase == name]
             for name in ("tuning", "reported")}  # fmt: skip
+    seen = about.get("optimum_seen") is True
+    about = about | {"objective": best} if seen else about
     source = Source(label, about, runs["tuning"], runs["reported"], [r for r in rows if r["phase"] == "delay"], scale)
-    lower = float(about["objective"]) - lowest
+    lower = float(about["objective"]) - best
+    if seen:
+        source.notes.append(
+            f"The optimum is not known ({about.get('optimum_how')}). Targets are measured against the best objective "
+            f"that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
+        )
     if lower > 0:
         source.notes.append(
             f"A run got below the optimum that was looked for ({about['objective']:.9g}), by "
-            f"{scale.gap(lowest + lower):.1e} of the way from the start: its {lowest:.9g} is taken for the optimum."
+            f"{scale.gap(best + lower):.1e} of the way from the start: its {best:.9g} is taken for the optimum."
         )
-    if scale.start <= lowest:
+    if scale.start <= best:
         source.notes.append(
             f"No run got below the objective of the start ({scale.start:.6g}), so no target has a meaning."
         )

@@ -19,15 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.cases import case_of
 from hogwild.compare.methods import METHODS
 from hogwild.compare.outside import OUTSIDE, Solver
 from hogwild.compare.plan import Cell
+from hogwild.compare.subjects import start_of
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.errors import HogwildError, HogwildWarning
+from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.job import Pool
-from hogwild.problems.linear import LinearProblem, row_weights
-from hogwild.problems.objective import Evaluator
 from hogwild.stopping import has_diverged
 from hogwild.training import Clock, Run, start_pool, train
 
@@ -38,10 +37,10 @@ SHORTEST = 1e-6  # seconds: what is taken off the clock varies by more, and zero
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The data and the objective that all cells share."""
+    """The data, of any problem, and the objective that all cells share."""
 
-    rows: Rows
-    test: Rows | None
+    rows: Any
+    test: Any
     base: TrainConfig
     data: str
     timeout: float  # seconds of training after which a cell is stopped
@@ -74,17 +73,19 @@ class Pools:
         self._pools.clear()
 
 
-class Judge(Evaluator):
-    """The objective and metrics of any parameters, by the code that judges our own; made once for all cells."""
+class Judge:
+    """The objective and metrics of any solution, by the case that judges our own runs; made once for all cells."""
 
     def __init__(self, task: Task) -> None:
-        base, rows = task.base, task.rows
-        self.problem = LinearProblem.of(base, rows, "serial")
-        super().__init__(
-            rows, task.test, base.loss, self.problem.loss_param, l1=base.l1, l2=base.l2,
-            weights=row_weights(rows, base.class_weight), normalize=base.normalize, labels=self.problem.labels,
-            width=rows.width,
-        )  # fmt: skip
+        config = dataclasses.replace(task.base, workers=1, discipline="serial")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # the first run says it
+            self.case = case_of(config.problem)(config, task.rows, task.test)
+            self.case.make_evaluator()
+
+    def __call__(self, *solution: np.ndarray) -> dict[str, float | None]:
+        """The fields of a row."""
+        return self.case.evaluate(solution)
 
 
 def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) -> list[Row]:
@@ -92,14 +93,14 @@ def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) ->
     method = METHODS[cell.method]
     load = round(os.getloadavg()[0], 2)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # who diverges says so elsewhere
             warnings.simplefilter("ignore", HogwildWarning)  # the comparison has said it once
             if method.outside:
                 found = _follow(_outside(cell, task, epochs, judge), task.timeout)
             else:
                 found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
     except FAILURES as error:  # before its first row
-        return [refused(cell, task, _failed(error))]
+        return [refused(cell, task, f"refused: {error}" if isinstance(error, UsageError) else _failed(error))]
     found[0]["load"] = load
     return [row | _about(cell, len(found)) for row in found]
 
@@ -181,20 +182,19 @@ def _outside(cell: Cell, task: Task, epochs: int, judge: Judge) -> Iterator[Row]
     solver: Solver = entry.make(task.rows, config)
     clock, setup = Clock(), time.perf_counter() - began
     order = config.order if entry.order == "shuffled" else entry.order
-    zeros = judge.problem.solution(np.zeros(judge.problem.size, np.float32))
 
-    def row(epoch: int, seconds: float, solution: tuple[np.ndarray, np.ndarray], of_epoch: float | None) -> Row:
-        nonzeros = task.rows.nnz / of_epoch if of_epoch else None
+    def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
+        speed = judge.case.speed(len(task.rows), getattr(task.rows, "nnz", 0), of_epoch or 0.0)
         return {
-            "run": cell.name, "data": task.data, "problem": "linear", "loss": config.loss, "l1": config.l1,
+            "run": cell.name, "data": task.data, "problem": config.problem, "loss": config.loss, "l1": config.l1,
             "l2": config.l2, "discipline": "outside", "order": order, "exchange": "none", "host": "outside",
             "device": "cpu", "workers": cell.workers, "seed": cell.seed, "step": cell.step,
             "schedule": config.schedule if cell.step else "its own", "epoch": epoch, "train_seconds": seconds,
             "wall_seconds": time.perf_counter() - began, "setup_seconds": setup, **judge(*solution),
-            "nonzeros_per_second": nonzeros, "status": "ok",
+            **speed, "status": "ok",
         }  # fmt: skip
 
-    yield row(0, 0.0, zeros, None)
+    yield row(0, 0.0, start_of(judge.case, cell.seed), None)
     total, reached = 0.0, 0
     for epoch in entry.epochs(epochs):
         before = clock.seconds

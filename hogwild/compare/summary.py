@@ -16,7 +16,7 @@ import numpy as np
 
 from hogwild.compare.results import Row, Run, Source, number
 
-KINDS = ("serial", "lock-free", "locks", "exchange", "outside")  # the order in which methods are listed
+KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "outside")  # the order in which methods are listed
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # distance of the quartiles over the median above which a time is doubtful
@@ -24,6 +24,8 @@ AS_GOOD = 0.9  # share of the best lock-free speed from which locks count as cau
 METRICS = (  # (field, name, whether it is a share), the first one that was measured is shown
     ("test_accuracy", "test accuracy", True),
     ("test_rmse", "test RMSE", False),
+    ("test_ndcg_at_10", "test NDCG at 10", False),
+    ("cut_value", "cut value", False),
     ("test_loss", "test loss", False),
 )
 

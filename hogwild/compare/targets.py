@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+
+def lowest(rows: Iterable[dict[str, Any]], start: float) -> float:
+    """The lowest objective of any row, at most that of the start: the optimum where nobody knows it."""
+    found = [float(row["objective"]) for row in rows if row["objective"] is not None]
+    return min([start, *(value for value in found if math.isfinite(value))])
 
 
 def crossing(rows: Sequence[dict[str, Any]], target: float, optimum: float, field: str) -> float | None:

@@ -60,7 +60,9 @@ def _races(source: Source, found: list[Group], own: list[Group], rule: str) -> l
         sentences.append(f"On {crew(most, source.timed)} no method with locks has results, so this is about {workers}.")
     outside = race.best([group for group in own if group.kind == "outside"])
     exchange = race.best([group for group in own if (group.kind, group.workers) == ("exchange", workers)])
-    for topic, other in (("Outside solvers", outside), ("Exchange of whole models", exchange)):
+    blocks = race.best([group for group in own if (group.kind, group.workers) == ("blocks", workers)])
+    beside = (("Outside solvers", outside), ("Exchange of whole models", exchange), ("Blocks nobody shares", blocks))
+    for topic, other in beside:
         if other is not None:
             sentences.append(f"{topic}: {race.beside(mine, other)}.")
     if rule == "tuned":
@@ -107,7 +109,7 @@ class Race:
 
     @property
     def aim(self) -> str:
-        return f"{aim(self.eps)} of the optimum"
+        return f"{aim(self.eps)} of {self.source.goal}"
 
     def best(self, found: list[Group]) -> Group | None:
         return fastest(found, self.eps, self.source.clock)
@@ -212,7 +214,7 @@ class Race:
         gap = max(values.values()) - min(values.values())
         if share and 100 * gap <= CLOSE_POINTS:
             return f"final {words} differs by {_at_most(100 * gap)} points"
-        if not share and gap <= CLOSE_SHARE * max(values.values()):
+        if not share and 0 < max(values.values()) >= gap / CLOSE_SHARE:
             return f"final {words} differs by {_at_most(100 * gap / max(values.values()))} %"
         shown = [
             f"{method} {100 * value:.1f} %" if share else f"{method} {value:.4g}" for method, value in values.items()
@@ -254,8 +256,8 @@ def _no_target(source: Source, over: Group | None) -> str:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
     epochs = f"{over.most_epochs:g} epoch{'s' * (over.most_epochs != 1)}"
     return (
-        f"Serial does not reach any target ({aims} of the optimum) in all its runs (best: {percent(over.best_gap)}, in "
-        f"{epochs}), so there is no verdict: give it more epochs or other steps."
+        f"Serial does not reach any target ({aims} of {source.goal}) in all its runs (best: "
+        f"{percent(over.best_gap)}, in {epochs}), so there is no verdict: give it more epochs or other steps."
     )
 
 

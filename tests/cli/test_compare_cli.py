@@ -116,6 +116,11 @@ def test_a_dry_run_lists_and_writes_nothing(hogwild: Callable, tmp_path: Path) -
         (["--host", "cloud"], "host='cloud'"),
         (["--delay", "random"], "host='simulator'"),
         (["--out", ""], "--out ''"),
+        (["--rank", "8"], "rank belongs to problem completion"),
+        (["--holdout-by", "user"], "is for ratings"),
+        (["--scale", "0.5"], "--scale 0.5: is for --suite paper"),
+        (["--suite", "paper"], "DATA does not go with --suite paper"),
+        (["--suite", "other"], "--suite other: expected paper"),
     ],
 )
 def test_mistakes(hogwild: Callable, tmp_path: Path, options: list[str], says: str) -> None:
@@ -179,6 +184,8 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "oversubscribe",
         "dry_run",
         "delay",
+        "suite",
+        "scale",
     }
     changed = {"workers", "epochs", "out", "holdout"}
     assert set(mine) - own <= set(theirs)
@@ -195,8 +202,95 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "json",
         "checkpoint",
         "resume",
+        "segmentation",
+        "plot",
     }
     assert set(theirs) - set(mine) == not_here
+
+
+RATINGS = "synthetic:ratings?users=200&items=150&ratings=6000"
+
+
+def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
+    options = ("--problem", "completion", "--rank", 8, "--methods", "hogwild,locked,liblinear", "--epochs", 4)
+    more = ("--seeds", 3, "--steps", "0.05,0.1", "--workers", 2, "--host", "threads", "--holdout-by", "user")
+    result = hogwild("compare", RATINGS, *options, *more, "--out", tmp_path)
+    assert (result.status, result.err) == (0, "")
+    for text in ("held out", "of the best seen", "test RMSE", "The optimum is not known",
+                 "refused: liblinear is for problem linear, not for completion"):  # fmt: skip
+        assert text in result.out
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row.get("problem") for row in rows if row["epoch"]} == {"completion"}
+    before = (tmp_path / "report.html").read_bytes()
+    assert hogwild("report", tmp_path).status == 0
+    assert (tmp_path / "report.html").read_bytes() == before
+
+
+def test_cuts_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
+    options = ("--problem", "cuts", "--methods", "hogwild,aig,tiered", "--epochs", 20, "--seeds", 3, "--steps", 1)
+    result = hogwild("compare", "synthetic:grid?side=24", *options, "--workers", 2, "--host", "threads", "--out",
+                     tmp_path)  # fmt: skip
+    assert (result.status, result.err) == (0, "")
+    for text in ("the minimum cut, by maximum flow", "cut value", "refused: discipline tiered has nothing to do"):
+        assert text in result.out
+
+
+def test_the_methods_of_a_problem_are_compared_by_default(hogwild: Callable, tmp_path: Path) -> None:
+    options = ("--problem", "cuts", "--dry-run", "--steps", 1, "--seeds", 1, "--workers", 1, "--host", "threads")
+    result = hogwild("compare", "synthetic:grid?side=8", *options, "--out", tmp_path)
+    assert (result.status, result.err) == (0, "")
+    listed = [line.split()[0] for line in result.out.splitlines() if line.startswith("  ")]
+    assert listed == ["serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin", "averaging",
+                      "one-shot-averaging"]  # fmt: skip
+    assert "50 epochs each" in result.out
+
+
+# ---- the paper's experiments
+
+
+def test_a_dry_run_of_the_paper_s_experiments(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("compare", "--suite", "paper", "--scale", 1, "--dry-run", "--out", tmp_path / "out")
+    assert (result.status, result.err) == (0, "")
+    assert "synthetic:netflix?users=480189&items=17770&ratings=100198805" in result.out
+    assert "20 epochs each, serial, hogwild, tiered, aig, locked, round-robin" in result.out
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--loss", "log"], "--loss does not go with --suite paper"),
+        (["--problem", "cuts"], "--problem does not go"),
+        (["--no-biases"], "--no-biases does not go"),
+        (["--budget", "5"], "--budget does not go"),
+        (["--workers", "1,2"], "--workers 1,2: expected one number"),
+        (["--scale", "2"], "scale=2"),
+        (["--epochs", "0"], "epochs=0"),
+        (["--methods", "hogwyld"], "method 'hogwyld'"),
+        (["--host", "simulator"], "simulator"),
+    ],
+)
+def test_mistakes_of_a_suite(hogwild: Callable, tmp_path: Path, options: list[str], says: str) -> None:
+    result = hogwild("compare", "--suite", "paper", "--out", tmp_path / "out", *options)
+    assert (result.status, result.err.count("\n")) == (2, 1), result.err
+    assert says in result.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Path) -> None:
+    options = ("--suite", "paper", "--scale", 1e-5, "--epochs", 2, "--methods", "hogwild,round-robin", "--workers", 2)
+    result = hogwild("compare", *options, "--host", "threads", "--out", tmp_path)
+    assert (result.status, result.err) == (0, "")
+    for text in ("The paper's table, and the same here", "Every method", "Round-robin takes so many times as long",
+                 f"report: {tmp_path / 'report.html'}"):  # fmt: skip
+        assert text in result.out
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "report.html", "report.md"}
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert hogwild("report", tmp_path).status == 0
+    assert hogwild("compare", *options, "--host", "threads", "--out", tmp_path).status == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert hogwild("report", tmp_path, tmp_path, "--out", tmp_path / "x").status == 2
 
 
 def test_methods_of_the_help(hogwild: Callable) -> None:

@@ -1,0 +1,213 @@
+"""What a comparison asks of each problem beside its case: facts for the report, a sample, a first step, the optimum.
+
+One class a problem, and everything else of a comparison knows no problem by name. Solutions of all methods, other
+programs' included, are judged by the problem's own case, which is what judges a run of ``hogwild train``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hogwild.cases import case_of
+from hogwild.compare.optimum import Optimum, find_optimum, unknown
+from hogwild.config import TrainConfig
+from hogwild.data.graphs import Graph, graph_statistics
+from hogwild.data.ratings import Ratings, rating_statistics
+from hogwild.data.statistics import describe
+from hogwild.errors import UsageError
+from hogwild.hosts.job import Pool
+from hogwild.probe import Probe
+from hogwild.resume import fingerprint, fingerprint_of
+
+if TYPE_CHECKING:
+    from hogwild.cases import Case
+    from hogwild.data.examples import Rows
+
+Facts = dict[str, Any]
+DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are worked out
+PAPER = ("omega", "delta", "rho", "rho_exact", "collision", "shared")  # of Recht et al., equation 2.6, and beyond it
+NO_OPTIMUM = {
+    "completion": "the objective is not convex, so nobody knows its optimum",
+    "cuts": "with more than two labels the smallest cut is NP-hard, so nobody knows it",
+}
+
+
+class Subject(Protocol):
+    """One problem, to a comparison."""
+
+    def check(self, base: TrainConfig) -> None:
+        """Raise UsageError for options that leave nothing to compare."""
+
+    def refusal(self, config: TrainConfig, data: Any) -> str | None:
+        """Why a run of ``config`` cannot be, in one sentence, as far as the config did not say so already."""
+
+    def sample(self, data: Any, count: int) -> Any:
+        """So many examples, evenly spread, of the same coordinates."""
+
+    def fingerprint(self, data: Any) -> str:
+        """A hash that tells these data from others."""
+
+    def first_step(self, base: TrainConfig, data: Any) -> float:
+        """The middle of the grid of steps."""
+
+    def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
+        """Sizes, the paper's statistics, and what is minimised, as fields of the first row."""
+
+    def optimum(
+        self, base: TrainConfig, data: Any, case: Case, cache: Path | None, pool: Pool | None,
+        note: Callable[[str], None],
+    ) -> Optimum:  # fmt: skip
+        """The lowest value the objective has; ``case`` is that of the evaluator, which has the last word."""
+
+
+class Linear:
+    """Sparse linear models: convex, so the optimum is found."""
+
+    def check(self, base: TrainConfig) -> None:
+        if base.loss == "perceptron":
+            raise UsageError(
+                "loss='perceptron' is lowest where it starts, so there is nothing to reach: choose another"
+            )
+
+    def refusal(self, config: TrainConfig, data: Rows) -> str | None:
+        return None
+
+    def sample(self, data: Rows, count: int) -> Rows:
+        return data.select(data.evenly(count))
+
+    def fingerprint(self, data: Rows) -> str:
+        return fingerprint(data)
+
+    def first_step(self, base: TrainConfig, data: Rows) -> float:
+        return Probe(base, data).search()
+
+    def facts(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
+        from hogwild.problems.linear import LinearProblem
+
+        labels = LinearProblem.of(base, data, "serial").labels
+        paper = describe(data) if data.nnz <= DESCRIBED else {}
+        return {
+            "rows": len(data), "width": data.width, "nnz": data.nnz, "megabytes": 8 * data.nnz / 1e6,
+            "test_rows": None if test is None else len(test), **{name: paper.get(name) for name in PAPER},
+            "task": "labels" if labels else "real", "classes": len(labels),
+            **_options(base, "loss", "l1", "l2", "loss_param", "normalize", "class_weight", "intercept"),
+        }  # fmt: skip
+
+    def optimum(
+        self, base: TrainConfig, data: Rows, case: Case, cache: Path | None, pool: Pool | None,
+        note: Callable[[str], None],
+    ) -> Optimum:  # fmt: skip
+        return find_optimum(data, base, cache, pool=pool, note=note)
+
+
+class _Stepped:
+    """What problems with a step of their own, and a kernel for some disciplines only, have in common."""
+
+    problem = ""
+
+    def check(self, base: TrainConfig) -> None:
+        """Everything that can be trained can be compared."""
+
+    def refusal(self, config: TrainConfig, data: Any) -> str | None:
+        try:
+            case_of(self.problem)(config, data, None)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def first_step(self, base: TrainConfig, data: Any) -> float:
+        assert base.step is not None  # the config's own
+        return base.step
+
+
+class Completion(_Stepped):
+    """Matrix completion: not convex, so runs are measured against the best of them."""
+
+    problem = "completion"
+
+    def sample(self, data: Ratings, count: int) -> Ratings:
+        return data.select(data.evenly(count))
+
+    def fingerprint(self, data: Ratings) -> str:
+        return fingerprint_of((*data.shape, len(data)), data.sample_arrays())
+
+    def facts(self, base: TrainConfig, data: Ratings, test: Ratings | None) -> Facts:
+        paper = rating_statistics(data)
+        factors = sum(data.shape) * (-(-(base.rank or 0) // 16) * 16 + 1)
+        return {
+            "ratings": len(data), "users": data.shape[0], "items": data.shape[1],
+            "megabytes": (12 * len(data) + 4 * factors) / 1e6, "test_ratings": None if test is None else len(test),
+            **{name: paper.get(name) for name in PAPER}, "rho_exact": True,
+            **_options(base, "loss", "l2", "rank", "penalty", "nonnegative", "biases"),
+            "negatives": None if base.loss == "squared-error" else base.negatives,
+        }  # fmt: skip
+
+    def optimum(
+        self, base: TrainConfig, data: Ratings, case: Case, cache: Path | None, pool: Pool | None,
+        note: Callable[[str], None],
+    ) -> Optimum:  # fmt: skip
+        return unknown(_start(case, base.seed), NO_OPTIMUM[self.problem])
+
+
+class Cuts(_Stepped):
+    """Graph cuts: with two labels the minimum cut is found exactly."""
+
+    problem = "cuts"
+
+    def sample(self, data: Graph, count: int) -> Graph:
+        which = np.unique(np.linspace(0, len(data) - 1, min(len(data), count)).astype(np.int64))
+        u, v, forward, backward = (array[which] for array in (data.u, data.v, data.forward, data.backward))
+        ends = data.n_vertices, data.terminals, data.terminal_labels, data.n_labels
+        return Graph(u, v, forward, backward, *ends, check=False)
+
+    def fingerprint(self, data: Graph) -> str:
+        return fingerprint_of((data.n_vertices, data.n_labels, len(data)), data.sample_arrays())
+
+    def facts(self, base: TrainConfig, data: Graph, test: None) -> Facts:
+        paper = graph_statistics(data)
+        numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
+        return {
+            "edges": len(data), "vertices": data.n_vertices, "labels": data.n_labels, "terminals": len(data.terminals),
+            "megabytes": (16 * len(data) + 8 * numbers) / 1e6,
+            **{name: paper.get(name) for name in PAPER}, "rho_exact": True, **_options(base, "loss"),
+        }  # fmt: skip
+
+    def optimum(
+        self, base: TrainConfig, data: Graph, case: Case, cache: Path | None, pool: Pool | None,
+        note: Callable[[str], None],
+    ) -> Optimum:  # fmt: skip
+        from hogwild.compare.minimum_cut import EDGES, minimum_cut
+
+        start = _start(case, base.seed)
+        if data.n_labels > 2:
+            return unknown(start, NO_OPTIMUM[self.problem])
+        if len(data) > EDGES:
+            return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
+        note("the minimum cut")
+        return dataclasses.replace(minimum_cut(data), start=start)
+
+
+def _options(base: TrainConfig, *names: str) -> Facts:
+    return {name: getattr(base, name) for name in names}
+
+
+def start_of(case: Case, seed: int) -> tuple[Any, ...]:
+    """The solution that a run starts from."""
+    flat = np.zeros(case.problem.size, np.float32)
+    case.problem.start(flat, seed)
+    return case.solution(flat)
+
+
+def _start(case: Case, seed: int) -> float:
+    """The objective where a run starts."""
+    value = case.evaluate(start_of(case, seed))["objective"]
+    assert value is not None
+    return value
+
+
+SUBJECTS: dict[str, Subject] = {"linear": Linear(), "completion": Completion(), "cuts": Cuts()}
