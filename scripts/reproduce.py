@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.bench import targets
+from hogwild.bench.suite import SECTIONS
 from hogwild.compare.results import Source, load
+from hogwild.compare.suite_report import load_suite, suite_tables
 from hogwild.compare.summary import Group, groups, of_rule
 from hogwild.compare.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
@@ -56,6 +58,7 @@ SIMULATED = {
     "synthetic counts": ("synthetic:rcv1?rows=40000&values=counts", []),
 }
 METHODS = "serial,hogwild,tiered,atomic,aig,locked,round-robin,averaging,one-shot-averaging,sklearn-sgd,liblinear"
+RATINGS = "ml-1m/ratings.tsv.gz"
 DELAY_DATA = "synthetic:rcv1"
 DELAY_METHODS = "serial,hogwild,tiered,aig,locked,round-robin"
 
@@ -65,12 +68,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
-    parser.add_argument("--only", default="", help="some of bench,compare,simulate,delay")
+    parser.add_argument("--only", default="", help="some of bench,compare,simulate,delay,completion,paper")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into README.md")
     options = parser.parse_args()
     began = time.monotonic()
     work = Work(options.out, options.data)
-    parts = {"bench": bench, "compare": compare, "delay": delay, "simulate": simulate}
+    parts = {
+        "bench": bench, "compare": compare, "delay": delay, "simulate": simulate, "completion": completion,
+        "paper": paper,
+    }  # fmt: skip
     chosen = [name for name in parts if not options.only or name in options.only.split(",")]
     tables: dict[str, str] = {}
     for name in chosen:
@@ -124,7 +130,8 @@ def bench(work: Work) -> dict[str, str]:
     """The machine: kernels, disciplines, other programs."""
     path = work.out / "bench.jsonl"
     if not path.exists():
-        work.run("bench", "--against", "--json", "bench.partial", "--plot", "speedup.png")
+        sections = [name for name in SECTIONS if name != "completion"]
+        work.run("bench", *sections, "--json", "bench.partial", "--plot", "speedup.png")
         (work.out / "bench.partial").replace(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return {"headline": headline(rows), "disciplines": disciplines(rows), "machine": about_machine(rows)}
@@ -349,6 +356,54 @@ def simulated_cells(source: Source) -> Iterator[str]:
         group = found.get(("tiered", workers))
         values = [] if group is None else [run.rows[-1]["objective"] for run in group.runs]
         yield f"{statistics.median(values) / median:.3f}" if values and None not in values else "–"
+
+
+# ---- ratings, and the paper
+
+
+def completion(work: Work) -> dict[str, str]:
+    """Matrix completion: millions of updates a second, and errors, beside cornac's."""
+    path, found = work.out / "completion.jsonl", work.place(RATINGS)
+    if not path.exists():
+        more = [] if found is None else ["--ratings", found]
+        work.run("bench", "completion", "--against", *more, "--json", "completion.partial")
+        (work.out / "completion.partial").replace(path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {"completion": completion_table([row for row in rows if row["section"] == "completion"])}
+
+
+def completion_table(rows: list[Row]) -> str:
+    """A line a way to train, a column a data set and rank."""
+    columns = list(dict.fromkeys((row["data"], row["rank"]) for row in rows))
+    heads = []
+    for data, rank in columns:
+        count = find(rows, data=data, rank=rank).get("ratings", 0)
+        name = "MovieLens 1M" if data.endswith(RATINGS.rpartition("/")[2]) else "shaped like Netflix's"
+        heads.append(f"{name}, {count / 1e6:.1f} M ratings, rank {rank}")
+    lines = [f"| M updates a second (held-out RMSE) | {' | '.join(heads)} |", "|---|" + "--:|" * len(columns)]
+    for kind, workers in dict.fromkeys((row["kind"], row["workers"]) for row in rows):
+        cells = []
+        for data, rank in columns:
+            row = find(rows, data=data, rank=rank, kind=kind, workers=workers)
+            rate, error = row.get("ratings_per_second"), row.get("held_out_rmse")
+            cells.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
+        lines.append(f"| `{kind}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def paper(work: Work) -> dict[str, str]:
+    """The table of the Hogwild paper, on stand-ins."""
+    work.run("compare", "--suite", "paper", "--workers", str(physical_cores()), "--out", "paper")
+    about, found = load_suite(work.out / "paper")
+    tables = suite_tables(about, found)
+    return {"paper": "\n\n".join(suite_table(table) for table in tables[:1])}
+
+
+def suite_table(table: Any) -> str:
+    """One table and its notes as text."""
+    lines = [f"| {' | '.join(table.columns)} |", "|" + "".join("---|" if text else "--:|" for text in table.texts)]
+    lines += [f"| {' | '.join(row)} |" for row in table.rows]
+    return "\n".join(lines) + "".join(f"\n\n{textwrap.fill(note, 118)}" for note in table.notes)
 
 
 # ---- README

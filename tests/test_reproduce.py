@@ -63,9 +63,34 @@ def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
     assert reproduce.about_machine(rows).count("–") >= 5  # what was not measured is a dash
 
 
+def test_rates_become_a_table(reproduce: ModuleType) -> None:
+    rows = [
+        {"section": "completion", "data": data, "rank": 32, "kind": kind, "workers": workers, "ratings": 900_000,
+         "ratings_per_second": 1e8 * workers, "held_out_rmse": 0.85}
+        for data in ("netflix-shaped", "/data/ml-1m/ratings.tsv.gz")
+        for kind, workers in (("serial", 1), ("hogwild", 2))
+    ]  # fmt: skip
+    table = reproduce.completion_table(rows[:-1]).splitlines()
+    assert "shaped like Netflix's, 0.9 M ratings, rank 32 | MovieLens 1M, 0.9 M ratings, rank 32" in table[0]
+    assert table[2:] == [
+        "| `serial`, 1 worker | 100 (0.8500) | 100 (0.8500) |", "| `hogwild`, 2 workers | 200 (0.8500) | – |"
+    ]  # fmt: skip
+
+
 def test_readme_has_no_empty_table(reproduce: ModuleType) -> None:
     found = blocks((ROOT / "README.md").read_text())
-    names = {"headline", "verdict", "compare", "verdicts", "delay", "disciplines", "machine", "simulated"}
+    names = {
+        "completion",
+        "paper",
+        "headline",
+        "verdict",
+        "compare",
+        "verdicts",
+        "delay",
+        "disciplines",
+        "machine",
+        "simulated",
+    }
     assert set(found) == names
     assert [name for name, body in found.items() if not body] == []
     assert (ROOT / "scripts" / "comparison.svg").stat().st_size > 1000

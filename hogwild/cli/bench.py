@@ -7,6 +7,7 @@ took minutes is lost.
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 import warnings
@@ -37,6 +38,10 @@ def _text(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
+def _file(value: Any) -> str:
+    return os.path.basename(_text(value))
+
+
 SECONDS, COUNT, TIMES, SHARE = _figure(".4g"), _figure(",.0f"), _figure(".2f", unit="x"), _figure(".1%")
 MILLIONS, PLAIN = _figure(",.0f", 1e-6), _figure(".4g")
 TIME: tuple[tuple[str, str, Format], ...] = (("seconds", "seconds", SECONDS), ("spread", "spread", SHARE))
@@ -56,8 +61,8 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
              ("lost", "lost_share", _figure(".4%"))),
     "merge": (("coordinates", "coordinates", COUNT), ("workers", "workers", COUNT), *TIME,
               ("ns a coordinate", "nanoseconds", _figure(".2f"))),
-    "completion": (("rank", "rank", COUNT), ("kind", "kind", _text), ("workers", "workers", COUNT), *TIME,
-                   ("M ratings/s", "ratings_per_second", MILLIONS), ("speed-up", "speedup", TIMES),
+    "completion": (("data", "data", _file), ("rank", "rank", COUNT), ("kind", "kind", _text),
+                   ("workers", "workers", COUNT), *TIME, ("M ratings/s", "ratings_per_second", MILLIONS), ("speed-up", "speedup", TIMES),
                    ("epochs", "epochs", COUNT), ("held-out RMSE", "held_out_rmse", _figure(".4f"))),
     "parsing": (("reader", "reader", _text), ("cores", "workers", COUNT), *TIME,
                 ("MB/s", "megabytes_per_second", _figure(",.0f")), ("speed-up", "speedup", TIMES)),

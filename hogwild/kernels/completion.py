@@ -37,8 +37,9 @@ from hogwild.kernels.options import JIT
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
 
-SIDE = 16  # ratings in a line: a cache line of each array
-FAR = 2  # lines before the one whose rows are prefetched, ratings themselves are
+BITS = 4
+SIDE = 1 << BITS  # ratings in a line: a cache line of each array
+FAR = 6  # lines before the one whose rows are prefetched, ratings themselves are
 # Cells of a worker's state, with which a call goes on where the last one returned: ratings of the tile in hand, those
 # done of it, ratings before it in the epoch, its first rating, its lines, the line it starts with, the step from line
 # to line, the exclusive or within one, its number; tiered: whether the epoch has begun, ratings since the last merge
@@ -135,10 +136,11 @@ def line_at(state, i):
 
     The last ratings of a tile, fewer than a line, keep their place.
     """
-    line = i // SIDE
+    line = i >> BITS
     if line >= state[LINES]:
-        return state[FIRST] + line * SIDE, 0
-    return state[FIRST] + (state[START] + line * state[STRIDE]) % state[LINES] * SIDE, state[FLIP]
+        return state[FIRST] + (line << BITS), 0
+    place = np.uint64(state[START] + line * state[STRIDE]) % np.uint64(state[LINES])  # signed, it would take longer
+    return state[FIRST] + (np.int64(place) << BITS), state[FLIP]
 
 
 @njit(**JIT)
@@ -226,10 +228,11 @@ def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, sh
             add_atomic(b_u, u, -move, shrink_u, False)
             add_atomic(b_i, i, -move, shrink_i, False)
     else:
+        if biased:  # before rows are written, which for all the compiler knows are the same memory
+            new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
         move_both(lanes, nonnegative, p, u, q, i, move, shrink_u, shrink_i)
         if biased:
-            b_u[u] = (b_u[u] - move) * shrink_u
-            b_i[i] = (b_i[i] - move) * shrink_i
+            b_u[u], b_i[i] = new_u, new_i
 
 
 @njit(forceinline=True, **JIT)
@@ -279,7 +282,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
     def run(parameters, data, control, locks, plan, state, own):
         p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
         users, items, values = data.users, data.items, data.values
-        l2, left, end = np.float32(plan.l2), plan.limit, plan.n_rows - 1
+        l2, left, safe = np.float32(plan.l2), plan.limit, max(plan.n_rows - SIDE, 0)
         if discipline == TIERED and state[BEGUN] == 0:
             fetch_popular(lanes, biased, own, parameters, data.popular)
             state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * plan.worker
@@ -298,8 +301,9 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                 shrink_u = shrink_i = shrink
                 there, next_flip = line_at(state, min(stop, state[LENGTH] - 1))
                 prefetch_line(data, line_at(state, min(stop + FAR * SIDE, state[LENGTH] - 1))[0])
+                near = min(there, safe)
                 for j in range(at % SIDE, at % SIDE + stop - at):
-                    ahead = np.uint64(min(there + (j ^ next_flip), end))
+                    ahead = np.uint64(near + (j ^ next_flip))
                     prefetch_rows(lanes, biased, parameters, np.uint32(users[ahead]), np.uint32(items[ahead]))
                     k = np.uint64(here + (j ^ flip))
                     u, i = np.uint32(users[k]), np.uint32(items[k])

@@ -1,0 +1,234 @@
+"""Modules: samples a second of ``train_module``, beside the pattern of torch's own ``mnist_hogwild`` example.
+
+That pattern: ``model.share_memory()``, and in each process a ``torch.optim.SGD`` and a DataLoader of its own. It is run
+here as fast as it goes: processes started before any clock, pinned to a core and with one thread each like ours, the
+same batches, steps and samples in an epoch (each process draws its share of the rows anew). ``official`` has the
+example's loader, which fetches and stacks one item after another; ``official, whole batches`` one that is given all
+rows of a batch at once and makes it with our own kernel, which the example does not do, so that what is left between
+the two is the step itself. The loss over all training rows after the same epochs stands beside each rate.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+
+from hogwild.bench.plan import Plan
+from hogwild.bench.rounds import Side, interleaved, ratio
+from hogwild.cases.module import NamedLoss
+from hogwild.errors import HogwildWarning
+from hogwild.machine import one_cpu_a_core
+from hogwild.module_training import train_module
+from hogwild.problems.module_data import Batch, Examples, feed_of, take_data
+
+TILES = {False: 20, True: 8}  # copies of the 1,797 digits; True: quick
+DIM = 32
+ENDLESS = 10**6  # epochs
+#: Data: loss, step, batch.
+CASES: dict[str, tuple[str, float, int]] = {"digits": ("cross-entropy", 0.1, 64), "rcv1": ("bce", 2.0, 64)}
+OFFICIAL, BATCHED = "official", "official, whole batches"
+
+
+def measure(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Seconds an epoch, samples a second, and what is to be beaten, for a dense and a sparse network."""
+    workers = max(min(plan.workers[-1], max(len(one_cpu_a_core()), 1)), 1)
+    for name in CASES:
+        plan.note(f"opening {name}")
+        yield from _of_data(plan, name, workers)
+
+
+def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
+    loss, step, batch = CASES[name]
+    examples, model = (digits(TILES[plan.quick]) if name == "digits" else sparse(plan))
+    sides: dict[str, Any] = {"hogwild": _Ours(model, loss, examples, step, batch, workers)}
+    kinds = [OFFICIAL, BATCHED] if name == "digits" else [BATCHED]
+    try:
+        for kind in kinds:
+            sides[kind] = _Official(model, loss, examples, step, batch, workers, kind == BATCHED)
+        named: dict[str, Side] = {**sides}
+        times = interleaved(named, plan.repeats, lambda text: plan.note(f"modules, {name}, {text}"))
+        for kind, side in sides.items():
+            timing = times[kind]
+            yield timing.fields() | {
+                "data": name, "kind": kind, "workers": workers, "batch": batch, "step": step,
+                "samples": len(examples), "samples_per_second": timing.per_second(len(examples)),
+                "speedup": ratio(timing.seconds, times["hogwild"].seconds), "epochs": plan.repeats + 1,
+                "train_loss": side.objective(),
+            }  # fmt: skip
+    finally:
+        for side in sides.values():
+            side.close()
+
+
+def digits(tiles: int = 1) -> tuple[Examples, nn.Module]:
+    """scikit-learn's 1,797 handwritten digits, 8 x 8, so many times, and a network of one hidden layer."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    X, y = np.tile(found.data / 16, (tiles, 1)), np.tile(found.target, tiles)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    return take_data((X, y), "cross-entropy"), model
+
+
+def sparse(plan: Plan) -> tuple[Examples, nn.Module]:
+    """Rows like those of RCV1, and the network of :class:`Embedded`."""
+    rows = plan.open("rcv1")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return take_data(rows, "bce"), Embedded(rows.width)
+
+
+class Embedded(nn.Module):
+    """A sum of embeddings, and a linear layer on top."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(features, DIM, mode="sum", sparse=True)
+        self.out = nn.Linear(DIM, 1)
+        nn.init.normal_(self.bag.weight, std=0.05)
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        summed: torch.Tensor = self.out(torch.relu(self.bag(indices, offsets, weights)))
+        return summed
+
+
+class _Ours:
+    """One more epoch of a run at each call, by the run's own clock."""
+
+    def __init__(self, model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
+            self.run = train_module(
+                model, loss, examples, workers=workers, host="processes", step=step, batch=batch, epochs=ENDLESS
+            )
+        self._last = next(self.run)
+
+    def __call__(self) -> float:
+        before, self._last = self._last["train_seconds"], next(self.run)
+        seconds: float = self._last["train_seconds"] - before
+        return seconds
+
+    def objective(self) -> float:
+        found: float = self._last["objective"]
+        return found
+
+    def close(self) -> None:
+        self.run.close()
+
+
+class _Official:
+    """The example's pattern: processes that each train the shared model by an optimiser and a loader of their own."""
+
+    def __init__(
+        self, model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int, whole: bool
+    ) -> None:
+        import torch.multiprocessing as multiprocessing
+
+        self._model, self._loss, self._examples = copy.deepcopy(model).share_memory(), NamedLoss(loss), examples
+        context = multiprocessing.get_context("forkserver")
+        arrays, _ = examples.lay_out(shared=False)
+        tensors = {name: torch.from_numpy(np.array(array)).share_memory_() for name, array in arrays.items()}
+        cpus: list[int | None] = [*one_cpu_a_core()[:workers]] if 1 < workers <= len(one_cpu_a_core()) else []
+        self._ends: list[Connection] = []
+        self._processes = []
+        for number in range(workers):
+            mine, theirs = context.Pipe()
+            about = self._model, self._loss, examples.kind, tensors, step, batch, workers, whole
+            cpu = cpus[number] if cpus else None
+            process = context.Process(target=_official, args=(theirs, cpu, number, *about), daemon=True)
+            process.start()
+            theirs.close()
+            self._ends.append(mine)
+            self._processes.append(process)
+        for end in self._ends:
+            end.recv()
+
+    def __call__(self) -> float:
+        start = time.perf_counter()
+        for end in self._ends:
+            end.send(True)
+        for end in self._ends:
+            end.recv()
+        return time.perf_counter() - start
+
+    def objective(self) -> float:
+        arrays, _ = self._examples.lay_out(shared=False)
+        feed, n, total = feed_of(self._examples.kind, arrays, b""), len(self._examples), 0.0
+        with torch.no_grad():
+            for first in range(0, n, 1024):
+                batch = feed(np.arange(first, min(first + 1024, n), dtype=np.int32))
+                total += float(self._loss(self._model(*batch.inputs), batch.target)) * len(batch.target)
+        return total / n
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+        for process in self._processes:
+            process.join()
+
+
+def _official(
+    connection: Connection, cpu: int | None, number: int, model: nn.Module, loss: NamedLoss, kind: str,
+    tensors: dict[str, torch.Tensor], step: float, batch: int, workers: int, whole: bool,
+) -> None:  # fmt: skip
+    """One process of the pattern: an epoch of its share for each message."""
+    torch.set_num_threads(1)
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+    torch.manual_seed(1 + number)
+    loader = _loader(kind, tensors, batch, workers, whole)
+    optimizer = torch.optim.SGD(model.parameters(), lr=step)
+    model.train()
+    for _ in zip(loader, range(2)):  # so that the first epoch finds everything compiled
+        pass
+    connection.send(True)
+    while _asked(connection):
+        for data in loader:
+            optimizer.zero_grad()
+            output = model(*data[0]) if isinstance(data, Batch) else model(data[0])
+            loss(output, data[1]).backward()
+            optimizer.step()
+        connection.send(True)
+
+
+def _asked(connection: Connection) -> bool:
+    """Wait for the next message; False when there will be none."""
+    try:
+        return bool(connection.recv())
+    except EOFError:
+        return False
+
+
+class _Whole(Dataset[Batch]):
+    """Batches by the numbers of their rows."""
+
+    def __init__(self, feed: Any, n: int) -> None:
+        self._feed, self._n = feed, n
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, rows: list[int]) -> Batch:
+        batch: Batch = self._feed(np.array(rows, dtype=np.int32))
+        return batch
+
+
+def _loader(kind: str, tensors: dict[str, torch.Tensor], batch: int, workers: int, whole: bool) -> Any:
+    n = len(tensors["target"])
+    share = RandomSampler(range(n), num_samples=n // workers)
+    if not whole:
+        return DataLoader(TensorDataset(tensors["input0"], tensors["target"]), batch_size=batch, sampler=share)
+    feed = feed_of(kind, {name: tensor.numpy() for name, tensor in tensors.items()}, b"")
+    return DataLoader(_Whole(feed, n), batch_size=None, sampler=BatchSampler(share, batch, False))
