@@ -126,6 +126,8 @@ class Segmentation:
             For a name that no vertex has.
         """
         asked = np.atleast_1d(np.asarray(vertices))
+        if self.ids is None and asked.size and asked.dtype.kind not in "iuO":
+            raise UsageError("vertices of this graph have no names: ask for them by number, from 0")
         found = np.asarray(asked if self.ids is None else self.ids.lookup(asked))
         wrong = (found < 0) | (found >= len(self))
         if wrong.any():

@@ -58,8 +58,9 @@ def has_diverged(objective: float, before: Sequence[float]) -> bool:
 def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:
     """What to say after a diverged row."""
     remedies = [f"a step below {config.step:g}" if config.step else "another schedule"]
-    remedies += [] if config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
-    remedies += [] if config.adagrad else ["adagrad"]
+    if config.problem == "linear":  # the only one that has these
+        remedies += [] if config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
+        remedies += [] if config.adagrad else ["adagrad"]
     return TrainingError(
         f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}; "
         f"try {', or '.join(remedies)}. The model is that of the epoch before"

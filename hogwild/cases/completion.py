@@ -115,8 +115,8 @@ def _alike(test: Ratings, train: Ratings) -> Ratings:
             )
     if test.shape == train.shape or test.shape[0] > train.shape[0] or test.shape[1] > train.shape[1]:
         return test  # the evaluator refuses what is larger
-    ids = train.user_ids, train.item_ids
-    return Ratings(test.users, test.items, test.values, train.shape, test.times, *ids, check=False)
+    flat = test.users, test.items, test.values, train.shape, test.times
+    return Ratings(*flat, train.user_ids, train.item_ids, check=False)
 
 
 def _check_known(ratings: Ratings) -> None:

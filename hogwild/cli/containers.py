@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int | None], None]
 TRAINING_BYTES = 48  # a feature takes in training, at the least
 COPIES = 4  # of the factors there are in training: shared, exported, those of the last two rows
+VERTEX_BYTES = 16  # of a vertex and label in training, at the least
 HOLDOUTS = ("row", "user", "time")
+ONE_PROBLEM = dict.fromkeys(("ratings", "netflix"), "completion") | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
 
 
 class Container(Protocol):
@@ -136,7 +138,16 @@ class GraphsToCut:
         parse_graph_spec(name)
 
     def open(self, sources: Sources, name: str, progress: Progress | None = None) -> Graph:
-        return sources.graph(name, progress)
+        from hogwild import machine
+
+        graph = sources.graph(name, progress)
+        needed, available = VERTEX_BYTES * graph.n_vertices * graph.n_labels, machine.memory()[1]
+        if available is not None and needed > available:  # the first line of a file is enough for that
+            raise InputError(
+                f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels need {needed / 2**30:.1f} GiB of "
+                f"memory or more, and {available / 2**30:.1f} GiB are available"
+            )
+        return graph
 
     def open_test(self, sources: Sources, name: str, train: Graph, progress: Progress | None = None) -> Graph:
         raise UsageError(f"--test {name}: a cut is of one graph, and there is nothing to test on")
@@ -155,13 +166,15 @@ class GraphsToCut:
         raise UsageError(f"--holdout {fraction:g}: a cut is of one graph, and there is nothing to test on")
 
 
-def problem_of(name: str) -> str:
-    """The problem that data of this name are for, as far as the name tells; "linear" where it does not."""
+def problem_of(name: str, format: str | None = None) -> str:
+    """The problem that data of this format or name are for, as far as these tell; "linear" where they do not."""
     from hogwild.data.graph_synthetic import FAMILIES as GRAPHS
     from hogwild.data.graphs import DIMACS, PACKED
     from hogwild.data.rating_store import is_rating_store
     from hogwild.data.rating_synthetic import FAMILIES as RATINGS
 
+    if format in ONE_PROBLEM:
+        return ONE_PROBLEM[format]
     if name.startswith("synthetic:"):
         family = name.removeprefix("synthetic:").partition("?")[0]
         return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
@@ -169,6 +182,16 @@ def problem_of(name: str) -> str:
     if plain.endswith(DIMACS):
         return "cuts"
     return "completion" if is_rating_store(name) else "linear"
+
+
+def check_sources(sources: Sources, problem: str) -> None:
+    """Refuse how to read data of another problem, which would be passed over without a word."""
+    given = {"features": sources.features, "hash-bits": sources.hash_bits, "targets": sources.targets}
+    given["zero-based"] = sources.zero_based or None
+    if problem != "linear" and (wrong := [f"--{name}" for name, value in given.items() if value is not None]):
+        raise UsageError(f"{wrong[0]} is for rows of features, and --problem {problem} has none")
+    if sources.terminals is not None and problem != "cuts":
+        raise UsageError(f"--terminals {sources.terminals}: is for --problem cuts, not for {problem}")
 
 
 CONTAINERS: dict[str, Container] = {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.containers import CONTAINERS, problem_of
+from hogwild.cli.containers import CONTAINERS, check_sources, problem_of
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.sources import (
     CacheDir,
@@ -50,9 +50,10 @@ def convert(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
-    problem = chosen(problem, source)
+    problem = chosen(problem, source, format)
     check_readable(source, problem)
     sources = Sources(features, zero_based, format, targets, no_cache=True, hash_bits=hash_bits)
+    check_sources(sources, problem)
     display, reading = Display(quiet=quiet), Reading(source)
     if problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
@@ -93,9 +94,10 @@ def info(
     if path is None:
         facts = machine_facts()
     else:
-        kind = chosen(problem, path)
+        kind = chosen(problem, path, format)
         check_readable(path, kind)
         sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
+        check_sources(sources, kind)
         if is_model(path):
             facts = model_facts(path)
         elif kind == "linear":
@@ -107,9 +109,9 @@ def info(
         typer.echo(line)
 
 
-def chosen(problem: str | None, name: str) -> str:
-    """The problem asked for, or the one that the data's name tells of."""
-    problem = problem or problem_of(name)
+def chosen(problem: str | None, name: str, format: str | None = None) -> str:
+    """The problem asked for, or the one that the data's format or name tell of."""
+    problem = problem or problem_of(name, format)
     if problem not in CONTAINERS:
         raise UsageError(f"--problem {problem}: expected one of {', '.join(CONTAINERS)}")
     return problem

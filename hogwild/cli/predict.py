@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
+from hogwild.cli.containers import check_sources
 from hogwild.cli.sources import (
     CacheDir,
     Format,
@@ -44,7 +45,8 @@ PAIRS = 1 << 16  # whose scores are written at a time
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, help="svmlight text ('-': standard input), "
-                                     "a store, .npz, .mtx or synthetic:...")]  # fmt: skip
+                                     "a store, .npz, .mtx or synthetic:...; for a model of ratings any "
+                                     "ratings.")]  # fmt: skip
 
 
 def predict(
@@ -157,6 +159,7 @@ def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
 
     if not isinstance(model, CompletionModel):
         raise InputError(f"a cut has no other data to be applied to than its own, got {data}: see hogwild labels")
+    check_sources(sources, "completion")
     source: Any = sys.stdin.buffer if data == "-" else data
     ids = {"users": model.user_ids, "items": model.item_ids}
     placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))

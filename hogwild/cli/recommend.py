@@ -5,6 +5,7 @@ Lines of three columns, split by tabs, so that they go into any other program. N
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hogwild.recommender import CompletionModel
 
 BATCH = 4096  # users at a time
-LONGEST = 1 << 16  # bytes of a name
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", show_default="all", help="As in the data; "
                                                    "'-': one a line from standard input.")]  # fmt: skip
@@ -127,17 +128,28 @@ def _asked(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
     import numpy as np
 
     if names == ["-"]:
-        names = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
-    if not names:
+        names = [line.strip() for line in sys.stdin.read().split("\n") if line.strip()]
+    elif not names:
         everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
         return everyone
     if ids is not None and ids.numbers is None:
-        return np.array(names, dtype=object)
+        return np.array([_text(name) for name in names], dtype=object)
+    for name in names:  # as in the data: 7 is not called 007
+        if not WHOLE.fullmatch(name) or not -(2**63) <= int(name) < 2**63:
+            raise UsageError(f"{_shown(name)}: the model's names are whole numbers, such as 7, not 007")
+    return np.array([int(name) for name in names], dtype=np.int64)
+
+
+def _text(name: str) -> str:
     try:
-        return np.array([int(name) for name in names], dtype=np.int64)
-    except (ValueError, OverflowError):
-        wrong = next(name for name in names if not name.lstrip("-").isdigit() or len(name) > 18)
-        raise UsageError(f"{wrong}: the model's names are whole numbers") from None
+        name.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
+        raise UsageError(f"{_shown(name)}: expected a name in UTF-8") from None
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 40 else name[:37] + "...")
 
 
 def _write(stream: IO[bytes], asked: Any, found: Any, scores: Any) -> None:

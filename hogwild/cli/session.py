@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
-from hogwild.cli.containers import CONTAINERS, HOLDOUTS
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS, check_sources
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
 from hogwild.config import TrainConfig
@@ -54,6 +54,8 @@ class Request:
     def check(self, problem: str = "linear") -> None:
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: expected one of {', '.join(HOLDOUTS)}")
+        if self.holdout_by != "row" and self.holdout is None:
+            raise UsageError(f"--holdout-by {self.holdout_by}: nothing is held out: give --holdout FRACTION too")
         for option, name in (("--segmentation", self.segmentation), ("--plot", self.plot)):
             if name is not None and problem != "cuts":
                 raise UsageError(f"{option} {name}: is for --problem cuts, not for {problem}")
@@ -86,6 +88,7 @@ class Request:
 
 def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
     """Train as asked and return the exit status; errors are raised."""
+    check_sources(sources, config.problem)
     request.check(config.problem)
     display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")

@@ -130,7 +130,7 @@ def begin(options: dict[str, Any], default_data: str | None = None, histogram: s
     given = dict(options)
     step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
     given["biases"] = not given.pop("no_biases", False)
-    given["problem"] = given.pop("problem", None) or problem_of(given["data"] or "")
+    given["problem"] = given.pop("problem", None) or problem_of(given["data"] or "", given.get("format"))
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
     sources = Sources.take(given)

@@ -12,11 +12,13 @@ and all but cancel out. The edge to the worst label weighs nothing and is left o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from hogwild.data.graphs import Graph
+from hogwild.data.examples import INDEX_LIMIT, _check_whole
+from hogwild.data.graphs import Graph, check_real
 from hogwild.errors import InputError
 
 NAMES = {"u": ("u", "i"), "v": ("v", "j"), "weights": ("weights", "w")}  # what the arrays of an .npz may be called
@@ -42,6 +44,10 @@ def mrf_graph(unary: Any, u: Any, v: Any, weights: Any, shape: tuple[int, ...] |
     ------
     InputError
     """
+    for name, numbers in (("unary", unary), ("weights", weights)):
+        check_real(name, numbers)
+    for name, end in (("u", u), ("v", v)):
+        _check_whole(name, end)
     unary = np.asarray(unary, dtype=np.float64)
     if unary.ndim != 2 or unary.shape[1] < 2 or len(unary) == 0:
         raise InputError(f"unary: expected costs of two or more labels at each vertex, got shape {unary.shape}")
@@ -121,11 +127,17 @@ def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, ...] | None:
     """The sides whose product is the number of vertices, among the numbers of ``shape``."""
     if "shape" not in arrays:
         return None
-    (n, labels), sides = arrays["unary"].shape, [int(side) for side in np.ravel(arrays["shape"])]
+    given = np.ravel(arrays["shape"])
+    if given.dtype.kind not in "iuf" or not ((given >= 1) & (given <= INDEX_LIMIT) & (given == np.trunc(given))).all():
+        raise InputError(f"shape: expected the sides of a grid, whole numbers from 1, got {given.tolist()}")
+    unary = arrays["unary"]
+    if unary.ndim != 2:  # mrf_graph says so
+        return None
+    (n, labels), sides = unary.shape, [int(side) for side in given]
     without = list(sides)
     if labels in without:
         without.remove(labels)
     for found in (sides, without):
-        if found and int(np.prod(found)) == n:
+        if found and math.prod(found) == n:
             return tuple(found)
     return None

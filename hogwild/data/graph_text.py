@@ -9,6 +9,7 @@ The DIMACS format: Johnson, McGeoch (eds.), "Network Flows and Matching", 1993.
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from array import array
@@ -26,13 +27,14 @@ from hogwild.errors import InputError
 
 CHUNK = 1 << 20  # bytes
 SEPARATORS = (b"\t", b",", b";")  # the first that a line holds; else any white space
-WHOLE = re.compile(rb"-?(0|[1-9][0-9]{0,17})")
+WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,17}")
+QUOTED = re.compile(rb'"[^"]*"')
 COMMENTS = (b"#", b"%")
 ARCS = 1 << 40
 
 
 def lines(name: str, progress: Progress | None = None) -> Iterator[tuple[int, bytes]]:
-    """``(number, line)`` of all lines that are not empty, without their ends.
+    """``(number, line)`` of all lines that are not empty, without blanks around them; a tab may be an empty column.
 
     Raises
     ------
@@ -44,8 +46,8 @@ def lines(name: str, progress: Progress | None = None) -> Iterator[tuple[int, by
         for buffer, size in chunks(source, CHUNK, deque()):
             for line in bytes(memoryview(buffer)[:size]).split(b"\n")[:-1]:
                 number += 1
-                if line := line.strip():
-                    yield number, line
+                if line.strip():
+                    yield number, line.strip(b" \r\v\f")
             if progress is not None:
                 progress(source.done, source.total)
     except ReadError as error:
@@ -132,17 +134,25 @@ def read_dimacs(name: str, progress: Progress | None = None) -> Graph:
 def read_edges(name: str, terminals: str, progress: Progress | None = None) -> Graph:
     """Lines ``u v [weight]``, undirected, and in another file lines ``vertex label``.
 
-    Columns are parted by tabs, commas, semicolons or white space, whichever the first line has; those behind the third
-    are not looked at. Names are whole numbers or any text. A first line whose weight is no number is a header, and so
-    is one of two words over whole numbers. Lines that start with ``#`` or ``%`` are comments.
+    Columns are parted by tabs, commas, semicolons or white space, whichever the first line has, and may be quoted;
+    those behind the third are not looked at, and a weight is in all lines or in none. Names are whole numbers or any
+    text. A first line whose weight is no number is a header, and so is one of two words over whole numbers; one that
+    begins with two whole numbers is none. Lines that start with ``#`` or ``%`` are comments.
 
     Raises
     ------
     InputError
         Naming the file and the line.
     """
-    us, vs, weights = [], [], array("d")
+    us: list[bytes] = []
+    vs: list[bytes] = []
+    weights, weighted = array("d"), False
     for number, words in _table(name, "u v [weight]", progress):
+        if us and (len(words) > 2) != weighted:
+            here, before = ("no weight", "one") if weighted else ("a weight", "none")
+            said = f"{here}, and {before} before it: expected u v in all lines, or u v weight"
+            raise InputError(f"{name}:{number}: {said}")
+        weighted = len(words) > 2
         us.append(words[0])
         vs.append(words[1])
         try:
@@ -190,11 +200,13 @@ def _table(name: str, expected: str, progress: Progress | None) -> Iterator[tupl
     separator, first = None, True
     held: list[tuple[int, list[bytes]]] = []  # the first line, until the second tells whether it is a header
     for number, line in lines(name, progress):
-        if line.startswith(COMMENTS):
+        if line.lstrip().startswith(COMMENTS):
             continue
+        _check_text(name, number, line)
         if first:
-            separator = next((mark for mark in SEPARATORS if mark in line), None)
-        words = [word.strip() for word in line.split(separator)]
+            unquoted = QUOTED.sub(b"", line)
+            separator = next((mark for mark in SEPARATORS if mark in unquoted), None)
+        words = _words(line, separator)
         if len(words) < 2 or not all(words[:2]):
             raise InputError(f"{name}:{number}: bad line {_quote(line)}: expected {expected}")
         if first:
@@ -207,8 +219,30 @@ def _table(name: str, expected: str, progress: Progress | None) -> Iterator[tupl
     yield from held
 
 
+def _check_text(name: str, number: int, line: bytes) -> None:
+    if b"\0" in line:
+        raise InputError(f"{name}:{number}: binary data {_quote(line)}, expected text")
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{name}:{number}: {_quote(line)} is not UTF-8: convert the file first") from None
+
+
+def _words(line: bytes, separator: bytes | None) -> list[bytes]:
+    """The columns of a line; quotes are looked into where there are any, and something separates."""
+    if separator is None or b'"' not in line:
+        return [word.strip() for word in line.split(separator)]
+    rows = csv.reader([line.decode("latin-1")], delimiter=separator.decode(), skipinitialspace=True)
+    try:
+        return [word.strip().encode("latin-1") for word in next(rows)]
+    except csv.Error:  # a field that is longer than csv allows
+        return [word.strip() for word in line.split(separator)]
+
+
 def _is_header(words: list[bytes], below: list[bytes]) -> bool:
     """Whether ``words`` name the columns: a weight that is no number over one that is, or text over whole numbers."""
+    if all(WHOLE.fullmatch(word) for word in words[:2]):
+        return False
     if len(words) > 2 and len(below) > 2:
         return not _is_number(words[2]) and _is_number(below[2])
     return not any(WHOLE.fullmatch(word) for word in words[:2]) and all(WHOLE.fullmatch(word) for word in below[:2])
@@ -216,7 +250,7 @@ def _is_header(words: list[bytes], below: list[bytes]) -> bool:
 
 def _is_number(word: bytes) -> bool:
     try:
-        return math.isfinite(float(word))
+        return math.isfinite(float(word)) and b"_" not in word
     except ValueError:
         return False
 

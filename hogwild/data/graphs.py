@@ -15,6 +15,7 @@ Directed capacities and source and sink: Ford, Fulkerson (1956). Many labels: Da
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -93,6 +94,9 @@ class Graph:
         if check:
             for name, array in (("u", u), ("v", v), ("terminals", terminals), ("terminal labels", terminal_labels)):
                 _check_whole(name, array)
+            for name, array in (("forward", forward), ("backward", backward)):
+                check_real(name, array)
+            _check_count(n_vertices)
         self.u, self.v = (_frozen(array, np.int32) for array in (u, v))
         with np.errstate(over="ignore"):  # a weight beyond float32 becomes inf and is reported by the check
             self.forward, self.backward = (_frozen(array, np.float32) for array in (forward, backward))
@@ -124,8 +128,6 @@ class Graph:
         return bool(np.array_equal(self.forward, self.backward))
 
     def _check_edges(self) -> None:
-        if not 0 < self.n_vertices <= INDEX_LIMIT:
-            raise InputError(f"{self.n_vertices} vertices: expected 1 to {INDEX_LIMIT}")
         arrays = {"u": self.u, "v": self.v, "forward": self.forward, "backward": self.backward}
         for name, array in arrays.items():
             if array.shape != (len(self.u),):
@@ -167,7 +169,7 @@ class Graph:
             )
 
     def _check_picture(self) -> None:
-        if self.shape is not None and not 0 < int(np.prod(self.shape)) <= self.n_vertices:
+        if self.shape is not None and not (min(self.shape, default=0) > 0 and math.prod(self.shape) <= self.n_vertices):
             raise InputError(f"a grid of {self.shape} has other points than the {self.n_vertices} vertices")
         for name, array in (("image", self.image), ("truth", self.truth)):
             if array is not None and array.shape != self.shape:
@@ -196,6 +198,9 @@ class Graph:
         """
         for name, array in (("u", u), ("v", v)):
             _check_whole(name, array)
+        for name, array in (("forward", forward), ("backward", backward)):
+            check_real(name, array)
+        _check_count(n_vertices)
         u, v = (np.asarray(array, dtype=np.int64) for array in (u, v))
         forward, backward = (np.asarray(array, dtype=np.float64) for array in (forward, backward))
         if not u.shape == v.shape == forward.shape == backward.shape or u.ndim != 1:
@@ -238,6 +243,18 @@ class Graph:
         sizes = np.array([len(self), self.n_vertices, self.n_labels, *(self.shape or ())], dtype=np.int64)
         edges = [array[picked] for array in (self.u, self.v, self.forward, self.backward)]
         return [sizes, self.terminals, self.terminal_labels, *edges]
+
+
+def check_real(name: str, array: Any) -> None:
+    """Refuse what is no real number, and complex ones, of which a cast would keep a part."""
+    given = np.asarray(array)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"{name}: expected real numbers, got dtype {given.dtype}")
+
+
+def _check_count(n_vertices: Any) -> None:
+    if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
+        raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
 
 
 def _check_weights(forward: np.ndarray, backward: np.ndarray) -> None:

@@ -1,11 +1,13 @@
 """Telling how a text of ratings is laid out from its first lines: the separator, a header, and which field is what.
 
-The decision that matters: a line is a header if its third field is no number. Its words then say which column is which,
-where they are usual ones; otherwise columns are user, item, rating, time, as in all public sets.
+The decision that matters: a line is a header if its third field is no number, and its first two are not whole numbers
+both. Its words then say which column is which, where they are usual ones; otherwise columns are user, item, rating,
+time, as in all public sets.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import re
 from collections.abc import Iterable
@@ -16,6 +18,7 @@ from hogwild.data.svmlight import _quote
 SEPARATORS = {256: b"::", 9: b"\t", 59: b";", 44: b",", 124: b"|"}  # in the order they are tried; 0: blanks
 SAID = {256: "'::'", 9: "tabs", 59: "semicolons", 44: "commas", 124: "bars", 0: "blanks"}
 MOVIE = re.compile(rb"\d+:$")
+QUOTED = re.compile(rb'"[^"]*"')
 DAY = re.compile(rb"\d{4}-\d\d-\d\d$")
 # what headers call the columns; a name only has to hold one of the words
 HEADINGS = (
@@ -52,7 +55,14 @@ def content_lines(buffer: bytearray, size: int) -> Iterable[tuple[int, bytes]]:
 
 
 def cut(line: bytes, separator: int) -> list[bytes]:
-    """Fields as a human would cut them; for the layout and for messages, quotes are not looked into."""
+    """Fields as a human would cut them, for the layout and for messages."""
+    if b'"' in line and separator != 256:
+        blanks = line if separator else line.replace(b"\t", b" ")
+        rows = csv.reader([blanks.decode("latin-1")], delimiter=chr(separator or 32), skipinitialspace=True)
+        try:
+            return [field.strip().encode("latin-1") for field in next(rows)]
+        except csv.Error:  # a field that is longer than csv allows
+            pass
     parts = line.split(SEPARATORS[separator]) if separator else line.split()
     return [part.strip().strip(b'"') for part in parts]
 
@@ -98,13 +108,15 @@ def sniff(buffer: bytearray, size: int, netflix: bool | None = None) -> Layout |
     if netflix or (netflix is None and MOVIE.match(line)):
         return _sniff_netflix([text for _, text in lines])
     # where there are tabs they separate, and blanks are part of names
-    separator = next((code for code, text in SEPARATORS.items() if text in line), 0)
+    unquoted = QUOTED.sub(b"", line)
+    separator = next((code for code, text in SEPARATORS.items() if text in unquoted), 0)
     fields = cut(line, separator)
     if len(fields) < 2:
         return (
             f"one field {_quote(line)}, expected: user item rating, separated by blanks, tabs, commas, ';', '|' or '::'"
         )
-    header = len(fields) > 2 and fields[2] and not _is_number(fields[2])
+    whole = all(field.isdigit() for field in fields[:2])  # 1,2,x is a rating that is wrong
+    header = len(fields) > 2 and fields[2] and not _is_number(fields[2]) and not whole
     bare = len(fields) == 2 and not any(48 <= byte <= 57 for byte in line)  # user_1 is an id, not a heading
     columns = _headed(fields) if header or bare else {}
     if header or columns:

@@ -30,7 +30,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 
 Progress = Callable[[int, int | None], None]
 
-PARSER = 1  # version of what rating_text.py makes of a text; part of a cache entry's key
+PARSER = 2  # version of what rating_text.py makes of a text; part of a cache entry's key
 FORMATS = ("ratings", "netflix", "mtx", "npz", "store", "synthetic")
 UNKNOWN = ("error", "drop", "keep")
 VALUES = ("required", "optional")

@@ -68,6 +68,10 @@ class Ratings:
         if check:
             _check_whole("users", users)
             _check_whole("items", items)
+            for name, array, kinds, what in (("values", values, "biuf", "real"), ("times", times, "iu", "whole")):
+                given = np.asarray([] if array is None else array)
+                if given.size and given.dtype.kind not in kinds:
+                    raise InputError(f"{name}: expected {what} numbers, got dtype {given.dtype}")
         self.users = _frozen(users, np.int32)
         self.items = _frozen(items, np.int32)
         with np.errstate(over="ignore"):  # beyond float32 becomes inf and is reported by the check

@@ -25,6 +25,7 @@ from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import one_cpu_a_core
+from hogwild.problems.work import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker with nothing done in between: then it is no accident
 GRACE = 1.0  # seconds in which workers that are told to end may do so
@@ -232,9 +233,11 @@ class Processes:
             self._done[number] = done
             if dead.busy and job.problem.holds:
                 job.control[ABORT] = 1
+                locking = job.problem.discipline in HOLDS
+                what = f"discipline {job.problem.discipline}" if locking else "order blocks"
                 raise TrainingError(
-                    f"worker {number} died ({cause}) and may have held a lock or the turn: discipline "
-                    f"{job.problem.discipline} cannot go on; resume from the last checkpoint, or choose a lock-free one"
+                    f"worker {number} died ({cause}) and may have held a lock or the turn: {what} cannot go on; resume "
+                    f"from the last checkpoint, or choose {'a lock-free one' if locking else 'order shuffled'}"
                 )
         if self._deaths[number] >= DEATHS_IN_A_ROW:
             raise TrainingError(f"worker {number} died {DEATHS_IN_A_ROW} times in a row ({cause}): out of memory?")

@@ -20,7 +20,7 @@ DONE, FIELDS, EMPTY_ID, CONTROL, QUOTE, BAD_RATING, BAD_TIME, NO_MOVIE = range(8
 BLANKS = 0  # as a separator: runs of blanks; else the byte itself, or:
 DOUBLE = 256  # "::"
 NO_TIME, NUMBER, DATE = range(3)  # kinds of times
-DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])
+DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
 LARGEST_TIME = 2.0**62
 ROOM = 64  # numbers left to Python that are told of
 
@@ -132,6 +132,8 @@ def _date(text, first, end):
     if year < 1 or month < 1 or month > 12 or day < 1 or day > 31:
         return wrong
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if day > DAYS_BEFORE[month] - DAYS_BEFORE[month - 1] + (leap and month == 2):
+        return wrong
     years = year - 1
     days = years * 365 + years // 4 - years // 100 + years // 400 - 719162
     return days + DAYS_BEFORE[month - 1] + (leap and month > 2) + day - 1

@@ -179,7 +179,7 @@ class CompletionProblem:
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Values in the problem's units, float32."""
-        return ((values - self.mean) / self.scale).astype(np.float32)
+        return ((values.astype(np.float64) - self.mean) / self.scale).astype(np.float32)
 
     def lay_out(
         self, users: np.ndarray, items: np.ndarray, values: np.ndarray, cache_bytes: int, workers: int, seed: int,

@@ -24,7 +24,7 @@ from hogwild.problems.ranking import AT, ranking_metrics
 LOSSES = ("squared-error", "log", "bpr")
 PENALTIES = ("per-rating", "per-row")
 CHUNK = 1 << 17  # numbers of one side's factors gathered at a time: 1 MB in float64, so a second-level cache holds both
-TRIES = 8  # draws of a negative the user has rated; after that it is kept
+TRIES = 8  # draws of a negative the user has rated; after that it is left out, as in training
 DRAWN = 1 << 16  # negatives drawn from one random stream; part of which ones they are
 SeenLists = tuple[np.ndarray, np.ndarray]
 
@@ -71,7 +71,7 @@ def _gather(array: np.ndarray, which: np.ndarray) -> np.ndarray:
 def draw_negatives(
     users: np.ndarray, count: int, items: int, seen: SeenLists, seed: int, threads: int | None = None
 ) -> np.ndarray:
-    """``count`` random items for each of ``users``, that they have not seen where a few tries find one.
+    """``count`` random items for each of ``users``, that they have not seen; -1 where a few tries find none.
 
     Parameters
     ----------
@@ -100,6 +100,7 @@ def draw_negatives(
             if not len(left):
                 break
             some[left] = random.integers(0, items, len(left), dtype=np.int32)
+        some[left[_contains(begin, rated, owner[left], some[left])]] = -1
         drawn[first:last] = some.reshape(-1, count)
 
     for _ in map_pieces(len(users), max(1, DRAWN // count), draw, threads):
@@ -231,17 +232,19 @@ class RatingObjective:
         total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
         for drawn in self.drawn[first:last].T:
             other = scores.of(users, drawn)
-            total += np.logaddexp(0.0, other if self.loss == "log" else other - m).sum()
+            total += np.logaddexp(0.0, other if self.loss == "log" else other - m)[drawn >= 0].sum()
         return np.array([total, 0.0])
 
     def _visits(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How often an update looks at each user and item in an epoch, of their ratings and of what is drawn."""
         if self.drawn is None:
             return users, items
-        negatives, drawn = self.drawn.shape[1], np.bincount(self.drawn.ravel(), minlength=len(items))
+        pairs, count = self.ratings, np.count_nonzero(self.drawn >= 0, axis=1)
+        drawn = np.bincount(self.drawn[self.drawn >= 0], minlength=len(items))
+        by_user = np.bincount(pairs.users, count, len(users))
         if self.loss == "log":
-            return (1 + negatives) * users, items + drawn
-        return negatives * users, negatives * items + drawn
+            return users + by_user, items + drawn
+        return by_user, np.bincount(pairs.items, count, len(items)) + drawn
 
     def penalty_of(self, scores: Scores) -> float:
         """The penalty of the parameters in ``scores``, in float64."""

@@ -55,7 +55,7 @@ def twin(ratings, solution, loss, l2, penalty, mean, drawn):
         if loss == "log":
             total += math.log1p(math.exp(-m))
             ridge += squares(u, i)
-        for j in drawn[at].tolist():  # every pair, or triple, pays for the rows in it
+        for j in drawn[at][drawn[at] >= 0].tolist():  # every pair, or triple, pays for the rows in it
             total += math.log1p(math.exp(score(u, j) if loss == "log" else score(u, j) - m))
             ridge += squares(u, j) if loss == "log" else squares(u, i) + of_item(j)
     if penalty == "per-row":
@@ -135,13 +135,25 @@ def test_negatives_are_not_seen_where_there_is_another():
     ratings = Ratings(u, i, np.ones(len(u)), mask.shape)
     drawn = draw_negatives(ratings.users, 3, items, ratings.user_lists(), 0)
     assert drawn.shape == (len(u), 3)
-    assert (drawn >= 0).all()
+    assert (drawn >= -1).all()
     assert (drawn < items).all()
-    seen = mask[np.repeat(u, 3), drawn.ravel()]
-    assert seen[np.repeat(u, 3) == 7].all()
-    assert seen[np.repeat(u, 3) != 7].mean() < 0.4**7  # eight more draws each
-    free = np.bincount(drawn[u == 3].ravel(), minlength=items)[~mask[3]]
+    assert (drawn[u == 7] == -1).all()  # left out, as in training
+    assert (drawn[u != 7] == -1).mean() < 0.4**7  # eight more draws each
+    assert not mask[np.repeat(u, 3), drawn.ravel()][drawn.ravel() >= 0].any()
+    free = np.bincount(drawn[(u == 3) & (drawn[:, 0] >= 0)].ravel() + 1, minlength=items + 1)[1:][~mask[3]]
     assert (free > 0).mean() > 0.5
+
+
+@pytest.mark.parametrize("loss", ["log", "bpr"])
+def test_who_has_chosen_everything_is_judged_by_that(loss):
+    """What was chosen is not held against them: as the kernel leaves out what it cannot draw."""
+    u, i = np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3)
+    ratings, solution = Ratings(u, i, np.ones(12), (3, 4)), make(1, 3, 4)[1]
+    objective = RatingObjective(ratings, loss, l2=0.3, negatives=2)
+    found = objective.evaluate(*solution)
+    expected = twin(ratings, solution, loss, 0.3, "per-rating", 0.0, objective.drawn)
+    assert (found["objective"], found["loss"]) == pytest.approx(expected)
+    assert found["loss"] == 0 if loss == "bpr" else found["loss"] > 0
 
 
 def test_negatives_are_those_of_the_seed(monkeypatch):

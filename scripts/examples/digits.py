@@ -1,0 +1,47 @@
+"""A small network on scikit-learn's handwritten digits, by every core at once, without locks.
+
+    python scripts/examples/digits.py
+    hogwild train-module scripts/examples/digits.py:make_model --data scripts/examples/digits.py:make_train \\
+        --test scripts/examples/digits.py:make_test --optimizer adam --out digits.model
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.datasets import load_digits
+from torch import nn
+
+import hogwild
+
+HELD_OUT = 5  # every fifth image
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def make_data(test: bool) -> tuple[np.ndarray, np.ndarray]:
+    digits = load_digits()
+    chosen = (np.arange(len(digits.target)) % HELD_OUT == 0) == test
+    return digits.data[chosen] / 16, digits.target[chosen]  # (n, 64) from 0 to 1, (n,) from 0 to 9
+
+
+def make_train() -> tuple[np.ndarray, np.ndarray]:
+    return make_data(test=False)
+
+
+def make_test() -> tuple[np.ndarray, np.ndarray]:
+    return make_data(test=True)
+
+
+def main() -> None:
+    model = make_model()
+    run = hogwild.train_module(model, "cross-entropy", make_train(), make_test(), optimizer="adam", epochs=20)
+    for row in run:
+        print(f"epoch {row['epoch']:2}  loss {row['objective']:.4f}  test accuracy {row['test_accuracy']:.4f}")
+    run.model.into(model)  # the module itself is as it was until now
+    print(f"{run.config.workers} workers, {run.history[-1]['samples_per_second']:,.0f} images a second")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Graphs that are wrong, huge or odd: one line that says so, or the right cut; each was a traceback or a wrong cut."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hogwild import train
+from hogwild.data.graphs import Graph, open_graph
+from hogwild.errors import InputError, UsageError
+from hogwild.problems.cuts import CutsProblem
+from hogwild.segmentation import Segmentation
+
+TERMINALS = "1 a\n3 b\n"
+
+
+def edges(folder, text, terminals=TERMINALS):
+    path = folder / "edges.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (folder / "edges.txt.terminals").write_text(terminals)
+    return open_graph(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 2 5\n2 3\n", "txt:2: no weight, and one before it"),
+        ("1 2\n2 3 5\n", "txt:2: a weight, and none before it"),
+        ("1\t2\t5\n\t3\t1\n", "txt:2: bad line"),  # an empty column is no blank
+        ("\t1\t2\t5\n2\t3\t1\n", "txt:1: bad line"),
+        ("1 2 x\n2 3 5\n", "txt:1: bad weight 'x'"),  # no header, whose names would not be numbers
+        ("1 2 1_0\n2 3 1\n", "txt:1: bad weight '1_0'"),
+        (b"1 2 1\n\xff 3 1\n", "txt:2: '. 3 1' is not UTF-8"),
+        (b"1 2 1\na\0b 3 1\n", "txt:2: binary data"),
+    ],
+)
+def test_edges_that_were_read_as_something_else(tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        edges(tmp_path, text)
+
+
+def test_minus_nothing_is_a_name_of_its_own(tmp_path):
+    graph = edges(tmp_path, "-0 0 1\n0 2 1\n", "-0 a\n2 b\n")
+    assert graph.ids.names().tolist() == ["-0", "0", "2"]
+
+
+def test_quoted_names_of_vertices(tmp_path):
+    graph = edges(tmp_path, '"a, x",b,1\n"b","c ""d""",2\n', '"a, x",0\n"c ""d""",1\n')
+    assert graph.ids.names().tolist() == ["a, x", "b", 'c "d"']
+    assert graph.forward.tolist() == [1, 2]
+
+
+UNARY, EDGES = np.arange(8.0).reshape(4, 2), np.array([[0, 1], [1, 2], [2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"shape": [np.nan, 2]}, "shape: expected the sides of a grid"),
+        ({"shape": ["a", "b"]}, "shape: expected the sides of a grid"),
+        ({"shape": [-2, -2]}, "shape: expected the sides of a grid"),
+        ({"unary": np.full((4, 2), "a")}, "unary: expected real numbers"),
+        ({"unary": 1j * UNARY}, "unary: expected real numbers"),
+        ({"unary": UNARY[0], "shape": [2, 2]}, "unary: expected costs of two or more labels"),
+        ({"weights": np.full(3, "a")}, "weights: expected real numbers"),
+        ({"weights": np.ones(3) * 1j}, "weights: expected real numbers"),
+        ({"edges": EDGES.astype(str)}, "u: expected whole numbers"),
+    ],
+)
+def test_arrays_of_other_types(tmp_path, changed, said):
+    np.savez(tmp_path / "x.npz", **({"unary": UNARY, "edges": EDGES, "weights": np.ones(3)} | changed))
+    with pytest.raises(InputError, match=f"x.npz: {said}"):
+        open_graph(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("forward", "vertices", "said"),
+    [
+        (["a"], 2, "forward: expected real numbers"),
+        ([1j], 2, "forward: expected real numbers"),
+        ([1.0], 2.5, "2.5 vertices: expected a whole number"),
+        ([1.0], -2, "-2 vertices: expected a whole number"),
+    ],
+)
+def test_graphs_of_other_types(forward, vertices, said):
+    for make in (Graph, Graph.of):
+        with pytest.raises(InputError, match=said):
+            make([0], [1], forward, forward, vertices, [0, 1], [0, 1])
+
+
+def test_labels_are_asked_for_by_number():
+    cut = Segmentation(np.array([[1, 0], [0, 1]]), 1.0, 1.0, 0.0)
+    for wrong in (["a"], [0.5], [True]):
+        with pytest.raises(UsageError, match="by number"):
+            cut.label_of(wrong)
+    with pytest.raises(InputError, match="no vertex is called"):
+        cut.label_of([2**70])
+
+
+@pytest.mark.parametrize("infinite", [1e9, 1e30, 1e38])
+def test_weights_that_stand_for_infinity(infinite):
+    weights = np.array([infinite, 1, 2, infinite])
+    graph = Graph.of(np.arange(4), np.arange(1, 5), weights, weights, 5, [0, 4], [0, 1])
+    cut = train(graph, problem="cuts", workers=1, epochs=60).finish()
+    assert cut.labels.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_large_pulls_to_all_labels_alike():
+    """Beside 1e9 to each of three labels, 64 decides between them."""
+    pulls = np.array([1e9, 1e9 + 64, 1e9])  # float32 knows 64 apart there, and no less
+    graph = Graph.of([0, 0, 0], [1, 2, 3], pulls, pulls, 4, [1, 2, 3], [0, 1, 2], 3)
+    weights = CutsProblem.of(graph, "serial").arrays(graph)["weights"]
+    assert np.count_nonzero(weights) == 1
+    assert train(graph, problem="cuts", workers=1, epochs=20).finish().labels[0] == 1
+
+
+def test_vertices_for_which_there_is_no_memory(tmp_path, capsys):
+    from hogwild.__main__ import main
+
+    path = tmp_path / "huge.max"
+    path.write_text("p max 2147483647 1\nn 1 s\nn 2 t\na 1 3 1\n")
+    from hogwild import machine
+
+    if (machine.memory()[1] or 1 << 60) > 60 << 30:
+        pytest.skip("there is memory for them")
+    assert main(["info", str(path), "--problem", "cuts"]) == 1
+    assert "2,147,483,647 vertices of 2 labels need" in capsys.readouterr().err
+
+
+def test_how_to_read_other_data_is_refused(tmp_path):
+    path = tmp_path / "r.txt"
+    path.write_text("1 2 3\n2 2 4\n")
+    for more, said in (
+        (["--terminals", "x"], "--terminals x: is for --problem cuts"),
+        (["--zero-based"], "--zero-based is for rows of features"),
+        (["--holdout-by", "user"], "nothing is held out"),
+    ):
+        command = [sys.executable, "-m", "hogwild", "train", str(path), "--problem", "completion", *more]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr

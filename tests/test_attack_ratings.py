@@ -1,0 +1,112 @@
+"""Ratings and calls that are wrong or odd: one line that says so; each was once a traceback or a wrong model."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hogwild import train
+from hogwild.cli.recommend import _asked
+from hogwild.data.rating_source import open_ratings
+from hogwild.data.ratings import Ids, Ratings
+from hogwild.errors import InputError, TrainingError, UsageError
+
+USERS, ITEMS = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
+VALUES = np.cos(np.arange(24.0))
+
+
+def complete(data, test=None, **options):
+    return train(data, test, problem="completion", **{"epochs": 1, "workers": 1, "rank": 2} | options)
+
+
+def read(text):
+    return open_ratings(io.BytesIO(text.encode()))
+
+
+def test_separators_inside_quotes_of_the_first_line():
+    for text in ('"Doe, J",b,4\nx,c,3\n', '"Doe; J",b,4\nx,c,3\n', '"Doe::J",b,4\nx,c,3\n', '"Doe J"  b 4\nx c 3\n'):
+        ratings = read(text)
+        assert ratings.user_ids.names()[0].startswith("Doe")
+        assert ratings.values.tolist() == [4, 3]
+
+
+def test_a_wrong_rating_in_the_first_line_is_no_header():
+    with pytest.raises(InputError, match=":1: bad rating 'x'"):
+        read("1,2,x\n1,3,3\n")
+    assert len(read("u,i,x\n1,3,3\n")) == 1
+
+
+@pytest.mark.parametrize("day", ["2005-02-29", "2005-04-31", "1900-02-29", "2005-12-32"])
+def test_days_that_there_are_not(day):
+    with pytest.raises(InputError, match=f":2: bad time '{day}'"):
+        read(f"1 2 3 2004-02-29\n1 3 4 {day}\n")
+
+
+@pytest.mark.parametrize(
+    ("users", "values", "said"),
+    [
+        (USERS * np.nan, VALUES, "users: expected whole numbers"),
+        (USERS.astype(str), VALUES, "users: expected whole numbers"),
+        (np.array([None] * 24), VALUES, "users: expected whole numbers"),
+        (USERS.astype(np.uint64) + np.uint64(2**63), VALUES, "users run from"),
+        (USERS, VALUES * 1j, "values: expected real numbers"),
+        (USERS, VALUES.astype(str), "values: expected real numbers"),
+    ],
+)
+def test_arrays_of_other_types(users, values, said):
+    with pytest.raises(InputError, match=said):
+        complete((users, ITEMS, values))
+
+
+def test_times_are_whole():
+    for times in (np.full(24, np.nan), np.full(24, 1.5), ["a"] * 24):
+        with pytest.raises(InputError, match="times: expected whole numbers"):
+            Ratings(USERS, ITEMS, VALUES, (6, 4), times)
+
+
+def test_test_ratings_that_name_others_are_refused():
+    """Numbers mean names: the same numbers for other names gave errors of nobody's ratings."""
+    ours = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids(range(6)), Ids(range(4)))
+    theirs = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids([5, 4, 3, 2, 1, 0]), Ids(range(4)))
+    with pytest.raises(UsageError, match="users have other names"):
+        complete(ours, theirs)
+    equal = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids(range(6)), Ids(range(4)))
+    assert complete(ours, equal).finish().history[-1]["test_rmse"] > 0
+
+
+def test_test_arrays_may_show_fewer_users():
+    run = complete((USERS, ITEMS, VALUES), (USERS[:8], ITEMS[:8], VALUES[:8]))
+    model = run.finish()
+    errors = model.predict(USERS[:8], ITEMS[:8]) - VALUES[:8].astype(np.float32)
+    assert run.history[-1]["test_rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
+    with pytest.raises(UsageError, match="test ratings of"):
+        complete((USERS[:8], ITEMS[:8], VALUES[:8]), (USERS, ITEMS, VALUES))
+    matrix = scipy.sparse.csr_array((VALUES, (USERS, ITEMS)))
+    assert complete(matrix, matrix).finish().history[-1]["test_rmse"] > 0
+
+
+def test_remedies_are_those_of_the_problem():
+    with pytest.raises(TrainingError, match="try a step below 1e.30. The model") as error:
+        complete((USERS, ITEMS, VALUES), step=1e30).finish()
+    assert "normalize" not in str(error.value)
+    assert "adagrad" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["007", "1_0", "+7", " 7", "--7", "²", "٣", "-0", "", "9" * 19, "9" * 30, "\udcff"])
+def test_names_that_are_no_numbers(name):
+    for ids in (None, Ids([7, 10])):
+        with pytest.raises(UsageError, match="the model's names are whole numbers"):
+            _asked([name], ids, 2)
+    assert _asked(["7", "-3", str(2**63 - 1)], None, 2).tolist() == [7, -3, 2**63 - 1]
+
+
+def test_names_from_a_pipe(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\u2028b\n\n c \n"))
+    assert _asked(["-"], Ids(["c", "x"]), 2).tolist() == ["a\u2028b", "c"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert len(_asked(["-"], Ids(["c", "x"]), 2)) == 0  # nobody, not everybody
+    with pytest.raises(UsageError, match="expected a name in UTF-8"):
+        _asked(["\udcff"], Ids(["c", "x"]), 2)
