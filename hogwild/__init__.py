@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from hogwild.data.source import open_data
     from hogwild.model import LinearModel
     from hogwild.model_file import load_model as load
+    from hogwild.module_model import ModuleModel
+    from hogwild.module_training import train_module
     from hogwild.recommender import CompletionModel
     from hogwild.segmentation import Segmentation
     from hogwild.training import Run, train
@@ -43,6 +45,7 @@ __all__ = [
     "HogwildWarning",
     "InputError",
     "LinearModel",
+    "ModuleModel",
     "OutputError",
     "Ratings",
     "Rows",
@@ -57,12 +60,14 @@ __all__ = [
     "open_graph",
     "open_ratings",
     "train",
+    "train_module",
 ]
 
 _PLACES = {
     "CompletionModel": ("hogwild.recommender", "CompletionModel"),
     "Graph": ("hogwild.data.graphs", "Graph"),
     "LinearModel": ("hogwild.model", "LinearModel"),
+    "ModuleModel": ("hogwild.module_model", "ModuleModel"),
     "Ratings": ("hogwild.data.ratings", "Ratings"),
     "Rows": ("hogwild.data.examples", "Rows"),
     "Run": ("hogwild.training", "Run"),
@@ -73,6 +78,7 @@ _PLACES = {
     "open_graph": ("hogwild.data.graphs", "open_graph"),
     "open_ratings": ("hogwild.data.rating_source", "open_ratings"),
     "train": ("hogwild.training", "train"),
+    "train_module": ("hogwild.module_training", "train_module"),
 }
 
 

@@ -40,6 +40,8 @@ NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
+STATES = ("local", "shared")  # of a module's optimiser
 L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 #: What each problem can be asked, what it takes where nothing is asked, and its decay under schedule "epoch".
@@ -61,11 +63,21 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
         "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100}, "decay": 0.95,
     },
+    "module": {  # through hogwild.train_module only, which has the module
+        "loss": ("custom", "cross-entropy", "mse", "bce"), "order": ORDERS[:2],
+        "discipline": ("serial", "hogwild", "atomic", "locked"),
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {
+            "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
+            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999),
+        },
+    },
 }  # fmt: skip
 #: Options that not all problems have, and those that have them.
 OWNERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("loss_param", "l1", "adagrad", "intercept", "normalize", "class_weight"), ("linear",)),
     **dict.fromkeys(("rank", "penalty", "nonnegative", "biases", "negatives"), ("completion",)),
+    **dict.fromkeys(("optimizer", "state", "batch", "momentum", "betas"), ("module",)),
     "l2": ("linear", "completion"),
 }
 
@@ -143,6 +155,8 @@ class TrainConfig:
         Completion: a number for each user and item beside the factors.
     negatives : int
         Completion, losses ``log`` and ``bpr``: items drawn for each rating that the user has not chosen.
+    optimizer, state, batch, momentum, betas :
+        Modules: see :func:`hogwild.train_module`.
     """
 
     problem: str = "linear"
@@ -176,6 +190,11 @@ class TrainConfig:
     nonnegative: bool = False
     biases: bool = True
     negatives: int | None = None
+    optimizer: str | None = None
+    state: str | None = None
+    batch: int | None = None
+    momentum: float | None = None
+    betas: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # NumPy's numbers become Python's, which JSON can hold
@@ -217,6 +236,8 @@ class TrainConfig:
             _whole("rank", self.rank, 1, 1024)
             _choice("penalty", self.penalty, PENALTIES)
             _whole("negatives", self.negatives, 1, 64)
+        if self.problem == "module":
+            self._check_module()
         for name in ("adagrad", "average", "intercept", "nonnegative", "biases"):
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
@@ -247,6 +268,21 @@ class TrainConfig:
             )
         if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
             raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
+
+    def _check_module(self) -> None:
+        _choice("optimizer", self.optimizer, OPTIMIZERS)
+        _choice("state", self.state, STATES)
+        _whole("batch", self.batch, 1, 2**31 - 1)
+        _number("momentum", self.momentum, 0, 1)
+        if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
+            raise UsageError(f"betas={self.betas!r}: expected two numbers")
+        object.__setattr__(self, "betas", tuple(self.betas))  # JSON has lists only
+        for beta in self.betas:
+            _number("betas", beta, 0, 1)
+            if beta == 1:
+                raise UsageError(f"betas={self.betas!r}: expected numbers below 1")
+        if self.exchange != "none":
+            raise UsageError(f"exchange={self.exchange!r}: a module's workers share one array: leave exchange out")
 
     def _check_owners(self) -> None:
         """Refuse options of another problem; those that a config of another problem filled in are not options."""

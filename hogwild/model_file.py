@@ -34,6 +34,7 @@ MODELS = {
     "linear": ("hogwild.model", "LinearModel"),
     "completion": ("hogwild.recommender", "CompletionModel"),
     "cuts": ("hogwild.segmentation", "Segmentation"),
+    "module": ("hogwild.module_model", "ModuleModel"),
 }
 SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
 HISTORY_ROWS = 50

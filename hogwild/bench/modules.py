@@ -49,7 +49,7 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
     loss, step, batch = CASES[name]
-    examples, model = (digits(TILES[plan.quick]) if name == "digits" else sparse(plan))
+    examples, model = digits(TILES[plan.quick]) if name == "digits" else sparse(plan)
     sides: dict[str, Any] = {"hogwild": _Ours(model, loss, examples, step, batch, workers)}
     kinds = [OFFICIAL, BATCHED] if name == "digits" else [BATCHED]
     try:

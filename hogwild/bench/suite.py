@@ -23,6 +23,7 @@ SECTIONS = {
     "adds": "cost of shared additions, and how many are lost",
     "merge": "cost of bringing private and shared weights together",
     "completion": "matrix completion, on ratings shaped like Netflix's",
+    "modules": "torch modules, beside the pattern of torch's own example",
     "parsing": "svmlight text read by 1 .. W cores",
     "startup": "from data ready to the first update",
     "memory": "what a run owns beside its data",

@@ -18,6 +18,7 @@ _PLACES = {
     "linear": ("hogwild.cases.linear", "LinearCase"),
     "completion": ("hogwild.cases.completion", "CompletionCase"),
     "cuts": ("hogwild.cases.cuts", "CutsCase"),
+    "module": ("hogwild.cases.module", "ModuleCase"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, predict, recommend, report, simulate, train
+from hogwild.cli import bench, compare, data, predict, recommend, report, simulate, train, train_module
 
 app = typer.Typer(
     name="hogwild",
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-training = train.train, simulate.simulate, predict.predict, predict.evaluate
+training = train.train, train_module.train_module, simulate.simulate, predict.predict, predict.evaluate
 models = recommend.recommend, recommend.similar, recommend.labels
 for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)

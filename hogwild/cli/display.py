@@ -30,6 +30,7 @@ COLUMNS = (
     ("stale max", "staleness_max", 9, "d"),
     ("lost", "lost_updates", 10, "d"),
     ("Mnnz/s", "nonzeros_per_second", 7, ".1f"),
+    ("samples/s", "samples_per_second", 9, ".0f"),
     ("Mupd/s", "updates_per_second", 7, ".1f"),
     ("seconds", "train_seconds", 8, ".2f"),
 )
@@ -105,7 +106,8 @@ class Display:
 
 
 _SIMULATED = ("staleness_mean", "staleness_max", "lost_updates")
-_ALWAYS = ("nonzeros_per_second", "updates_per_second", "train_seconds")  # null in the row of epoch 0
+_SPEEDS = ("nonzeros_per_second", "updates_per_second", "samples_per_second")
+_ALWAYS = (*_SPEEDS, "train_seconds")  # null in the row of epoch 0
 
 
 def _cell(value: Any, width: int, form: str) -> str:
@@ -134,7 +136,7 @@ def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
     share = done / total if total else 0.0
     line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} {noun}"
     if seconds > 0:
-        work, unit = (progress.nonzeros, "Mnnz/s") if noun == "rows" else (done, "Mupd/s")
+        work, unit = (progress.nonzeros, "Mnnz/s") if noun == "rows" else (done, f"M {noun}/s")
         speed = f"{work / seconds / 1e6:.1f} {unit}"
         line += f"  {speed}  {clock(seconds)} elapsed"
     if share >= 1:

@@ -158,6 +158,8 @@ def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
     from hogwild.recommender import CompletionModel
 
     if not isinstance(model, CompletionModel):
+        if type(model).__name__ != "Segmentation":
+            raise InputError(f"a module is applied to {data} from Python: hogwild.load(path).into(module)")
         raise InputError(f"a cut has no other data to be applied to than its own, got {data}: see hogwild labels")
     check_sources(sources, "completion")
     source: Any = sys.stdin.buffer if data == "-" else data

@@ -120,7 +120,8 @@ def _open(model: str, seen: str | None, out: str) -> CompletionModel:
 
 def _kind(model: Any) -> str:
     """What a model is, to somebody who expected another one."""
-    return {"LinearModel": "linear model", "CompletionModel": "model of ratings"}.get(type(model).__name__, "cut")
+    kinds = {"LinearModel": "linear model", "CompletionModel": "model of ratings", "Segmentation": "cut"}
+    return kinds.get(type(model).__name__, "module")
 
 
 def _asked(names: list[str] | None, ids: Any, size: int) -> np.ndarray:

@@ -114,9 +114,9 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         return interrupts.status
 
 
-def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, histogram: RowsFile) -> None:
+def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, histogram: RowsFile | None = None) -> None:
     """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
-    noun = CONTAINERS[run.config.problem].noun
+    noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
         with display.live(lambda: training_line(run.progress(), run.config.epochs, noun)):
@@ -124,7 +124,7 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, hist
                 rows_file.write(row | command)
                 display.row(row)
                 command = {}
-                if run.staleness:
+                if run.staleness and histogram is not None:
                     about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
                     histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
     except (TrainingError, OutputError) as error:  # the latter: a full disk for rows or checkpoints

@@ -17,7 +17,6 @@ from hogwild.config import (
     NORMALIZE,
     ORDERS,
     PENALTIES,
-    PROBLEMS,
     SCHEDULES,
     TrainConfig,
 )
@@ -40,7 +39,7 @@ COMPLETION, CUTS = "Matrix completion", "Graph cuts"
 GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Workers", "When to stop", "Results"
 
 # What hogwild compare asks in the same words
-Problem = Annotated[str | None, option(GOAL, one_of("What is trained", tuple(PROBLEMS)),
+Problem = Annotated[str | None, option(GOAL, one_of("What is trained", tuple(CONTAINERS)),
     show_default="linear, or what DATA's name says")]  # fmt: skip
 Loss = Annotated[str | None, option(GOAL, one_of("Loss", LOSSES), show_default=DEFAULTS.loss)]
 LossParam = Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
@@ -131,6 +130,9 @@ def begin(options: dict[str, Any], default_data: str | None = None, histogram: s
     step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
     given["biases"] = not given.pop("no_biases", False)
     given["problem"] = given.pop("problem", None) or problem_of(given["data"] or "", given.get("format"))
+    if given["problem"] not in CONTAINERS:
+        choices = ", ".join(CONTAINERS)
+        raise UsageError(f"--problem {given['problem']}: expected one of {choices} (modules: hogwild train-module)")
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
     sources = Sources.take(given)

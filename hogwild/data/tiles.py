@@ -121,8 +121,8 @@ def cut(
     room = max(cache_bytes // 4 // row_bytes, 1)
     prices = [NEAR if rows * row_bytes <= NEXT_CACHE * cache_bytes else 1.0 for rows in (users, items)]
     held = np.cumsum(np.sort(degrees[1])[::-1])  # ratings of so many items and one
-    # A user's ratings in many tiles are a user learnt late: after 8 epochs on ratings shaped like Netflix's, four ranges
-    # of items ended 0.006 (RMSE) above one. So there are no more than keep workers from meeting all the time.
+    # A user's ratings in many tiles are a user learnt late: after 8 epochs on ratings shaped like Netflix's, four
+    # ranges of items ended 0.006 (RMSE) above one. So no more than keep workers from meeting all the time.
     fewest = 2 * workers if fenced else max(workers // 2, 1)
     wanted = min(max(USUAL, PER_WORKER * workers), max(n // FEWEST, 1))
     best, least = (fewest, fewest), np.inf

@@ -1,0 +1,209 @@
+"""``hogwild train-module``: what it writes, and one line that names file and line for every mistake in the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from hogwild.model_file import load_model
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "scripts" / "examples"
+MINE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+import neighbour
+
+
+@dataclass
+class Sizes:
+    width: int = 6
+    classes: int = 2
+
+
+class Network(nn.Module):
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.sizes, self.out = sizes, nn.Linear(sizes.width, sizes.classes)
+
+    def forward(self, x):
+        return neighbour.scaled(self.out(x))
+
+
+def make_model():
+    return Network(Sizes())
+
+
+def make_data():
+    X = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def my_loss(output, target):
+    return nn.functional.cross_entropy(output, target, label_smoothing=0.01)
+
+
+def breaks():
+    raise KeyError("what is missing")
+
+
+def leaves():
+    raise SystemExit(3)
+
+
+def wrong():
+    return 3
+
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag, self.out = nn.EmbeddingBag(20, 16, mode="sum", sparse=True), nn.Linear(16, 1)
+
+    def forward(self, *entries):
+        return self.out(self.bag(*entries))
+
+
+NOTHING = 3
+"""
+QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "neighbour.py").write_text("def scaled(x):\n    return 2 * x\n")
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    modules = set(sys.modules)
+    yield tmp_path / "mine.py"
+    for name in {*sys.modules} - modules:
+        if name == "neighbour" or name.startswith("hogwild_file_"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_path: Path, host: str) -> None:
+    """With a class, a data class and a loss of the file's own, which workers get without running it."""
+    workers = 2 if host == "processes" else 1
+    result = hogwild(
+        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--test", f"{mine}:make_data", "--loss",
+        f"{mine}:my_loss", "--host", host, "--workers", workers, "--optimizer", "adam", "--step", "0.05", "--out",
+        tmp_path / "model", "--json", tmp_path / "rows", "--checkpoint", tmp_path / "state", "--epochs", 3,
+    )  # fmt: skip
+    assert (result.status, result.err) == (0, "")
+    assert "14 parameters" in result.out
+    assert "adam" in result.out
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert {row["problem"] for row in rows} == {"module"}
+    assert rows[-1]["test_accuracy"] > 0.9
+    assert list(load_model(tmp_path / "model").state_dict()) == ["out.weight", "out.bias"]
+    again = hogwild(
+        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--test", f"{mine}:make_data", "--loss",
+        f"{mine}:my_loss", "--host", host, "--workers", workers, "--optimizer", "adam", "--step", "0.05", "--json",
+        tmp_path / "rows", "--checkpoint", tmp_path / "state", "--resume", "--epochs", 5,
+    )  # fmt: skip
+    assert (again.status, again.err) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4, 5]
+
+
+def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> None:
+    """As bags of features."""
+    result = hogwild("train-module", f"{mine}:Bags", "--data", svm, "--loss", "bce", *QUICK, "--json", "-")
+    assert result.status == 0
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    assert rows[-1]["objective"] < rows[0]["objective"]
+    assert rows[0]["data"] == str(svm)
+
+
+MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such file": (("{d}/none.py:make_model", "--data", "{m}:make_data"), "none.py: No such file"),
+    "no function": (("{m}:model", "--data", "{m}:make_data"), "no function model in it: it has "),
+    "not a function": (("{m}:NOTHING", "--data", "{m}:make_data"), "no function NOTHING in it"),
+    "no name": (("{m}", "--data", "{m}:make_data"), "expected FILE.py:NAME, a function in a file"),
+    "syntax": (("{d}/syntax.py:make_model", "--data", "{m}:make_data"), "syntax.py, line 2: SyntaxError"),
+    "import": (("{d}/raises.py:make_model", "--data", "{m}:make_data"), "raises.py, line 3: ModuleNotFoundError"),
+    "raises": (("{m}:breaks", "--data", "{m}:make_data"), "mine.py, line {breaks}: KeyError: 'what is missing'"),
+    "data raises": (("{m}:make_model", "--data", "{m}:breaks"), "mine.py, line {breaks}: KeyError"),
+    "leaves": (("{m}:leaves", "--data", "{m}:make_data"), "SystemExit: 3"),
+    "no module": (("{m}:wrong", "--data", "{m}:make_data"), "expected an nn.Module or a function that makes one"),
+    "no data": (("{m}:make_model", "--data", "{m}:wrong"), "data: expected a pair"),
+    "loss": (("{m}:make_model", "--data", "{m}:make_data", "--loss", "mape"),
+             "--loss mape: expected cross-entropy, mse, bce or FILE.py:NAME"),
+    "step": (("{m}:make_model", "--data", "{m}:make_data", "--step", "big"), "--step big"),
+    "optimizer": (("{m}:make_model", "--data", "{m}:make_data", "--optimizer", "lion"), "expected one of sgd"),
+    "resume": (("{m}:make_model", "--data", "{m}:make_data", "--resume"), "--checkpoint DIR"),
+    "overwritten": (("{m}:make_model", "--data", "{m}:make_data", "--out", "{m}"), "would overwrite"),
+    "shapes": (("{m}:Bags", "--data", "{m}:make_data"), "the model fails on the first 64 examples"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line(hogwild: Callable, mine: Path, name: str) -> None:
+    (mine.parent / "syntax.py").write_text("def make_model():\n    return (\n")
+    (mine.parent / "raises.py").write_text("\n\nimport there_is_no_such_module\n")
+    arguments, expected = MISTAKES[name]
+    line = 1 + MINE[: MINE.index('raise KeyError("what')].count("\n")
+    words = {"m": str(mine), "d": str(mine.parent), "breaks": str(line)}
+    result = hogwild("train-module", *(argument.format(**words) for argument in arguments), *QUICK)
+    assert result.status in (1, 2)
+    assert len(result.err.splitlines()) == 1
+    assert expected.format(**words) in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_model(spawn: Callable, mine: Path, tmp_path: Path) -> None:
+    process = spawn(
+        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--workers", 2, "--epochs", 100_000,
+        "--out", "model", "--json", "rows",
+    )  # fmt: skip
+    rows = tmp_path / "rows"
+    deadline = time.monotonic() + 60
+    while not rows.exists() or len(rows.read_text().splitlines()) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted after epoch" in out
+    assert load_model(tmp_path / "model").state_dict()["out.weight"].shape == (2, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits.py", "sparse_embedding.py"])
+def test_examples(name: str, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, EXAMPLES / name], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    *epochs, last = result.stdout.splitlines()
+    assert "a second" in last
+    assert float(epochs[-1].split()[-1]) > 0.85
+
+
+def test_the_digits_by_the_command(hogwild: Callable, tmp_path: Path) -> None:
+    file = EXAMPLES / "digits.py"
+    result = hogwild(
+        "train-module", f"{file}:make_model", "--data", f"{file}:make_train", "--test", f"{file}:make_test",
+        "--optimizer", "adam", "--out", tmp_path / "model", *QUICK,
+    )  # fmt: skip
+    assert result.status == 0
+    assert isinstance(load_model(tmp_path / "model").state_dict()["0.weight"], torch.Tensor)

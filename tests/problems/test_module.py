@@ -1,0 +1,367 @@
+"""Modules: one worker is a plain torch loop, rules are torch's, and rows that no minibatch names are not touched."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import hogwild
+from hogwild.kernels import modules
+from hogwild.kernels.order import shuffle_blocks
+from hogwild.problems.module_layout import Layout, pack, unpack
+
+SENTINEL = np.float32(-7.25)
+QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 3, "batch": 16, "schedule": "constant"}
+TORCH: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p, lr: torch.optim.SGD(p, lr),
+    "momentum": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9),
+    "adagrad": lambda p, lr: torch.optim.Adagrad(p, lr),
+    "adam": lambda p, lr: torch.optim.Adam(p, lr),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """torch rounds by the number of its threads; workers have one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def dense_data(n: int = 150, width: int = 12, classes: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, width, generator=generator)
+    return X, (X @ torch.randn(width, classes, generator=generator)).argmax(dim=1)
+
+
+def network(seed: int = 0, width: int = 12, classes: int = 3) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(width, 20), nn.ReLU(), nn.Linear(20, classes))
+
+
+def batches(n: int, batch: int, epochs: int, seed: int = 0) -> list[torch.Tensor]:
+    """The minibatches of a run with one worker."""
+    found = []
+    for epoch in range(epochs):
+        rows = np.empty(n, np.int32)
+        shuffle_blocks(rows, n, 1, 1, seed, epoch)
+        found += [torch.from_numpy(rows[k : k + batch].astype(np.int64)) for k in range(0, n, batch)]
+    return found
+
+
+def plain(model: nn.Module, data: Any, optimizer: torch.optim.Optimizer, loss: Any = functional.cross_entropy) -> None:
+    X, y = data
+    for rows in batches(len(y), QUIET["batch"], QUIET["epochs"]):
+        optimizer.zero_grad()
+        loss(model(X[rows]), y[rows]).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("state", ["local", "shared"])
+@pytest.mark.parametrize("discipline", ["serial", "atomic", "locked"])
+@pytest.mark.parametrize("name", TORCH)
+def test_one_worker_is_a_plain_loop(name: str, discipline: str, state: str) -> None:
+    if (name, state) == ("sgd", "shared"):
+        return
+    data, step = dense_data(), {"sgd": 0.1, "momentum": 0.05, "adagrad": 0.05, "adam": 0.01}[name]
+    theirs = network()
+    plain(theirs, data, TORCH[name](theirs.parameters(), step))
+    options = {"optimizer": name, "step": step, "discipline": discipline, "state": state}
+    ours = hogwild.train_module(network(), "cross-entropy", data, **QUIET | options).finish().state_dict()
+    for key, value in theirs.state_dict().items():
+        if name == "sgd" and discipline != "atomic":  # which rounds twice
+            torch.testing.assert_close(ours[key], value, rtol=0, atol=0)
+        torch.testing.assert_close(ours[key], value, rtol=2e-5, atol=2e-6)
+
+
+class Embedded(nn.Module):
+    def __init__(self, features: int, dim: int, sparse: bool, bag: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        kind: Any = nn.EmbeddingBag(features, dim, mode="sum", sparse=sparse) if bag else None
+        self.table = kind or nn.Embedding(features, dim, sparse=sparse)
+        nn.init.normal_(self.table.weight, std=0.1)
+        self.out = nn.Linear(dim, 2)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        found = self.table(*inputs)
+        return self.out(torch.tanh(found if found.dim() == 2 else found.sum(dim=1)))
+
+
+def sparse_data(n: int = 120, features: int = 50, seed: int = 0) -> tuple[Any, np.ndarray]:
+    """Rows that name the first half of the features only."""
+    from scipy.sparse import csr_matrix, random
+
+    rng = np.random.default_rng(seed)
+    X = random(n, features // 2, 0.2, "csr", np.float32, rng)
+    return csr_matrix((X.data, X.indices, X.indptr), shape=(n, features)), rng.integers(0, 2, n)
+
+
+@pytest.mark.parametrize("dim", [5, 32])
+@pytest.mark.parametrize("name", ["sgd", "adagrad"])  # rules that leave rows without a gradient alone in torch too
+def test_sparse_gradients_are_the_dense_ones(name: str, dim: int) -> None:
+    data = sparse_data()
+    found = [
+        hogwild.train_module(Embedded(50, dim, sparse), "cross-entropy", data, **QUIET, optimizer=name, step=0.2)
+        for sparse in (True, False)
+    ]
+    mine, theirs = (run.finish().state_dict() for run in found)
+    for key, value in theirs.items():
+        torch.testing.assert_close(mine[key], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("bag", [True, False], ids=["EmbeddingBag", "Embedding"])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adagrad", "adam"])
+def test_only_the_rows_that_are_named_are_written(name: str, bag: bool) -> None:
+    """All numbers of the others, what the optimiser keeps for them included, stay as they were set."""
+    rng = np.random.default_rng(0)
+    data = sparse_data() if bag else (rng.integers(0, 25, (120, 4)), rng.integers(0, 2, 120))
+    run = hogwild.train_module(Embedded(50, 8, True, bag), "cross-entropy", data, **QUIET, optimizer=name, step=0.1)
+    next(run)
+    layout, flat = run.problem.layout, run._job.flat  # type: ignore[attr-defined]
+    place = layout.places[0]
+    state = next(iter(layout.states(flat, 0)))
+    arrays = [flat[place.begin : place.end], *(part for part in (state.first, state.second) if part.size)]
+    for array in arrays:
+        array.reshape(50, 8)[25:] = SENTINEL
+    before = [array.copy() for array in arrays]
+    run.finish()
+    for array, old in zip(arrays, before):
+        assert (array.reshape(50, 8)[25:] == SENTINEL).all()
+        assert (array.reshape(50, 8)[:25] != old.reshape(50, 8)[:25]).any()
+
+
+class Twice(Embedded):
+    """Calls its layer twice, for two halves of the batch."""
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        half = len(offsets) // 2
+        cut = int(offsets[half])
+        first = self.table(indices[:cut], offsets[:half], weights[:cut])
+        second = self.table(indices[cut:], offsets[half:] - cut, weights[cut:])
+        return self.out(torch.tanh(torch.cat([first, second])))
+
+
+def test_a_layer_that_is_called_twice() -> None:
+    """Is still moved once a minibatch, by the sum of both gradients."""
+    options = {"optimizer": "adagrad", "step": 0.2}
+    states = [
+        hogwild.train_module(model, "cross-entropy", sparse_data(), **QUIET | options).finish().state_dict()
+        for model in (Twice(50, 16, True), Embedded(50, 16, True))
+    ]
+    for key, value in states[1].items():
+        torch.testing.assert_close(states[0][key], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("change", ["2-D", "int32", "tied", "max_norm", "mean"])
+def test_layers_that_torch_is_left_to_do(change: str) -> None:
+    """Train as their dense form does."""
+
+    class Other(nn.Module):
+        def __init__(self, sparse: bool) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            options = {"max_norm": 1.0} if change == "max_norm" else {}
+            mode = "mean" if change == "mean" else "sum"
+            self.table = nn.EmbeddingBag(50, 6, mode=mode, sparse=sparse, **options)  # type: ignore[arg-type]
+            self.again = nn.EmbeddingBag(50, 6, mode="sum", sparse=sparse)
+            if change == "tied":
+                self.again.weight = self.table.weight
+            self.out = nn.Linear(6, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if change == "int32":
+                x = x.int()
+            offsets = torch.arange(0, x.numel(), x.shape[1], dtype=x.dtype)
+            found = self.table(x) if change == "2-D" else self.table(x.reshape(-1), offsets)
+            return self.out(found + self.again(x.reshape(-1), offsets) if change == "tied" else found)
+
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 50, (120, 4)), rng.integers(0, 2, 120)
+    states = [
+        hogwild.train_module(Other(sparse), "cross-entropy", data, **QUIET, step=0.1).finish().state_dict()
+        for sparse in (True, False)
+    ]
+    for key, value in states[1].items():
+        torch.testing.assert_close(states[0][key], value, rtol=1e-4, atol=1e-6)
+
+
+def test_sparse_adam_is_torchs() -> None:
+    """But for eps, which there is not corrected for the start: so it is given the smaller one that ours is then."""
+    rng = np.random.default_rng(0)
+    X, y = torch.from_numpy(rng.integers(0, 50, (150, 4))), torch.from_numpy(rng.integers(0, 2, 150))
+    theirs = Embedded(50, 8, True, bag=False)
+    optimizers = (
+        torch.optim.SparseAdam([theirs.table.weight], 0.01, eps=1e-9),
+        torch.optim.Adam(theirs.out.parameters(), 0.01),
+    )
+    for rows in batches(150, QUIET["batch"], QUIET["epochs"]):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        functional.cross_entropy(theirs(X[rows]), y[rows]).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    model = Embedded(50, 8, True, bag=False)
+    ours = hogwild.train_module(model, "cross-entropy", (X, y), **QUIET, optimizer="adam", step=0.01).finish()
+    for key, value in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[key], value, rtol=1e-3, atol=2e-5)
+
+
+# ---- the kernels and their twins
+
+
+def twin(rule: str, w: Any, g: Any, first: Any, second: Any, t: int, step: float, b1: float, b2: float) -> None:
+    """One update of whole arrays in float64, in place."""
+    if rule == "sgd":
+        w -= step * g
+    elif rule == "momentum":
+        first[:] = b1 * first + g
+        w -= step * first
+    elif rule == "adagrad":
+        first += g * g
+        w -= step * g / (np.sqrt(first) + 1e-10)
+    else:
+        first[:] = b1 * first + (1 - b1) * g
+        second[:] = b2 * second + (1 - b2) * g * g
+        w -= step / (1 - b1**t) * first / (np.sqrt(second / (1 - b2**t)) + 1e-8)
+
+
+@pytest.mark.parametrize("dim", [3, 16, 48])
+@pytest.mark.parametrize("atomic", [0, 1])
+@pytest.mark.parametrize("rule", modules.RULES)
+def test_rows_against_numpy(rule: str, atomic: int, dim: int) -> None:
+    rng = np.random.default_rng(0)
+    n, kept, numbers = 20, modules.KEPT[rule], tuple(np.float32(x) for x in (0.1, 0.9, 0.99))
+    w = rng.normal(size=n * dim).astype(np.float32)
+    state = [np.zeros(n * dim if k < kept else 0, np.float32) for k in (0, 1)]
+    wide = [array.astype(np.float64).reshape(-1, dim) for array in (w, *(np.zeros(n * dim),) * 2)]
+    wide = [array.copy() for array in wide]
+    counts, places = np.zeros(1, np.float32), np.full(n, -1, np.int32)
+    for t in (1, 2, 3):
+        begins = np.array([0, 4, 4, 9], np.int64)
+        indices, c = rng.integers(0, n, 9), rng.normal(size=9).astype(np.float32)
+        grads = rng.normal(size=(3, dim)).astype(np.float32)
+        full = np.zeros((n, dim))
+        for bag in range(3):
+            for k in range(begins[bag], begins[bag + 1]):
+                full[indices[k]] += np.float64(c[k]) * grads[bag]
+        rows = np.unique(indices)
+        parts = [array[rows] for array in wide]
+        twin(rule, parts[0], full[rows], parts[1], parts[2], t, *(float(number) for number in numbers))
+        for array, part in zip(wide, parts):
+            array[rows] = part
+        modules.rows(modules.RULES[rule], atomic, modules.whole(dim))(
+            w, indices, begins, c, grads.reshape(-1), *state, counts, places,
+            np.empty(9 * dim, np.float32), np.empty(9, np.int64), dim, *numbers,
+        )  # fmt: skip
+        np.testing.assert_allclose(w.reshape(-1, dim), wide[0], rtol=1e-4, atol=1e-5)
+        assert (places == -1).all()
+
+
+@pytest.mark.parametrize("dim", [3, 16])
+def test_bags_against_numpy(dim: int) -> None:
+    rng = np.random.default_rng(0)
+    w, indices = rng.normal(size=20 * dim).astype(np.float32), rng.integers(0, 20, 9)
+    begins, c = np.array([0, 4, 4, 9], np.int64), rng.normal(size=9).astype(np.float32)
+    sums = modules.bags(modules.whole(dim))
+    for factors in (c, c[:0]):
+        out = np.zeros(3 * dim, np.float32)
+        assert sums(w, indices, begins, factors, out, dim) == modules.FINE
+        weighted = w.reshape(-1, dim)[indices] * (factors[:, None] if factors.size else 1)
+        expected = [weighted[a:b].sum(axis=0) for a, b in itertools.pairwise(begins)]
+        np.testing.assert_allclose(out.reshape(3, dim), expected, rtol=1e-5, atol=1e-6)
+    for wrong in (20, -1):
+        indices[5] = wrong
+        assert sums(w, indices, begins, c, out, dim) == 5
+    for offsets in ([0, 4, 3, 9], [1, 4, 4, 9], [0, 4, 4, 10]):
+        assert sums(w, indices, np.array(offsets, np.int64), c, out, dim) in (modules.DISORDER, 5)
+
+
+# ---- the layout
+
+
+class Odd(nn.Module):
+    """Tied and frozen parameters, and buffers of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.b.weight = self.a.weight
+        self.a.bias.requires_grad_(False)
+        self.norm = nn.BatchNorm1d(6)
+        self.register_buffer("big", torch.tensor([2**40 + 3, -5]))
+        self.register_buffer("fine", torch.tensor(1 / 3, dtype=torch.float64), persistent=False)
+        self.register_buffer("mask", torch.tensor([True, False]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.b(torch.relu(self.a(x))))
+
+
+@pytest.mark.parametrize("state", ["local", "shared"])
+def test_everything_has_a_place_of_its_own(state: str) -> None:
+    model = Odd()
+    layout = Layout.of(model, "adam", state, 3)
+    assert [place.name for place in layout.places] == ["a.weight", "a.bias", "b.bias", "norm.weight", "norm.bias"]
+    flat = np.zeros(layout.size, np.float32)
+    mark = 1.0
+    for place in layout.places:
+        assert place.begin % 16 == 0
+        flat[place.begin : place.end] += mark
+    workers = range(1) if state == "shared" else range(3)
+    for worker in workers:
+        for kept in layout.states(flat, worker):
+            for part in kept:
+                assert part.ctypes.data % 64 == flat.ctypes.data % 64
+                part += mark
+    for worker in range(3):
+        layout.slot_buffers(layout.slot(flat, worker))[:] += mark
+    assert flat.max() == mark, "two things lie in one place"
+
+
+def test_a_module_without_its_parameters_and_back() -> None:
+    model = Odd()
+    layout = Layout.of(model, "sgd", "local", 1)
+    flat, program = np.zeros(layout.size, np.float32), pack(model, functional.mse_loss)
+    for view, parameter in zip(layout.views(flat), model.parameters()):
+        view.copy_(parameter.detach())
+    layout.read_buffers(model, numbers := np.zeros(layout.buffers_size, np.float32))
+    again, loss = unpack(program, layout, flat)
+    assert loss is functional.mse_loss
+    assert again.a.weight is again.b.weight
+    assert not again.a.bias.requires_grad
+    for buffer in again.buffers():
+        buffer.zero_()
+    layout.write_buffers(again, numbers)
+    for (name, value), (_, expected) in zip(again.named_buffers(), model.named_buffers()):
+        assert value.dtype == expected.dtype, name
+        torch.testing.assert_close(value, expected, rtol=1e-14, atol=0)
+    flat[0] = 5.0
+    assert again.b.weight[0, 0] == 5.0
+    again.b.weight.data[0, 1] = 6.0
+    assert flat[1] == 6.0
+
+
+def test_buffers_are_the_workers_mean() -> None:
+    model = Odd()
+    layout = Layout.of(model, "sgd", "local", 3)
+    flat = np.zeros(layout.size, np.float32)
+    for worker, mean in enumerate((1.0, 3.0)):  # the third has done nothing
+        mine = copy.deepcopy(model)
+        mine.norm.running_mean.fill_(mean)
+        mine.norm.num_batches_tracked.fill_(2**30 + worker)
+        layout.read_buffers(mine, layout.slot_buffers(layout.slot(flat, worker)))
+        layout.slot(flat, worker)[0] = 1.0
+    numbers, spread = layout.mean_buffers(flat)
+    layout.write_buffers(model, numbers)
+    assert (model.norm.running_mean == 2.0).all()
+    assert model.norm.num_batches_tracked == 2**30 + 1
+    assert spread == pytest.approx(0.5)

@@ -1,0 +1,444 @@
+"""``train_module`` on both hosts: it learns, stops, resumes, survives, is kept in a file, and refuses in one line."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import hogwild
+from hogwild.bench import modules as bench
+from hogwild.bench.plan import Plan
+from hogwild.config import PROBLEMS
+from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.hosts.job import Pool
+from hogwild.training import start_pool
+from tests.runs import toy, when
+
+QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
+DISCIPLINES = PROBLEMS["module"]["discipline"]
+
+
+def data(n: int = 600, width: int = 10, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, width)).astype(np.float32)
+    return X, (X @ rng.standard_normal((width, classes))).argmax(axis=1)
+
+
+def network(*more: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(10, 24), *more, nn.ReLU(), nn.Linear(24, 3))
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Callable[[str], Pool]]:
+    made = {host: start_pool(host, 2) for host in ("processes", "threads")}
+    yield lambda host: made[host]
+    for each in made.values():
+        each.close()
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize("state", ["local", "shared"])
+@pytest.mark.parametrize("discipline", DISCIPLINES[1:])
+def test_two_workers_learn(pools: Callable, discipline: str, state: str, host: str) -> None:
+    """With an optimiser whose state they race on, or have each for itself."""
+    options = {"optimizer": "adam", "step": 0.01, "epochs": 6, "state": state, "discipline": discipline}
+    run = hogwild.train_module(network(), "cross-entropy", data(), data(seed=0), pool=pools(host), batch=32, **options)
+    rows = list(run)
+    last = rows[-1]
+    assert (last["problem"], last["host"], last["workers"], last["discipline"]) == ("module", host, 2, discipline)
+    assert (last["updates"], last["workers_lost"], last["status"]) == (600, 0, "ok")
+    assert last["samples_per_second"] > 0
+    assert last["objective"] < 0.7 * rows[0]["objective"]
+    assert last["train_accuracy"] == last["test_accuracy"] > 0.7
+
+
+def test_the_users_module_is_left_alone_until_it_is_asked_for() -> None:
+    model = network(nn.BatchNorm1d(24))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    threads, random = torch.get_num_threads(), torch.get_rng_state()
+    run = hogwild.train_module(model, "cross-entropy", data(), **QUIET)
+    run.finish()
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), random)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+    run.model.into(model)
+    assert model.state_dict()["1.num_batches_tracked"] == 4 * 19
+    X, y = (torch.from_numpy(part) for part in data())
+    found = functional.cross_entropy(model.eval()(X), y)
+    assert found.item() == pytest.approx(run.history[-1]["objective"], rel=1e-5)
+
+
+def test_frozen_and_tied_parameters() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.out = nn.Linear(10, 10), nn.Linear(10, 10), nn.Linear(10, 3)
+            self.b.weight = self.a.weight
+            self.a.bias.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.out(self.b(torch.tanh(self.a(x))))
+
+    model = Tied()
+    state = hogwild.train_module(model, "cross-entropy", data(), **QUIET).finish().state_dict()
+    assert torch.equal(state["a.bias"], model.a.bias)
+    assert torch.equal(state["a.weight"], state["b.weight"])
+    assert not torch.equal(state["a.weight"], model.a.weight)
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_buffers_are_each_workers_own(pools: Callable, host: str) -> None:
+    run = hogwild.train_module(network(nn.BatchNorm1d(24)), "cross-entropy", data(), pool=pools(host), step=0.1)
+    run.finish()
+    assert 0 < run.history[-1]["buffer_spread"] < 1
+    assert run.history[-1]["train_accuracy"] > 0.8
+    assert run.model.arrays["1.running_mean"].any()
+
+
+# ---- stopping, resuming, dying
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["between epochs", "inside an epoch"])
+@pytest.mark.parametrize("options", [
+    {}, {"optimizer": "adam", "state": "local"}, {"optimizer": "adam", "state": "shared"},
+    {"optimizer": "momentum", "average": True, "order": "file", "schedule": "inverse"},
+], ids=["sgd", "adam, local", "adam, shared", "momentum, average"])  # fmt: skip
+def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
+    """Buffers, noise and optimiser state too."""
+    options = QUIET | {"step": 0.01, "gradient_delay": 1e-3 if inside else 0.0} | options
+    model = network(nn.BatchNorm1d(24), nn.Dropout(0.3))
+    whole = hogwild.train_module(model, "cross-entropy", data(), **options)
+    whole.finish()
+    about = {"checkpoint": tmp_path}
+    part = hogwild.train_module(model, "cross-entropy", data(), **about, **options | {"epochs": 3 if inside else 2})
+    if inside:
+        next(part), next(part)
+        when(lambda: 0 < part.progress().rows_done < 600, part.stop)
+        assert next(part)["status"] == "interrupted"
+        part.close()
+    else:
+        part.finish()
+    again = hogwild.train_module(model, "cross-entropy", data(), **about, resume=True, **options)
+    again.finish()
+    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    assert [row["objective"] for row in whole.history] == [
+        row["objective"] for row in again.history if row["status"] == "ok"
+    ]
+
+
+def test_what_cannot_be_resumed(tmp_path: Path) -> None:
+    hogwild.train_module(network(), "cross-entropy", data(), **QUIET, checkpoint=tmp_path).finish()
+    again = {"checkpoint": tmp_path, "resume": True}
+    with pytest.raises(InputError, match="cannot resume with 2 workers: the 1 of before"):
+        hogwild.train_module(network(), "cross-entropy", data(), **QUIET | {"workers": 2}, **again)
+    with pytest.raises(InputError, match="optimizer was 'sgd'"):
+        hogwild.train_module(network(), "cross-entropy", data(), **QUIET, optimizer="adam", **again)
+    with pytest.raises(InputError, match="the training data are not those"):
+        hogwild.train_module(network(), "cross-entropy", data(seed=1), **QUIET, **again)
+    with pytest.raises(InputError, match="the training data are not those"):
+        hogwild.train_module(network(nn.Linear(24, 24)), "cross-entropy", data(), **QUIET, **again)
+    with pytest.raises(InputError, match="not a checkpoint of this problem"):
+        hogwild.train(toy(), step=0.5, host="threads", workers=1, **again)
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "locked"])
+def test_a_killed_worker(discipline: str) -> None:
+    """Is replaced, and at most its minibatch is lost; where it may have held the lock the run ends."""
+    options = {"optimizer": "adam", "gradient_delay": 0.03, "epochs": 1, "workers": 2, "batch": 8}
+    run = hogwild.train_module(network(), "cross-entropy", data(), discipline=discipline, host="processes", **options)
+    next(run)
+    crew = run._pool._crew  # type: ignore[attr-defined]
+    when(lambda: run.progress().rows_done > 60, lambda: os.kill(crew[1].pid, signal.SIGKILL))
+    if discipline == "locked":
+        with pytest.raises(TrainingError, match="worker 1 died"):
+            next(run)
+        return
+    row = next(run)
+    assert (row["status"], row["workers_lost"]) == ("ok", 1)
+    assert 600 - 8 <= row["updates"] <= 600
+
+
+def test_a_broken_item_ends_the_run() -> None:
+    class Fails(Dataset[Any]):
+        def __len__(self) -> int:
+            return 600
+
+        def __getitem__(self, k: int) -> Any:
+            if k == 500:
+                raise ValueError("item 500 is broken")
+            return torch.ones(10), 1
+
+    with pytest.raises(HogwildError, match="item 500 is broken") as caught:
+        hogwild.train_module(network(), "cross-entropy", Fails(), **QUIET).finish()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_worker_that_fails_in_training_only() -> None:
+    class Fails(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training and torch.is_grad_enabled() and len(x) == 24:  # the last of an epoch
+                raise ValueError("cannot do 24\nat all")
+            return super().forward(x)
+
+    model = nn.Sequential(Fails(10, 3))
+    for host in ("processes", "threads"):
+        with pytest.raises(
+            TrainingError, match="ValueError: cannot do 24 at all .test_module_training.py, line"
+        ) as caught:
+            hogwild.train_module(model, "cross-entropy", data(), **QUIET | {"host": host}).finish()
+        assert "\n" not in str(caught.value)
+
+
+def test_divergence() -> None:
+    X, y = data()
+    run = hogwild.train_module(nn.Linear(10, 1), "mse", (X, y.astype(np.float32)), **QUIET | {"step": 1e6})
+    with pytest.raises(TrainingError, match="diverged in epoch 1"):
+        run.finish()
+    assert all(np.isfinite(array).all() for array in run.model.arrays.values())
+
+
+# ---- data
+
+
+class Pairs(Dataset[Any]):
+    """Not a TensorDataset: fetched item by item."""
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self.X, self.y = X, y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, k: int) -> Any:
+        return self.X[k], self.y[k]
+
+
+def test_whatever_holds_the_same_examples_trains_alike() -> None:
+    X, y = data()
+    tensors = torch.from_numpy(X), torch.from_numpy(y)
+    given: list[Any] = [
+        (X, y), tensors, (X.astype(np.float64), y.astype(np.uint8)), TensorDataset(*tensors), Pairs(*tensors),
+        DataLoader(Pairs(*tensors)), lambda: DataLoader(TensorDataset(*tensors), batch_size=5),
+    ]  # fmt: skip
+    states = [hogwild.train_module(network, "cross-entropy", each, **QUIET).finish().arrays for each in given]
+    for state in states[1:]:
+        for name, array in state.items():
+            np.testing.assert_array_equal(array, states[0][name])
+
+
+def test_several_inputs_and_real_targets() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(10, 1)
+
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            return self.out(x) * scale[:, None]
+
+    X, _ = data()
+    scale = np.linspace(1, 2, len(X))
+    y = 3 * X[:, 0] * scale
+    run = hogwild.train_module(Two(), "mse", (X, scale, y), (X, scale, y), **QUIET)
+    run.finish()
+    assert run.history[-1]["test_rmse"] == pytest.approx(np.sqrt(run.history[-1]["test_loss"]), rel=1e-4)
+    assert run.history[-1]["test_rmse"] < 0.5
+
+
+def test_rows_are_bags_of_features(pools: Callable) -> None:
+    class Bags(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(width, 16, mode="sum", sparse=True)
+            self.out = nn.Linear(16, 1)
+
+        def forward(self, *entries: torch.Tensor) -> torch.Tensor:
+            return self.out(self.bag(*entries))
+
+    rows = toy()  # labels -1 and 1
+    run = hogwild.train_module(Bags(rows.width), "bce", rows, rows, pool=pools("processes"), step=0.3,
+                               optimizer="adagrad", epochs=8)  # fmt: skip
+    run.finish()
+    last = run.history[-1]
+    assert last["train_accuracy"] == last["test_accuracy"] > 0.85
+    assert run._job.done()[1] == rows.nnz
+
+
+def test_a_layer_that_our_kernels_cannot_stand_in_for_is_torchs() -> None:
+    """An activation in place: allowed on torch's sums, not on a leaf of the graph."""
+    model = nn.Sequential(nn.EmbeddingBag(304, 8, mode="sum", sparse=True), nn.ReLU(inplace=True), nn.Linear(8, 1))
+
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = model
+
+        def forward(self, *entries: torch.Tensor) -> torch.Tensor:
+            return self.layers[2](self.layers[1](self.layers[0](*entries)))
+
+    run = hogwild.train_module(Bags(), "bce", toy(), **QUIET | {"step": 0.5})
+    assert not run.problem.bagged  # type: ignore[attr-defined]
+    rows = list(run)
+    assert rows[-1]["objective"] < rows[0]["objective"]
+
+
+def test_labels_of_rows_are_numbered_as_in_training() -> None:
+    rows, model = toy(classes=3), nn.EmbeddingBag(304, 3, mode="sum")
+    run = hogwild.train_module(model, "cross-entropy", rows, rows.select(np.flatnonzero(rows.targets > 0)), **QUIET)
+    first = next(run)
+    run.close()
+    assert set(run._case._test.target) == {1, 2}  # type: ignore[attr-defined]
+    assert first["test_loss"] != first["train_loss"]
+    with pytest.raises(InputError, match="row 0 has the label -1, unknown in training"):
+        hogwild.train_module(model, "cross-entropy", rows, toy().select([1, 0]), **QUIET)
+    with pytest.raises(InputError, match="for two labels, the rows have 3"):
+        hogwild.train_module(model, "bce", rows, **QUIET)
+
+
+def test_a_model_that_cannot_be_pickled_is_made_by_the_workers() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(10, 12)), nn.ReLU(), nn.Linear(12, 3))
+
+    with pytest.raises(UsageError, match="parametrized modules .* give a function that makes the model"):
+        hogwild.train_module(make(), "cross-entropy", data(), **QUIET)
+    run = hogwild.train_module(make, "cross-entropy", data(), **QUIET | {"host": "processes"})
+    rows = list(run)
+    assert rows[-1]["train_accuracy"] > rows[0]["train_accuracy"] + 0.2
+    run.model.into(make())
+
+
+# ---- the model file
+
+
+def test_a_model_file_holds_the_state(tmp_path: Path) -> None:
+    model = network(nn.BatchNorm1d(24))
+    trained = hogwild.train_module(model, "cross-entropy", data(), **QUIET).finish()
+    trained.save(tmp_path / "model")
+    again = hogwild.load(tmp_path / "model")
+    fresh = again.into(network(nn.BatchNorm1d(24)))
+    for name, value in trained.module.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value), name
+        assert again.state_dict()[name].dtype == value.dtype
+    assert again.config["problem"] == "module"
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+    with pytest.raises(InputError, match="of another module"):
+        again.into(network())
+    with pytest.raises(UsageError, match="holds the state and no module"):
+        _ = again.module
+    assert pickle.loads(pickle.dumps(again)).config == again.config
+
+
+# ---- misuse
+
+
+def _with(model: nn.Module, change: Callable[[Any], Any]) -> nn.Module:
+    change(model)
+    return model
+
+
+def _poison(model: Any) -> None:
+    with torch.no_grad():
+        model[0].weight[1, 1] = torch.nan
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        yield torch.zeros(10), 0
+
+
+X, Y = data()
+MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
+    "no parameters": (nn.ReLU(), "mse", (X, X), {}, "no parameters to train"),
+    "all frozen": (_with(network(), lambda m: m.requires_grad_(False)), "mse", (X, X), {}, "no parameters to train"),
+    "float64": (network().double(), "cross-entropy", (X, Y), {}, "0.weight: expected float32, got float64"),
+    "lazy": (nn.LazyLinear(3), "cross-entropy", (X, Y), {}, "weight has no shape yet: run the lazy module once"),
+    "meta": (nn.Linear(10, 3, device="meta"), "cross-entropy", (X, Y), {}, "weight is on meta: expected the CPU"),
+    "NaN": (_with(network(), _poison), "cross-entropy", (X, Y), {}, "0.weight holds a number that is not finite"),
+    "wrong shape": (nn.Linear(9, 3), "cross-entropy", (X, Y), {}, "fails on the first 32 examples: RuntimeError: mat1"),
+    "lengths": (network(), "cross-entropy", (X, Y[1:]), {}, "X: expected a row for each of 599 targets"),
+    "NaN in X": (network(), "mse", (np.full((4, 10), np.nan), Y[:4]), {}, "X: row 0 holds a number that is not"),
+    "no data": (network(), "mse", (X[:0], X[:0]), {}, "no examples"),
+    "what data": (network(), "mse", 3, {}, "data: expected a pair"),
+    "strings": (network(), "mse", (X, np.array(["a"] * len(X))), {}, "y: expected numbers"),
+    "bfloat16": (network(), "mse", (torch.zeros(4, 10).bfloat16(), Y[:4]), {}, "X: a tensor of torch.bfloat16"),
+    "ragged": (network(), "mse", ([[1.0], [1.0, 2.0]], Y[:2]), {}, "X: cannot be made an array"),
+    "whole batches": (network(), "mse", DataLoader(TensorDataset(torch.zeros(4, 10)), batch_size=None), {},
+                      "whose items are whole batches"),
+    "stream": (network(), "mse", Stream(), {}, "an IterableDataset has no numbered items"),
+    "classes": (network(), "cross-entropy", (X, Y + 1), {}, "out of bounds"),
+    "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
+    "loss of nothing": (network(), 3, (X, Y), {}, "loss: expected a name or a function"),
+    "loss of each": (network(), nn.CrossEntropyLoss(reduction="none"), (X, Y), {}, "got a tensor of shape (32,)"),
+    "loss of none": (network(), lambda o, y: torch.ones((), requires_grad=True), (X, Y), {}, "none of the model's"),
+    "not a model": (3, "mse", (X, Y), {}, "model: expected an nn.Module"),
+    "a poor factory": (lambda: 3, "mse", (X, Y), {}, "the function returned int"),
+    "optimizer": (network(), "mse", (X, Y), {"optimizer": "lion"}, "expected one of sgd, momentum, adagrad, adam"),
+    "shared nothing": (network(), "mse", (X, Y), {"state": "shared"}, "keeps nothing that could be shared"),
+    "batch": (network(), "mse", (X, Y), {"batch": 0}, "batch=0: expected a whole number"),
+    "betas": (network(), "mse", (X, Y), {"betas": (0.9, 1.0)}, "expected numbers below 1"),
+    "tiered": (network(), "mse", (X, Y), {"discipline": "tiered"}, "expected one of auto, serial, hogwild, atomic"),
+    "exchange": (network(), "mse", (X, Y), {"exchange": "averaging"}, "leave exchange out"),
+    "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "l2 belongs to problem"),
+    "unknown": (network(), "mse", (X, Y), {"lr": 0.1}, "unknown option lr"),
+    "problem": (network(), "mse", (X, Y), {"problem": "cuts"}, "train_module has one problem"),
+    "unpicklable": (_with(network(), lambda m: setattr(m, "lock", threading.Lock())), "cross-entropy", (X, Y), {},
+                    "cannot be sent to workers"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of lazy modules, and of shapes that torch spreads
+@pytest.mark.parametrize("case", MISUSE)
+def test_misuse_is_one_line(case: str) -> None:
+    model, loss, examples, options, expected = MISUSE[case]
+    with pytest.raises((UsageError, InputError)) as caught:
+        hogwild.train_module(model, loss, examples, **QUIET | options)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_test_data_are_tried_before_training_too() -> None:
+    with pytest.raises(InputError, match="fails on test examples 0 to 63: RuntimeError"):
+        hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:, :9], Y), **QUIET)
+    with pytest.raises(InputError, match="test data have no examples"):
+        hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:0], Y[:0]), **QUIET)
+
+
+@pytest.mark.slow
+def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides train: none is fast by doing less."""
+    names = {"rcv1": "synthetic:rcv1?rows=2000"}
+    monkeypatch.setattr(bench, "TILES", {True: 2})
+    rows = list(bench.measure(Plan(workers=(1,), repeats=2, quick=True, names=names)))
+    assert [(row["data"], row["kind"]) for row in rows] == [
+        ("digits", "hogwild"), ("digits", bench.OFFICIAL), ("digits", bench.BATCHED), ("rcv1", "hogwild"),
+        ("rcv1", bench.BATCHED),
+    ]  # fmt: skip
+    for row in rows:
+        assert (row["status"], row["epochs"]) == ("ok", 3)
+        assert row["samples_per_second"] > 0
+        assert 0 < row["train_loss"] < (1.0 if row["data"] == "digits" else 0.65)
+
+
+def test_train_says_where_modules_are_trained() -> None:
+    with pytest.raises(UsageError, match="hogwild.train_module"):
+        hogwild.train(toy(), problem="module", host="threads")
+
+
+def test_more_workers_than_cores_are_warned_of() -> None:
+    with pytest.warns(HogwildWarning, match="share"):
+        run = hogwild.train_module(network(), "cross-entropy", data(), workers=65, host="threads", epochs=1)
+    run.close()
