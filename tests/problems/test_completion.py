@@ -70,7 +70,7 @@ def test_first_factors_are_seeded_and_rows_start_on_cache_lines():
     p, _ = problem.factors(first)
     assert p.shape == (43, 20)
     assert problem.stride == 32
-    assert 0.05 < p.std() < 0.2
+    assert 0.005 < p.std() < 0.2
     assert not any(part.any() for part in problem.parameters(first)[2:])
     flat = aligned(problem.size)
     assert all(part.__array_interface__["data"][0] % 64 == 0 for part in problem.parameters(flat))
