@@ -3,7 +3,7 @@
 torch's backward pass makes a row of gradient for every entry of every bag, and an optimiser then sorts and adds them.
 Here the layer's forward is a kernel outside autograd, and its result, a bag's sum each, a leaf that asks for a
 gradient; autograd stops there, and ``kernels/modules.rows`` takes it from the sums' gradients to the rows. Measured on
-rows of 76 features it takes a quarter to a third off a step at 128 numbers a row, and little at 32: what torch makes
+rows of 76 features it takes about a fifth off a step at 128 numbers a row, and little at 32: what torch makes
 then fits in the cache. It is done for layers in mode "sum" with offsets and no options that change the weights or the
 gradient, and only where nothing else uses the weights; else torch does it.
 """
