@@ -8,6 +8,7 @@ all cores, a chunk of rows at a time: 2 to 3 ns a nonzero and core.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +30,16 @@ PROBABILITIES = ("log", "modified-huber", "softmax")
 
 def _version() -> str:
     return str(sys.modules[__name__.partition(".")[0]].__version__)  # the package is loaded: this module is in it
+
+
+@contextlib.contextmanager
+def usable(where: str | Path) -> Iterator[None]:
+    """Within this block, what a model file lacks or holds amiss becomes one line that begins with ``where``."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # InputError is a ValueError
+        what = f"no {error}" if isinstance(error, KeyError) else error
+        raise InputError(f"{where}: not a usable hogwild model: {what}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +178,7 @@ class LinearModel:
         InputError
             One line that begins with ``where``, for whatever does not fit.
         """
-        try:
+        with usable(where):
             model = cls(
                 coef_=arrays["coef"],
                 intercept_=arrays["intercept"],
@@ -182,9 +193,6 @@ class LinearModel:
                 hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
             )
             width = int(header["width"])
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-            what = f"no {error}" if isinstance(error, KeyError) else error
-            raise InputError(f"{where}: not a usable hogwild model: {what}") from error
         if len(arrays) > 2 or model.width != width:
             raise InputError(f"{where}: damaged: holds {model.width} features, its header says {width}")
         return model

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.errors import InputError, UsageError
-from hogwild.model import _version
+from hogwild.model import _version, usable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -132,7 +132,7 @@ class ModuleModel:
         InputError
             Naming ``where``, if something is missing or does not fit.
         """
-        try:
+        with usable(where):
             tied = {str(name): str(first) for name, first in header["tied"].items()}
             names = [str(name) for name in header["names"]]
             lacking = sorted({tied.get(name, name) for name in names} - set(arrays))
@@ -142,6 +142,3 @@ class ModuleModel:
                 arrays, dict(header["dtypes"]), tied, names, dict(header["config"]), str(header["fingerprint"]),
                 list(header["history"]), str(header["version"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"no {error}" if isinstance(error, KeyError) else error
-            raise InputError(f"{where}: not a usable hogwild model: {what}") from error

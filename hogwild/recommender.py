@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.model import _version
+from hogwild.model import _version, usable
 from hogwild.problems.ranking import AT, USERS, each_user, ranking_metrics, top_items
 from hogwild.problems.rating_objective import LOSSES, PENALTIES, Scores
 
@@ -322,7 +322,7 @@ class CompletionModel:
             One line that begins with ``where``, for whatever does not fit.
         """
         rest = dict(arrays)
-        try:
+        with usable(where):
             given: dict[str, Any] = {name: rest.pop(name) for name in SHAPES}
             given |= {f"{side}_ids": _ids_of(rest, f"{side}_ids.") for side in SIDES}
             given |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
@@ -333,9 +333,6 @@ class CompletionModel:
                 history=list(header["history"]),
             )
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-            what = f"no {error}" if isinstance(error, KeyError) else error
-            raise InputError(f"{where}: not a usable hogwild model: {what}") from error
         if rest:
             raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(sorted(rest))}")
         if (*model.shape, model.rank) != expected:

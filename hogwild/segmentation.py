@@ -17,7 +17,7 @@ import numpy as np
 from hogwild.data.graphs import Graph
 from hogwild.data.rating_ids import Ids
 from hogwild.errors import InputError, UsageError
-from hogwild.model import _version
+from hogwild.model import _version, usable
 from hogwild.problems.cut_objective import CutEvaluator
 
 TEXT = (".tsv", ".txt")
@@ -191,7 +191,7 @@ class Segmentation:
         InputError
             Naming ``where``, if something is missing or does not fit.
         """
-        try:
+        with usable(where):
             x = arrays["x"]
             if x.ndim == 1:
                 x = np.column_stack((1.0 - x, x))
@@ -203,9 +203,6 @@ class Segmentation:
                 str(header["version"]),
             )  # fmt: skip
             said = int(header["vertices"]), int(header["labels"])
-        except (KeyError, TypeError, ValueError) as error:  # InputError is a ValueError
-            what = f"no {error}" if isinstance(error, KeyError) else error
-            raise InputError(f"{where}: not a usable hogwild model: {what}") from error
         if found.x.shape != said:
             raise InputError(f"{where}: damaged: holds shares of shape {found.x.shape}, its header says {said}")
         return found

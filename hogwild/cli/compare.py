@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild.cli.bench import parse_workers
-from hogwild.cli.containers import CONTAINERS, HOLDOUTS, problem_of
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.sources import (
     CacheDir,
@@ -32,31 +32,36 @@ from hogwild.cli.sources import (
     check_writable,
 )  # fmt: skip
 from hogwild.cli.train import (
-    COMPLETION,
     DEFAULT_DATA,
     DEFAULT_HOLDOUT,
     DEFAULTS,
     L1,
     L2,
     PARALLEL,
-    RATED,
     RESULTS,
     STEPS,
     Adagrad,
     ClassWeight,
     Decay,
+    HoldoutBy,
     Loss,
     LossParam,
+    Negatives,
+    NoBiases,
     NoIntercept,
+    Nonnegative,
     Normalize,
     OrderOfRows,
+    Penalty,
     Power,
     Problem,
+    Rank,
     Schedule,
+    Terminals,
     one_of,
     option,
 )
-from hogwild.config import HOSTS, PENALTIES, TrainConfig
+from hogwild.config import HOSTS, TrainConfig
 from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -106,9 +111,8 @@ def compare(
     test: Annotated[str | None, option("Data", "Data to test on.")] = None,
     holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on; 0: none.",
                                              show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
-    holdout_by: Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))] = HOLDOUTS[0],
-    terminals: Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
-                                             metavar="FILE")] = None,
+    holdout_by: HoldoutBy = HOLDOUTS[0],
+    terminals: Terminals = None,
     features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
     hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
     loss: Loss = None,
@@ -118,14 +122,11 @@ def compare(
     normalize: Normalize = DEFAULTS.normalize,
     class_weight: ClassWeight = None,
     no_intercept: NoIntercept = False,
-    rank: Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")] = None,
-    penalty: Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES),
-                                           show_default=RATED.penalty)] = None,
-    nonnegative: Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")] = False,
-    no_biases: Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.",
-                                       "--no-biases")] = False,
-    negatives: Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
-                                             show_default=f"{RATED.negatives}")] = None,
+    rank: Rank = None,
+    penalty: Penalty = None,
+    nonnegative: Nonnegative = False,
+    no_biases: NoBiases = False,
+    negatives: Negatives = None,
     schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
@@ -149,7 +150,7 @@ def begin(given: dict[str, Any]) -> int:
         return begin_suite(given)
     if given["scale"] is not None:
         raise UsageError(f"--scale {given['scale']:g}: is for --suite {SUITES[0]}")
-    given["problem"] = given["problem"] or problem_of(given["data"] or "")
+    given["problem"] = chosen(given["problem"], given["data"] or "", given["format"])
     fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"workers", "epochs", "seed", "gradient_delay"}
     options = {name: given[name] for name in fields & set(given)}
     base = TrainConfig(intercept=not given["no_intercept"], biases=not given["no_biases"], **options)
@@ -213,6 +214,7 @@ def make_comparison(
         data, named, given["test"], holdout or None, None, None, None, False, given["quiet"],
         holdout_by=given["holdout_by"],
     )  # fmt: skip
+    sources.check(base.problem)
     request.check(base.problem)
     if base.host == "processes" and not given["dry_run"]:
         start_fork_server()

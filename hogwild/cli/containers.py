@@ -184,14 +184,13 @@ def problem_of(name: str, format: str | None = None) -> str:
     return "completion" if is_rating_store(name) else "linear"
 
 
-def check_sources(sources: Sources, problem: str) -> None:
-    """Refuse how to read data of another problem, which would be passed over without a word."""
-    given = {"features": sources.features, "hash-bits": sources.hash_bits, "targets": sources.targets}
-    given["zero-based"] = sources.zero_based or None
-    if problem != "linear" and (wrong := [f"--{name}" for name, value in given.items() if value is not None]):
-        raise UsageError(f"{wrong[0]} is for rows of features, and --problem {problem} has none")
-    if sources.terminals is not None and problem != "cuts":
-        raise UsageError(f"--terminals {sources.terminals}: is for --problem cuts, not for {problem}")
+def chosen(problem: str | None, name: str, format: str | None = None) -> str:
+    """The problem asked for, or the one that the data's format or name tell of."""
+    problem = problem or problem_of(name, format)
+    if problem not in CONTAINERS:
+        choices = ", ".join(CONTAINERS)
+        raise UsageError(f"--problem {problem}: expected one of {choices} (modules: hogwild train-module)")
+    return problem
 
 
 CONTAINERS: dict[str, Container] = {

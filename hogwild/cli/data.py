@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.containers import CONTAINERS, check_sources, problem_of
+from hogwild.cli.containers import CONTAINERS, chosen
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.sources import (
     CacheDir,
@@ -53,7 +53,7 @@ def convert(
     problem = chosen(problem, source, format)
     check_readable(source, problem)
     sources = Sources(features, zero_based, format, targets, no_cache=True, hash_bits=hash_bits)
-    check_sources(sources, problem)
+    sources.check(problem)
     display, reading = Display(quiet=quiet), Reading(source)
     if problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
@@ -97,7 +97,7 @@ def info(
         kind = chosen(problem, path, format)
         check_readable(path, kind)
         sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
-        check_sources(sources, kind)
+        sources.check(kind)
         if is_model(path):
             facts = model_facts(path)
         elif kind == "linear":
@@ -107,14 +107,6 @@ def info(
             facts = other_facts(path, sources, kind, json)
     for line in [to_json(facts)] if json else show(facts):
         typer.echo(line)
-
-
-def chosen(problem: str | None, name: str, format: str | None = None) -> str:
-    """The problem asked for, or the one that the data's format or name tell of."""
-    problem = problem or problem_of(name, format)
-    if problem not in CONTAINERS:
-        raise UsageError(f"--problem {problem}: expected one of {', '.join(CONTAINERS)}")
-    return problem
 
 
 def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from hogwild.cli.containers import check_sources
 from hogwild.cli.sources import (
     CacheDir,
     Format,
@@ -161,7 +160,7 @@ def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
         if type(model).__name__ != "Segmentation":
             raise InputError(f"a module is applied to {data} from Python: hogwild.load(path).into(module)")
         raise InputError(f"a cut has no other data to be applied to than its own, got {data}: see hogwild labels")
-    check_sources(sources, "completion")
+    sources.check("completion")
     source: Any = sys.stdin.buffer if data == "-" else data
     ids = {"users": model.user_ids, "items": model.item_ids}
     placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))

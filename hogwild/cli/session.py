@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
-from hogwild.cli.containers import CONTAINERS, HOLDOUTS, check_sources
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
 from hogwild.config import TrainConfig
@@ -88,7 +88,7 @@ class Request:
 
 def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
     """Train as asked and return the exit status; errors are raised."""
-    check_sources(sources, config.problem)
+    sources.check(config.problem)
     request.check(config.problem)
     display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")

@@ -92,20 +92,22 @@ class Sources:
         """Ratings of a file, store or ``synthetic:`` name."""
         from hogwild.data.rating_source import open_ratings
 
-        self._refuse("--problem completion", features=self.features, hash_bits=self.hash_bits, targets=self.targets)
         return open_ratings(name, **{"format": self.format, "progress": progress, "cache": self.cache()} | changes)
 
     def graph(self, name: str, progress: Any = None) -> Graph:
         """The graph of a file or ``synthetic:`` name."""
         from hogwild.data.graphs import open_graph
 
-        self._refuse("--problem cuts", features=self.features, hash_bits=self.hash_bits, targets=self.targets)
         return open_graph(name, format=self.format, terminals=self.terminals, progress=progress)
 
-    def _refuse(self, problem: str, **options: Any) -> None:
-        given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-        if given:
-            raise UsageError(f"{given[0]} is for rows of features, and {problem} has none")
+    def check(self, problem: str) -> None:
+        """Refuse how to read data of another problem, which would be passed over without a word."""
+        given = {"features": self.features, "hash-bits": self.hash_bits, "targets": self.targets}
+        given["zero-based"] = self.zero_based or None
+        if problem != "linear" and (wrong := [f"--{name}" for name, value in given.items() if value is not None]):
+            raise UsageError(f"{wrong[0]} is for rows of features, and --problem {problem} has none")
+        if self.terminals is not None and problem != "cuts":
+            raise UsageError(f"--terminals {self.terminals}: is for --problem cuts, not for {problem}")
 
     def options(self) -> dict[str, Any]:
         """What decides how a source is read, as keywords of ``open_data``."""

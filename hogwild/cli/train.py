@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.containers import CONTAINERS, HOLDOUTS, problem_of
+from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
 from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
 from hogwild.config import (
     DISCIPLINES,
@@ -54,6 +54,15 @@ Decay = Annotated[float | None, option(STEPS, "Factor of the schedule.", show_de
 Power = Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")]
 Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")]
 OrderOfRows = Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))]
+HoldoutBy = Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))]
+Terminals = Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
+    metavar="FILE")]  # fmt: skip
+Rank = Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")]
+Penalty = Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES), show_default=RATED.penalty)]
+Nonnegative = Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")]
+NoBiases = Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.", "--no-biases")]
+Negatives = Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
+    show_default=f"{RATED.negatives}")]  # fmt: skip
 
 
 def train(
@@ -63,9 +72,8 @@ def train(
     problem: Problem = None,
     test: Annotated[str | None, option("Data", "Data to test on after each epoch.")] = None,
     holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on.")] = None,
-    holdout_by: Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))] = HOLDOUTS[0],
-    terminals: Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
-                                             metavar="FILE")] = None,
+    holdout_by: HoldoutBy = HOLDOUTS[0],
+    terminals: Terminals = None,
     features: Features = None,
     zero_based: ZeroBased = False,
     format: Format = None,
@@ -80,14 +88,11 @@ def train(
     normalize: Normalize = DEFAULTS.normalize,
     class_weight: ClassWeight = None,
     no_intercept: NoIntercept = False,
-    rank: Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")] = None,
-    penalty: Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES),
-                                           show_default=RATED.penalty)] = None,
-    nonnegative: Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")] = False,
-    no_biases: Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.",
-                                       "--no-biases")] = False,
-    negatives: Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
-                                             show_default=f"{RATED.negatives}")] = None,
+    rank: Rank = None,
+    penalty: Penalty = None,
+    nonnegative: Nonnegative = False,
+    no_biases: NoBiases = False,
+    negatives: Negatives = None,
     step: Annotated[str, option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
     schedule: Schedule = None,
     decay: Decay = None,
@@ -129,10 +134,7 @@ def begin(options: dict[str, Any], default_data: str | None = None, histogram: s
     given = dict(options)
     step, intercept = parse_step(given.pop("step")), not given.pop("no_intercept")
     given["biases"] = not given.pop("no_biases", False)
-    given["problem"] = given.pop("problem", None) or problem_of(given["data"] or "", given.get("format"))
-    if given["problem"] not in CONTAINERS:
-        choices = ", ".join(CONTAINERS)
-        raise UsageError(f"--problem {given['problem']}: expected one of {choices} (modules: hogwild train-module)")
+    given["problem"] = chosen(given.pop("problem", None), given["data"] or "", given.get("format"))
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     config = TrainConfig(step=step, intercept=intercept, **{name: given.pop(name) for name in fields & set(given)})
     sources = Sources.take(given)

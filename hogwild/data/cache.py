@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hogwild.data.examples import Rows
 from hogwild.data.leases import remove_unused, sweep
@@ -71,6 +71,7 @@ class CacheEntry:
 
 
 Entries = list[CacheEntry]
+Opened = TypeVar("Opened")  # what a store holds
 
 
 class Cache:
@@ -93,38 +94,48 @@ class Cache:
         self.directory = Path(os.path.abspath(Path(directory).expanduser()))
         self.limit_bytes = limit_bytes
 
-    def lookup(self, name: str) -> Rows | None:
+    def lookup(self, name: str, open: Callable[[Path], Opened]) -> Opened | None:
         """The entry ``name``, opened and marked as used just now; a damaged one is removed and counts as absent."""
         path = self.directory / name
         if not path.is_dir():
             return None
         try:
-            rows = open_store(path)
+            found = open(path)
         except InputError:
-            rows = None  # not removed here: the error at hand still holds the maps, and so the lock
-        if rows is None:
+            found = None  # not removed here: the error at hand still holds the maps, and so the lock
+        if found is None:
             remove_unused(path)
             return None
         try:
             os.utime(path / "meta.json")
         except OSError:
             pass  # a cache that can only be read is a good one too
-        return rows
+        return found
 
     def build(self, recipe: Recipe) -> tuple[Rows, dict[str, Any]] | None:
-        """``(rows, meta data)`` of a recipe's entry, made now if it is missing; None, and a warning, if it cannot be.
+        """``(rows, meta data)`` of a recipe's entry: see :meth:`keep`."""
+
+        def write(path: Path) -> None:
+            with StoreWriter(path, recipe.meta) as writer:
+                writer.close(**recipe.fill(writer))
+
+        return self.keep(recipe.name, write, open_store)
+
+    def keep(
+        self, name: str, write: Callable[[Path], None], open: Callable[[Path], Opened]
+    ) -> tuple[Opened, dict[str, Any]] | None:
+        """The entry ``name`` and its meta data, written now if it is missing; None, and a warning, if it cannot be.
 
         Safe for several processes at once: each writes its own, the first to finish gives it the name.
         """
-        path = self.directory / recipe.name
+        path = self.directory / name
         for _ in range(3):  # a second time if another process was faster, or evicted it at this very moment
-            rows = self.lookup(recipe.name)
-            if rows is not None:
-                return rows, read_meta(path)
+            found = self.lookup(name, open)
+            if found is not None:
+                return found, read_meta(path)
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                with StoreWriter(path, recipe.meta) as writer:
-                    writer.close(**recipe.fill(writer))
+                write(path)
             except StoreExists:
                 continue
             except OutputError as error:
@@ -133,7 +144,7 @@ class Cache:
             except OSError as error:
                 self._warn(f"{self.directory}: {error.strerror or error}")
                 return None
-            self.evict(keep=recipe.name)
+            self.evict(keep=name)
         self._warn(f"{path} cannot be opened after it was made")
         return None
 

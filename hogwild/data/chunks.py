@@ -8,14 +8,13 @@ Python.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
 
 from hogwild.data.examples import Rows
+from hogwild.data.pieces import map_cuts
 
 Result = TypeVar("Result")
 
@@ -46,17 +45,7 @@ def map_chunks(
 
     Chunks not begun when the caller stops asking, or an error or Ctrl-C arrives, are dropped.
     """
-    threads = threads or len(os.sched_getaffinity(0))
-    cuts = list(chunks(rows, columns=columns))
-    if threads == 1 or len(cuts) <= 1:
-        for cut in cuts:
-            yield function(*cut)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(cuts)), thread_name_prefix="hogwild-rows")
-    try:
-        yield from pool.map(lambda cut: function(*cut), cuts)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return map_cuts(list(chunks(rows, columns=columns)), function, threads)
 
 
 def known_part(part: Rows, width: int) -> Rows:

@@ -23,7 +23,7 @@ import numpy as np
 from hogwild.data.examples import readonly
 from hogwild.data.graph_mrf import mrf_graph
 from hogwild.data.graphs import Graph
-from hogwild.data.synthetic import PREFIX, _mix, _number
+from hogwild.data.synthetic import PREFIX, _mix, parse_dials
 from hogwild.errors import InputError
 
 STREAMS = {"balls": 1, "noise": 2, "links": 3, "entities": 4, "partners": 5, "weights": 6, "hubs": 7}
@@ -110,18 +110,8 @@ def parse_graph_spec(name: str) -> GraphSpec:
     InputError
         For an unknown family or dial (lists the known ones), or a value out of range.
     """
-    family, _, query = name.removeprefix(PREFIX).partition("?")
-    usual = FAMILIES.get(family, {})
-    given: dict[str, Any] = {}
-    for part in filter(None, query.split("&")):
-        dial, equals, text = part.partition("=")
-        if usual and (dial not in usual or not equals):
-            raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {', '.join(usual)}")
-        if dial in given:
-            raise InputError(f"{name}: {dial} is given twice")
-        if usual:
-            given[dial] = _number(name, dial, text, type(usual[dial]))
-    return GraphSpec(family, **{**usual, **given})
+    family, given = parse_dials(name, lambda family: FAMILIES.get(family, {}))
+    return GraphSpec(family, **{**FAMILIES.get(family, {}), **given})
 
 
 def generate_graph(spec: GraphSpec | str) -> Graph:

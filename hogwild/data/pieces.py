@@ -27,8 +27,14 @@ def map_pieces(
 
     Pieces not begun when the caller stops asking, or an error or Ctrl-C arrives, are dropped.
     """
+    return map_cuts(list(pieces(length, size)), function, threads)
+
+
+def map_cuts(
+    cuts: list[tuple[int, int]], function: Callable[[int, int], Result], threads: int | None = None
+) -> Iterator[Result]:
+    """The same for runs ``(first, last)`` of any length."""
     threads = threads or len(os.sched_getaffinity(0))
-    cuts = list(pieces(length, size))
     if threads == 1 or len(cuts) <= 1:
         for cut in cuts:
             yield function(*cut)

@@ -10,9 +10,7 @@ are made in memory before they are written, 12 bytes each (20 with times).
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,22 +19,10 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.cache import Cache, Recipe
-from hogwild.data.columns import REMEDY, Column, entries, header, map_column, sync_folder, write_synced
-from hogwild.data.leases import LOCKED, remove_unused
+from hogwild.data.columns import REMEDY, Column
 from hogwild.data.ratings import Ids, Ratings
-from hogwild.data.store import (
-    CHECK_ALL_BELOW,
-    FORMAT,
-    VERIFY,
-    VERSION,
-    StoreExists,
-    StoreWriter,
-    _check_blocks,
-    _meta_checksum,
-    _package_version,
-    read_meta,
-)
-from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.data.store import StoreWriter, open_arrays, read_meta
+from hogwild.errors import InputError
 
 KIND = "ratings"
 DTYPES = {"users": "<i4", "indices": "<i4", "values": "<f4", "times": "<i8"}
@@ -83,16 +69,7 @@ class RatingStoreWriter(StoreWriter):
         self.meta |= {"kind": KIND, "users": users, "items": items}
 
     def _finish(self, meta: dict[str, Any]) -> None:
-        columns = {name: self._columns[name] for name in DTYPES if name in self._columns}
-        for column in columns.values():
-            column.finish()
-        crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
-        meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
-        meta["arrays"] = {name: {"dtype": column.dtype, "length": column.length} for name, column in columns.items()}
-        meta["checksum"] = _meta_checksum(meta)
-        write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
-        write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
-        sync_folder(self._folder)
+        self._seal(meta, {name: self._columns[name] for name in DTYPES if name in self._columns})
 
 
 def save_ratings(
@@ -130,20 +107,8 @@ def open_ratings_store(path: str | Path, verify: str = "auto") -> Ratings:
     InputError
         If it is no store of ratings, of another version, truncated or damaged; names the file.
     """
-    if verify not in VERIFY:
-        raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
     path = Path(path)
-    meta = read_meta(path)
-    if meta.get("kind") != KIND:
-        raise InputError(f"{path}: a store of {meta.get('kind', 'rows')}, expected one of ratings")
-    described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
-    _check_fit(path, meta, described)
-    maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
-    if verify == "auto":
-        verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
-    if verify != "none":
-        _check_blocks(path, meta, maps, everything=verify == "full")
-    arrays = {name: entries(maps[name], *of) for name, of in described.items()}
+    meta, arrays, _ = open_arrays(path, KIND, verify, _check_fit)
     try:
         user_ids, item_ids = (_ids(arrays, side, meta[f"{side}s"]) for side in SIDES)
     except InputError as error:
@@ -189,45 +154,17 @@ class RatingRecipe:
 
 def build_ratings(cache: Cache | None, recipe: RatingRecipe) -> tuple[Ratings, dict[str, Any]]:
     """``(ratings, meta data)`` from the cache, where they are kept once made, or in memory where there is none."""
-    made: tuple[Ratings, dict[str, Any]] | None = None
-    for _ in range(3 if cache is not None else 0):  # again if another process was faster, or evicted it just now
-        assert cache is not None
-        path = cache.directory / recipe.name
-        if (found := _lookup(path)) is not None:
-            return found, read_meta(path)
-        try:
-            cache.directory.mkdir(parents=True, exist_ok=True)
-            with RatingStoreWriter(path, recipe.meta) as writer:
-                made = made or recipe.make()
-                writer.meta |= made[1]
-                writer.write(made[0])
-                writer.close()
-        except StoreExists:
-            continue
-        except OutputError as error:
-            cache._warn(str(error))
-            break
-        except OSError as error:
-            cache._warn(f"{cache.directory}: {error.strerror or error}")
-            break
-        cache.evict(keep=recipe.name)
-    ratings, facts = made or recipe.make()
+    made: list[tuple[Ratings, dict[str, Any]]] = []  # at most one, whatever happens to its entry
+
+    def write(path: Path) -> None:
+        with RatingStoreWriter(path, recipe.meta) as writer:
+            made[:] = made or [recipe.make()]
+            ratings, facts = made[0]
+            writer.meta |= facts
+            writer.write(ratings)
+            writer.close()
+
+    if cache is not None and (kept := cache.keep(recipe.name, write, open_ratings_store)) is not None:
+        return kept
+    ratings, facts = made[0] if made else recipe.make()
     return ratings, {**recipe.meta, **facts}
-
-
-def _lookup(path: Path) -> Ratings | None:
-    """The entry at ``path``, marked as used just now; a damaged one is removed and counts as absent."""
-    if not path.is_dir():
-        return None
-    try:
-        ratings = open_ratings_store(path)
-    except InputError:
-        ratings = None  # not removed here: the error at hand still holds the maps, and so the lock
-    if ratings is None:
-        remove_unused(path)
-        return None
-    try:
-        os.utime(path / "meta.json")
-    except OSError:
-        pass  # a cache that can only be read is a good one too
-    return ratings

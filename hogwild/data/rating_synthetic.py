@@ -30,7 +30,7 @@ import numpy as np
 from hogwild.data.examples import INDEX_LIMIT
 from hogwild.data.rating_store import RatingRecipe, build_ratings
 from hogwild.data.ratings import Ratings
-from hogwild.data.synthetic import BITS, GOLDEN, PREFIX, _exp, _log, _mix, _number
+from hogwild.data.synthetic import BITS, GOLDEN, PREFIX, _exp, _log, _mix, parse_dials
 from hogwild.errors import InputError
 
 if TYPE_CHECKING:
@@ -146,17 +146,8 @@ def parse_rating_spec(name: str) -> RatingSpec:
     InputError
         For an unknown family or dial (lists the known ones), or a value out of range.
     """
-    family, _, query = name.removeprefix(PREFIX).partition("?")
-    usual = _usual(family)
-    given: dict[str, Any] = {}
-    for part in filter(None, query.split("&")):
-        dial, equals, text = part.partition("=")
-        if dial not in usual or not equals:
-            raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {', '.join(usual)}")
-        if dial in given:
-            raise InputError(f"{name}: {dial} is given twice")
-        given[dial] = _number(name, dial, text, type(usual[dial]))
-    return RatingSpec(family, **{**usual, **given})
+    family, given = parse_dials(name, _usual)
+    return RatingSpec(family, **{**_usual(family), **given})
 
 
 def generate_ratings(

@@ -15,7 +15,7 @@ import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", 
 CHECK_ALL_BELOW = 1 << 30  # bytes; of larger stores a sample of blocks is checked
 SAMPLE = 64  # blocks
 VERIFY = ("auto", "full", "sample", "none")
+KINDS = {"rows": "rows of features (--problem completion?)", "ratings": "ratings"}  # of stores
 
 
 class StoreExists(InputError):
@@ -160,7 +161,10 @@ class StoreWriter:
     def _finish(self, meta: dict[str, Any]) -> None:
         for name in ("indptr", "indices", "values", "targets"):
             self._column(name)
-        columns = {name: self._columns[name] for name in ARRAYS if name in self._columns}
+        self._seal(meta, {name: self._columns[name] for name in ARRAYS if name in self._columns})
+
+    def _seal(self, meta: dict[str, Any], columns: dict[str, Column]) -> None:
+        """Flush ``columns``, and write what describes and checks them."""
         for column in columns.values():
             column.finish()
         crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
@@ -292,24 +296,34 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     InputError
         If it is no store, of another version, truncated or damaged; names the file.
     """
+    path = Path(path)
+    meta, arrays, verify = open_arrays(path, "rows", verify, _check_fit)
+    bits = meta.get("hash_bits")  # a store of before there was hashing has none
+    _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
+    data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
+    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, hash_bits=bits)
+
+
+def open_arrays(
+    path: Path, kind: str, verify: str, check_fit: Callable[[Path, dict[str, Any], dict[str, tuple[str, int]]], None]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+    """Meta data and mapped arrays of a store of ``kind``, and how they were verified; errors as for ``open_store``.
+
+    ``check_fit`` raises for arrays, by name with dtype and length, that cannot be those of the meta data.
+    """
     if verify not in VERIFY:
         raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
-    path = Path(path)
     meta = read_meta(path)
-    if meta.get("kind", "rows") != "rows":
-        raise InputError(f"{path}: a store of {meta['kind']}, expected one of rows of features (--problem completion?)")
+    if (found := meta.get("kind", "rows")) != kind:
+        raise InputError(f"{path}: a store of {found}, expected one of {KINDS[kind]}")
     described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
-    _check_fit(path, meta, described)
-    bits = meta.get("hash_bits")  # a store of before there was hashing has none
+    check_fit(path, meta, described)
     maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
     if verify == "auto":
         verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
     if verify != "none":
         _check_blocks(path, meta, maps, everything=verify == "full")
-    arrays = {name: entries(maps[name], *of) for name, of in described.items()}
-    _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
-    data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
-    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, hash_bits=bits)
+    return meta, {name: entries(maps[name], *of) for name, of in described.items()}, verify
 
 
 def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:

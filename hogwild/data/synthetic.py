@@ -143,9 +143,21 @@ def parse_spec(name: str) -> SyntheticSpec:
     InputError
         For an unknown family or dial (lists the known ones), or a value out of range.
     """
+    family, given = parse_dials(name, lambda family: _usual(family, {}))
+    return SyntheticSpec(family, **{**_usual(family, given), **given})
+
+
+def parse_dials(name: str, usual: Callable[[str], dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """``(family, dials given)`` of a name such as ``synthetic:rcv1?rows=200000``.
+
+    ``usual`` gives a family's dials and their values, whose types those in the name must have; of an unknown family
+    maybe none, and then nothing is read.
+    """
     family, _, query = name.removeprefix(PREFIX).partition("?")
-    kinds = {dial: type(value) for dial, value in _usual(family, {}).items()}
+    kinds = {dial: type(value) for dial, value in usual(family).items()}
     given: dict[str, Any] = {}
+    if not kinds:
+        return family, given
     for part in filter(None, query.split("&")):
         dial, equals, text = part.partition("=")
         if dial not in kinds or not equals:
@@ -153,7 +165,7 @@ def parse_spec(name: str) -> SyntheticSpec:
         if dial in given:
             raise InputError(f"{name}: {dial} is given twice")
         given[dial] = _number(name, dial, text, kinds[dial])
-    return SyntheticSpec(family, **{**_usual(family, given), **given})
+    return family, given
 
 
 def _number(name: str, dial: str, text: str, kind: type) -> Any:

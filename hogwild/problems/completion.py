@@ -41,7 +41,7 @@ from hogwild.kernels.linear import DISCIPLINES, ROUND_ROBIN
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.linear import aligned
 from hogwild.problems.tiers import no_tiers
-from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Shared
+from hogwild.problems.work import HOLDS, NO_LIMIT, OrderSlice, Prepared, Shared
 
 LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
 FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" goes with: it leaves nothing to lock
@@ -62,7 +62,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CompletionProblem:
+class CompletionProblem(Prepared):
     """Everything a worker must know beside the arrays; made by :meth:`of`."""
 
     users: int
@@ -259,12 +259,6 @@ class CompletionProblem:
     def position(self, control: np.ndarray, order: Tiles) -> int:
         """Number of tiles done (the workers stand still)."""
         return int(min(control[NEXT], order.n_chunks))
-
-    def work(
-        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
-    ) -> None:
-        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-        self.prepare(shared, scratch, data, part, step)()
 
     def prepare(
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]

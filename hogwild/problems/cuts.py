@@ -32,7 +32,7 @@ from hogwild.kernels.cuts import Data, Parameters, Plan
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.order import PADDING
 from hogwild.problems.tiers import LINE, no_tiers
-from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Shared
+from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Prepared, Shared
 
 # Found on grids of much and little noise and on a stereo problem: in 100 epochs within 0.3 % of the minimum cut on all
 STEP, DECAY, EPOCHS = 1.0, 0.95, 100
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CutsProblem(InChunks):
+class CutsProblem(Prepared, InChunks):
     """Everything a worker must know beside the arrays; made by :meth:`of`."""
 
     discipline: str
@@ -193,12 +193,6 @@ class CutsProblem(InChunks):
             np.zeros(2 * self.stride + LINE, dtype=np.float32),
             np.zeros(linear.STATE, dtype=np.int64),
         )
-
-    def work(
-        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
-    ) -> None:
-        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-        self.prepare(shared, scratch, data, part, step)()
 
     def prepare(
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]

@@ -33,7 +33,7 @@ from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LO
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import PIECE, Replica
 from hogwild.problems.tiers import KAPPA, LINE, no_tiers, one_tier
-from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Shared
+from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Prepared, Shared
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
@@ -61,7 +61,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearProblem(InChunks):
+class LinearProblem(Prepared, InChunks):
     """Everything a worker must know beside the arrays; made by :meth:`of`."""
 
     loss: str
@@ -204,12 +204,6 @@ class LinearProblem(InChunks):
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         """What the kernel reads, of read-only arrays by name."""
         return Data(**arrays)
-
-    def work(
-        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
-    ) -> None:
-        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-        self.prepare(shared, scratch, data, part, step)()
 
     def prepare(
         self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]

@@ -115,6 +115,15 @@ class Problem(Protocol):
         """Compile the kernel, or load it from the disk cache."""
 
 
+class Prepared:
+    """``work`` of problems whose ``prepare`` makes a call of one kernel."""
+
+    def work(self, *parts: Any) -> None:
+        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
+        prepare: Callable[..., Callable[[], Any]] = self.prepare  # type: ignore[attr-defined]
+        prepare(*parts)()
+
+
 class InChunks:
     """What problems have in common whose examples are cut by ``data/order.Order``; the kernels claim its chunks."""
 

@@ -244,7 +244,7 @@ def test_the_slower_of_two_takes_what_the_faster_made(cache):
 
 
 def test_an_entry_that_never_stays_is_given_up(cache, monkeypatch):
-    monkeypatch.setattr(Cache, "lookup", lambda self, name: None)
+    monkeypatch.setattr(Cache, "lookup", lambda self, name, open: None)
     with pytest.warns(HogwildWarning, match="cannot be opened after it was made"):
         rows, _ = build(cache, recipe())
     assert rows.store is None
