@@ -25,6 +25,10 @@ LABEL_LOSSES = LOSSES[:6]
 PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
 HOSTS = ("processes", "threads", "simulator")
 REAL_HOSTS = HOSTS[:2]  # on which time means something
+DEVICES = ("cpu", "cuda")
+STREAMS = "streams"  # the host of workers on device cuda, and the only one there
+MOST_STREAMS = 32  # different ones that torch has
+LAUNCHES = ("graphs", "eager", "vmap")  # how a module's steps reach a GPU
 #: The simulator's delay laws, and their numbers: (default, least, most). See hosts/delays.py.
 DELAYS: dict[str, dict[str, tuple[float, float, float]]] = {
     "round-robin": {},
@@ -44,11 +48,12 @@ OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 STATES = ("local", "shared")  # of a module's optimiser
 L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
-#: What each problem can be asked, what it takes where nothing is asked, and its decay under schedule "epoch".
+#: What each problem can be asked, what it takes where nothing is asked, its decay under schedule "epoch", and ("cuda")
+#: the disciplines of its kernels on a GPU, the usual one first.
 PROBLEMS: dict[str, dict[str, Any]] = {
     "linear": {
         "loss": LOSSES, "order": ORDERS[:2], "discipline": DISCIPLINES, "schedule": SCHEDULES,
-        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "epoch", "epochs": 20},
+        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "epoch", "epochs": 20}, "cuda": ("atomic", "hogwild"),
     },
     "completion": {
         "loss": ("squared-error", "log", "bpr"), "order": ORDERS, "discipline": DISCIPLINES,
@@ -56,7 +61,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "defaults": {
             "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
             "penalty": "per-rating", "negatives": 1,
-        },
+        }, "cuda": ("atomic", "hogwild"),
     },
     "cuts": {
         "loss": ("cut",), "order": ORDERS[:2], "discipline": DISCIPLINES,
@@ -69,22 +74,22 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
         "defaults": {
             "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
-            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999),
-        },
+            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999), "launch": "graphs",
+        }, "cuda": ("hogwild", "locked", "serial"),
     },
 }  # fmt: skip
 #: Options that not all problems have, and those that have them.
 OWNERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("loss_param", "l1", "adagrad", "intercept", "normalize", "class_weight"), ("linear",)),
     **dict.fromkeys(("rank", "penalty", "nonnegative", "biases", "negatives"), ("completion",)),
-    **dict.fromkeys(("optimizer", "state", "batch", "momentum", "betas"), ("module",)),
+    **dict.fromkeys(("optimizer", "state", "batch", "momentum", "betas", "launch"), ("module",)),
     "l2": ("linear", "completion"),
 }
 
 LARGEST = sys.float_info.max
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "workers", "host")
+RESUMABLE = ("epochs", "workers", "host", "in_flight", "evaluate_every")
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,17 @@ class TrainConfig:
     delay : str
         The simulator's delay law, one of ``DELAYS`` with its numbers (``straggler:alpha=1.2,window=0.5``): see
         :func:`parse_delay`.
+    device : str
+        ``cpu``, or ``cuda``: the workers are ``workers`` streams (1 unless asked) of the first GPU, and the parameters
+        lie in its memory; the host is ``streams`` then. Needs a CUDA build of torch.
+    in_flight : int or None
+        Device ``cuda``: examples in hand at the same time, over all streams; a step is taken from weights that so many
+        others change meanwhile. None: as many as the step allows, or the device holds.
     order : str
         ``shuffled`` (fresh each epoch, without replacement) or ``file``; of completion also ``blocks``: no two workers
         ever share a user or an item.
+    evaluate_every : int
+        Epochs from one row of measurements to the next; on a GPU small data are passed over so often in one launch.
     epochs : int
         Passes over the data in total, also when a run is resumed.
     average : bool
@@ -155,7 +168,7 @@ class TrainConfig:
         Completion: a number for each user and item beside the factors.
     negatives : int
         Completion, losses ``log`` and ``bpr``: items drawn for each rating that the user has not chosen.
-    optimizer, state, batch, momentum, betas :
+    optimizer, state, batch, momentum, betas, launch :
         Modules: see :func:`hogwild.train_module`.
     """
 
@@ -175,7 +188,10 @@ class TrainConfig:
     workers: int | None = None
     host: str = "processes"
     delay: str = "round-robin"
+    device: str = "cpu"
+    in_flight: int | None = None
     order: str = "shuffled"
+    evaluate_every: int = 1
     epochs: int = None  # type: ignore[assignment]
     average: bool = False
     intercept: bool = True
@@ -195,6 +211,7 @@ class TrainConfig:
     batch: int | None = None
     momentum: float | None = None
     betas: tuple[float, float] | None = None
+    launch: str | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # NumPy's numbers become Python's, which JSON can hold
@@ -213,7 +230,10 @@ class TrainConfig:
         _choice("loss", self.loss, PROBLEMS[self.problem]["loss"])
         _choice("discipline", self.discipline, ("auto", *PROBLEMS[self.problem]["discipline"]))
         _choice("exchange", self.exchange, EXCHANGES)
-        _choice("host", self.host, HOSTS)
+        _choice("device", self.device, DEVICES)
+        if self.device == "cuda" and self.host in REAL_HOSTS:
+            object.__setattr__(self, "host", STREAMS)
+        _choice("host", self.host, (*HOSTS, STREAMS) if self.device == "cuda" else HOSTS)
         law, numbers = parse_delay(self.delay)
         _choice("order", self.order, PROBLEMS[self.problem]["order"])
         _choice("schedule", self.schedule, PROBLEMS[self.problem]["schedule"])
@@ -229,6 +249,8 @@ class TrainConfig:
         _number("power", self.power, 0, optional=True, strict=True)
         _number("target", self.target, -math.inf, optional=True)
         _whole("workers", self.workers, 1, 1024, optional=True)
+        _whole("in_flight", self.in_flight, 1, 2**31 - 1, optional=True)
+        _whole("evaluate_every", self.evaluate_every, 1)
         _whole("epochs", self.epochs, 1)
         _whole("patience", self.patience, 1, optional=True)
         _whole("seed", self.seed, 0, 2**63 - 1)
@@ -244,6 +266,7 @@ class TrainConfig:
         self._check_together()
         self._check_exchange()
         self._check_delay(law, numbers)
+        self._check_device()
 
     def _check_together(self) -> None:
         if self.schedule == "optimal" and self.l2 == 0:
@@ -272,6 +295,7 @@ class TrainConfig:
     def _check_module(self) -> None:
         _choice("optimizer", self.optimizer, OPTIMIZERS)
         _choice("state", self.state, STATES)
+        _choice("launch", self.launch, LAUNCHES)
         _whole("batch", self.batch, 1, 2**31 - 1)
         _number("momentum", self.momentum, 0, 1)
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
@@ -308,6 +332,33 @@ class TrainConfig:
         for applies, why in refused:
             if applies and self.exchange != "none":
                 raise UsageError(f"exchange={self.exchange!r}: {why}")
+
+    def _check_device(self) -> None:
+        """What a GPU does not go with."""
+        if self.device == "cpu":
+            if self.in_flight is not None:
+                raise UsageError("in_flight is for device='cuda': on the CPU as many examples are in hand as workers")
+            if self.launch not in (None, LAUNCHES[0]):
+                raise UsageError(f"launch={self.launch!r} is for device='cuda'")
+            return
+        kernels = PROBLEMS[self.problem].get("cuda", ())
+        if not kernels:
+            raise UsageError(f"problem {self.problem!r} has no kernels for device='cuda': leave device out")
+        if self.discipline == "auto":
+            object.__setattr__(self, "discipline", kernels[0])
+        refused = (
+            (self.discipline not in kernels, f"has disciplines {', '.join(kernels)}, not {self.discipline!r}"),
+            (self.host != STREAMS, f"has no host {self.host!r}: leave host out"),
+            (self.exchange != "none", f"has no exchange {self.exchange!r}: leave exchange out"),
+            (self.order == "blocks", "has no order 'blocks': leave order out"),
+            (bool(self.gradient_delay), "has no gradient_delay: leave it out"),
+            ((self.workers or 1) > MOST_STREAMS, f"has {MOST_STREAMS} streams at most, got workers={self.workers}"),
+            (self.problem == "module" and self.in_flight is not None,
+             "takes in_flight for other problems: a module has a minibatch in hand a worker"),
+        )  # fmt: skip
+        for applies, why in refused:
+            if applies:
+                raise UsageError(f"device='cuda' {why}")
 
     def _check_delay(self, law: str, numbers: dict[str, float]) -> None:
         if self.delay != "round-robin" and self.host != "simulator":

@@ -101,7 +101,7 @@ def _with_host(options: dict[str, Any], pool: Pool | None) -> dict[str, Any]:
     """The options with the host filled in."""
     if unknown := sorted({"problem"} & set(options)):
         raise UsageError(f"unknown option {unknown[0]}: train_module has one problem")
-    if options.get("host") is not None or pool is not None:
+    if options.get("host") is not None or options.get("device") == "cuda" or pool is not None:
         return {key: value for key, value in options.items() if key != "host" or value is not None}
     serial = options.get("discipline") == "serial"
     workers = options.get("workers") or (1 if serial else machine.physical_cores())

@@ -21,7 +21,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.cases import case_of
-from hogwild.config import PROBLEMS, TrainConfig
+from hogwild.config import PROBLEMS, STREAMS, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
@@ -30,7 +30,7 @@ from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
-UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates"))  # but by the simulator
+UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TAIL_POWER = 3  # of the weighted tail mean: see Run._average
 
 
@@ -71,6 +71,11 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     UsageError
         For a host, a number of workers or a law that there is not.
     """
+    if host == STREAMS:
+        TrainConfig(device="cuda", workers=workers)  # checks it
+        from hogwild.cuda.streams import Streams
+
+        return Streams(workers)
     TrainConfig(host=host, workers=workers, delay=delay)  # checks them
     if host == "simulator":
         from hogwild.hosts.simulator import Simulator
@@ -93,7 +98,8 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     UsageError
         If the workers asked for, or their delays, are not those of the pool.
     """
-    usual = pool.workers if pool is not None else min(machine.physical_cores(), max(n_rows, 1))
+    usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
+    usual = usual if pool is None else pool.workers
     discipline, alone = config.discipline, config.exchange == "none"
     workers = config.workers or (1 if discipline == "serial" and alone else usual)
     if discipline == "auto" and (workers == 1 or not alone):  # in a replica of its own a worker is alone
@@ -104,6 +110,8 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     delay = getattr(pool, "delay", config.delay)  # like the host, the pool's
     if config.delay not in ("round-robin", delay):
         raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
+    if (host == STREAMS) != (config.device == "cuda"):
+        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
     return dataclasses.replace(config, workers=workers, discipline=discipline, host=host, delay=delay)
 
 
@@ -276,7 +284,8 @@ class Run:
         rows, nonzeros = self._job.done()
         rows += self._in_hand
         seconds = self._clock.seconds - self._epoch_began
-        return Progress(self._task.epoch, min(rows, self._n), self._n, nonzeros, seconds)
+        further = min(rows // max(self._n, 1), len(self._task.further))
+        return Progress(self._task.epoch + further, min(rows - further * self._n, self._n), self._n, nonzeros, seconds)
 
     def close(self) -> None:
         """End the workers. What was trained stays."""
@@ -293,7 +302,7 @@ class Run:
         workers, cores = self.config.workers or 1, machine.physical_cores()
         if workers > self._n > 0:
             raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
-        if workers > cores and self.config.host != "simulator":
+        if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
 
     def _load(self) -> Saved | None:
@@ -379,7 +388,8 @@ class Run:
             self._fresh = False
             return self._record(self._evaluate())
         try:
-            self._advance()
+            while self._advance():
+                pass
         except KeyboardInterrupt as interrupt:  # from a handler of the program's own, or raised by another thread
             self._ending = interrupt.with_traceback(None)
         return None if self._closed or self._pool.closed else self._finish_epoch()
@@ -388,18 +398,24 @@ class Run:
         ending, self._ending = self._ending, None
         return ending
 
-    def _advance(self) -> None:
-        """Let the workers do the current epoch, or what is left of it, or less if the run is stopped."""
-        pool, job, lost = self._pool, self._job, self._pool.lost
+    def _advance(self) -> bool:
+        """Let the workers do the current epoch, or what is left of it, or less if the run is stopped, or more if they
+        can join epochs; whether there is more to do before the next row.
+        """
+        pool, job, lost, c = self._pool, self._job, self._pool.lost, self.config
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
-        task = Task(self._epoch, self._chunk, self._schedule.plan(self._epoch))
+        epochs = min(c.evaluate_every - self._epoch % c.evaluate_every, c.epochs - self._epoch)
+        joined = epochs if getattr(pool, "joins_epochs", False) and self._mean is None else 1
+        step, *further = (self._schedule.plan(self._epoch + k) for k in range(joined))
+        task = Task(self._epoch, self._chunk, step, tuple(further))
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
         before = self._clock.seconds
         job.begin_epoch(task.epoch, task.start)
         # only now, for who watches: the counts are at zero
-        self._task, self._epoch_began, self._in_hand = task, before, self._epoch_updates
+        self._task, self._epoch_began = task, before
+        self._in_hand = self._epoch_updates % self._n if self._chunk else 0
         if self._stopping:
             job.stop()
         try:
@@ -410,8 +426,12 @@ class Run:
             self._epoch_updates += rows
             self._epoch_nonzeros += nonzeros
             self._epoch_seconds += self._clock.seconds - before
-            self._chunk = self.problem.position(job.control, self._order)
+            done, self._chunk = divmod(job.position(), self._order.n_chunks)
+            self._epoch += done
             self._lost += pool.lost - lost
+        if done:
+            self._average()
+        return epochs > done and self._chunk == 0 and done == joined and not self._stopping
 
     def _work(self, task: Task) -> None:
         """Set the workers going and wait until they stand still and have met."""
@@ -430,10 +450,7 @@ class Run:
 
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
-        complete = self._chunk >= self._order.n_chunks
-        if complete:
-            self._epoch, self._chunk = self._epoch + 1, 0
-            self._average()
+        complete = self._chunk == 0 and self._epoch > self.history[-1]["epoch"]
         found = self._evaluate()
         objective = found["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
@@ -479,7 +496,7 @@ class Run:
         row = self._identity | {
             "method": c.discipline if c.exchange == "none" else c.exchange,
             "problem": c.problem, "loss": c.loss, "l1": c.l1, "l2": c.l2,
-            "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": "cpu",
+            "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": c.device,
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,

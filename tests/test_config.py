@@ -27,6 +27,7 @@ BAD: list[dict[str, Any]] = [
     {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
     {"epochs": 0}, {"epochs": 1.5}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
     {"adagrad": 1}, {"average": "yes"}, {"intercept": None}, {"exchange": "mean"}, {"exchange": None},
+    {"device": "gpu"}, {"device": None}, {"in_flight": 0, "device": "cuda"}, {"evaluate_every": 0},
     {"gradient_delay": -1e-9}, {"gradient_delay": 1.5}, {"gradient_delay": math.nan}, {"gradient_delay": None},
 ]  # fmt: skip
 BAD_TOGETHER: list[dict[str, Any]] = [
@@ -39,6 +40,19 @@ BAD_TOGETHER: list[dict[str, Any]] = [
     {"loss_param": 1.0},
     {"class_weight": "balanced", "loss": "squared-error"},
     {"gradient_delay": 1e-3, "host": "simulator"},
+    {"in_flight": 64},
+    {"host": "streams"},
+    *({"device": "cuda", "discipline": discipline} for discipline in ("serial", "tiered", "locked", "round-robin")),
+    {"device": "cuda", "problem": "cuts"},
+    {"device": "cuda", "host": "simulator"},
+    {"device": "cuda", "exchange": "averaging"},
+    {"device": "cuda", "problem": "completion", "order": "blocks"},
+    {"device": "cuda", "gradient_delay": 1e-3},
+    {"device": "cuda", "workers": 33},
+    {"device": "cuda", "problem": "module", "in_flight": 64},
+    {"device": "cuda", "problem": "module", "discipline": "atomic"},
+    {"problem": "module", "launch": "eager"},
+    {"device": "cuda", "launch": "eager"},
     *({"exchange": exchange, "host": "simulator"} for exchange in EXCHANGES[1:]),
     *({"exchange": exchange, "adagrad": True} for exchange in EXCHANGES[1:]),
     *({"exchange": "averaging", "discipline": discipline} for discipline in DISCIPLINES[1:]),
@@ -78,6 +92,15 @@ def test_json_and_back() -> None:
     config = TrainConfig(loss="huber", loss_param=0.5, l1=1e-3, step=0.25, workers=3, patience=2, target=-1.5, seed=7,
                          exchange="averaging", gradient_delay=1e-3)  # fmt: skip
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_workers_of_a_gpu_are_streams() -> None:
+    for problem in ("linear", "completion"):
+        config = TrainConfig(problem=problem, device="cuda", in_flight=1000)
+        assert (config.host, config.discipline, config.in_flight) == ("streams", "atomic", 1000)
+        assert TrainConfig.from_json(config.to_json()) == config
+    assert TrainConfig(problem="module", device="cuda").discipline == "hogwild"
+    assert TrainConfig(problem="module", device="cuda", launch="vmap").launch == "vmap"
 
 
 def test_numpy_numbers_become_python_ones() -> None:

@@ -28,7 +28,7 @@ from hogwild.config import DISCIPLINES, SCHEDULES, TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.store import open_store, save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
-from hogwild.hosts.job import Pool
+from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import CHECKPOINT_NAME
 from hogwild.problems.objective import Objective
 from hogwild.resume import fingerprint
@@ -38,7 +38,7 @@ from tests.runs import QUIET, long_epochs, start, toy, until, when
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
     "train_seconds wall_seconds setup_seconds objective train_loss train_accuracy updates nonzeros_per_second "
-    "staleness_mean staleness_max lost_updates workers_lost status".split()
+    "staleness_mean staleness_max lost_updates in_flight workers_lost status".split()
 )
 MACHINE = {"cpu", "cores", "load", "version_python", "version_numpy", "version_numba", "version_torch"}
 
@@ -74,7 +74,7 @@ def test_rows_say_everything(rows: Rows) -> None:
             "run": first["run"], "method": "serial", "problem": "linear", "loss": "log", "l1": 0.0, "l2": 1e-5,
             "discipline": "serial", "order": "shuffled", "exchange": "none", "host": "threads", "device": "cpu",
             "workers": 1, "seed": 0, "data": "toys", "schedule": "epoch", "phase": "reported", "workers_lost": 0,
-            "status": "ok",
+            "status": "ok", "in_flight": None,
         }  # fmt: skip
         assert row == row | expected
         json.dumps(row)
@@ -88,6 +88,49 @@ def test_rows_say_everything(rows: Rows) -> None:
         assert row["setup_seconds"] == rest[0]["setup_seconds"] > 0
         assert row["step"] == pytest.approx(0.5 * 0.9**k)
         assert row["train_loss"] < row["objective"] < found[k]["objective"]
+
+
+@pytest.mark.parametrize("schedule", ["epoch", "adaptive"])
+def test_rows_every_few_epochs(rows: Rows, schedule: str) -> None:
+    every = list(hogwild.train(rows, epochs=7, schedule=schedule, **QUIET))
+    some = list(hogwild.train(rows, epochs=7, schedule=schedule, evaluate_every=3, **QUIET))
+    assert [row["epoch"] for row in some] == [0, 3, 6, 7]
+    assert [row["updates"] for row in some] == [0, 3 * len(rows), 3 * len(rows), len(rows)]
+    assert all(row["status"] == "ok" for row in some)
+    if schedule == "epoch":  # the other one looks at the objectives
+        assert [row["objective"] for row in some] == [every[row["epoch"]]["objective"] for row in some]
+    for row in some[1:]:
+        assert row["step"] == every[row["epoch"]]["step"] or schedule == "adaptive"
+
+
+def test_averages_do_not_depend_on_the_rows(rows: Rows) -> None:
+    last = [hogwild.train(rows, epochs=5, average=True, evaluate_every=k, **QUIET).finish().history[-1] for k in (1, 4)]
+    assert last[0]["objective"] == last[1]["objective"]
+
+
+def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = hogwild.train(rows, epochs=6, evaluate_every=4, **QUIET).finish()
+    run = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, **QUIET)
+    next(run)
+    average = run._average
+    monkeypatch.setattr(run, "_average", lambda: (average(), run.stop()))  # after the first epoch
+    stopped = list(run)
+    assert [(row["epoch"], row["status"]) for row in stopped] == [(1, "ok")]
+    rest = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, resume=True, **QUIET)
+    model = rest.finish()
+    assert [row["epoch"] for row in rest.history][-2:] == [4, 6]
+    assert (model.coef_ == whole.coef_).all()
+
+
+def test_progress_counts_epochs_that_go_together(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = hogwild.train(rows, epochs=6, evaluate_every=3, **QUIET)
+    next(run)
+    monkeypatch.setattr(run, "_task", Task(3, 0, (0.5, 1.0, 0.0), ((0.5, 1.0, 0.0),) * 2))
+    for done, epoch, left in ((0, 3, 0), (100, 3, 100), (2 * len(rows) + 7, 5, 7), (3 * len(rows), 5, len(rows))):
+        monkeypatch.setattr(run._job, "done", lambda done=done: (done, 0))
+        progress = run.progress()
+        assert (progress.epoch, progress.rows_done, progress.rows_total) == (epoch, left, len(rows))
+    run.close()
 
 
 def test_objective_is_that_of_the_model(rows: Rows) -> None:

@@ -59,10 +59,13 @@ class CompletionCase:
         )
 
     def cut(self) -> dict[str, Any]:
+        if self.config.device == "cuda":
+            return {}
         return {"grid": list(self.order.grid)}  # it depends on the machine's cache
 
     def recut(self, saved: dict[str, Any]) -> None:
-        self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
+        if "grid" in saved:
+            self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
 
     def make_evaluator(self) -> None:
         c, p = self.config, self.problem
@@ -74,6 +77,14 @@ class CompletionCase:
         c, p, train = self.config, self.problem, self._train
         workers, cache = c.workers or 1, machine.cache_bytes("L2") or USUAL_CACHE
         about = train.users, train.items, train.values, cache, workers, c.seed
+        if c.device == "cuda":
+            from hogwild.cuda.problem import DeviceOrder, OnDevice
+
+            _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
+            order = DeviceOrder.of(self.n, c.order == "shuffled")
+            self.order: Any = order
+            on_device: Any = OnDevice(p, c.in_flight)
+            return Job.of(on_device, order, c.seed, workers, arrays, shared=False)
         self.order, arrays = p.lay_out(*about, grid=self._grid)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=c.exchange)
 

@@ -14,6 +14,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.chunks import count_unknown
 from hogwild.data.examples import Rows
 from hogwild.data.hashing import check_same
+from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
@@ -38,8 +39,7 @@ class LinearCase:
         self.config, self.n, self.reason = config, len(train), ""
         self._train, self._test = train, test
         self._pose(train)
-        from_disk = _outgrows_memory(train)
-        self.order = Order.of(len(train), config.order == "shuffled", 8 * train.nnz / len(train), from_disk)
+        self.order = self._cut(train)
         self.fingerprint = fingerprint(train)
         hashed = train.hash_bits if test is None else test.hash_bits
         check_same(hashed, train.hash_bits, "the test rows", "training's")
@@ -52,6 +52,14 @@ class LinearCase:
             return Rows.from_scipy(*data)
         given = type(data).__name__
         raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
+
+    def _cut(self, train: Rows) -> Any:
+        shuffled = self.config.order == "shuffled"
+        if self.config.device == "cuda":
+            from hogwild.cuda.problem import DeviceOrder
+
+            return DeviceOrder.of(len(train), shuffled)
+        return Order.of(len(train), shuffled, 8 * train.nnz / len(train), _outgrows_memory(train))
 
     def _pose(self, rows: Rows) -> None:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
@@ -88,10 +96,15 @@ class LinearCase:
             warnings.warn(message, HogwildWarning, stacklevel=5)
 
     def lay_out(self, shared: bool) -> Job:
-        c = self.config
-        job = Job.of_rows(
-            self.problem, self.order, c.seed, c.workers or 1, self._train, self._arrays, shared, self._tiers, c.exchange
-        )
+        c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
+        if c.device == "cuda":
+            from hogwild.cuda.problem import OnDevice
+
+            entries, _ = entries_of(self._train, shared=False)
+            on_device: Any = OnDevice(self.problem, c.in_flight, self._train.nnz)
+            job = Job.of(on_device, *about, entries | self._arrays, shared=False)
+        else:
+            job = Job.of_rows(self.problem, *about, self._train, self._arrays, shared, self._tiers, c.exchange)
         self._arrays, self._tiers = {}, None  # the job has them
         return job
 

@@ -99,7 +99,8 @@ class ModuleCase:
             discipline, layout, pack(train.model, train.loss, train.factory), train.examples.kind,
             train.examples.program, betas, delay=ticks_in(c.gradient_delay), threads=torch.get_num_threads(),
         )  # fmt: skip
-        self.order = Minibatches(self.n, min(c.batch or 1, self.n), c.order == "shuffled")
+        self._batch = min(c.batch or 1, self.n)
+        self.order: Any = Minibatches(self.n, self._batch, c.order == "shuffled")
         self._feed = self._feed_of(train.examples)
         self._try()
         places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
@@ -141,7 +142,7 @@ class ModuleCase:
         self.problem = dataclasses.replace(self.problem, bagged=bagged)
 
     def _first_batch(self) -> Batch:
-        chosen = np.arange(min(self.order.batch, TRIED, self.n), dtype=np.int32)
+        chosen = np.arange(min(self._batch, TRIED, self.n), dtype=np.int32)
         try:
             return self._feed(chosen)
         except Exception as error:
@@ -175,7 +176,14 @@ class ModuleCase:
 
     def lay_out(self, shared: bool) -> Job:
         c, (arrays, mapped) = self.config, self._examples.lay_out(shared)
-        job = Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
+        problem: Any = self.problem
+        if c.device == "cuda":
+            from hogwild.cuda.problem import DeviceOrder, OnDevice
+
+            problem = OnDevice(problem, None, options={"batch": self._batch, "launch": c.launch})
+            together = self._batch * ((c.workers or 1) if c.launch == "vmap" else 1)
+            self.order = DeviceOrder.of(self.n, c.order == "shuffled", together)
+        job = Job.of(problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 

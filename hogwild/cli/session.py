@@ -93,6 +93,8 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
     display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")
     with Interrupts(display) as interrupts:
+        if config.device == "cuda":
+            find_device()
         if config.host == "processes":
             start_fork_server()
         rows, test = read(request, sources, config, display)
@@ -145,6 +147,13 @@ def naming(request: Request) -> Iterator[None]:
         if request.checkpoint is not None and str(error).startswith(request.checkpoint):
             raise
         raise InputError(f"{request.data}: {error}") from error
+
+
+def find_device() -> None:
+    """Raise InputError where there is no GPU, before data are read that may take minutes."""
+    from hogwild.cuda.backend import connect
+
+    connect()
 
 
 def start_fork_server() -> None:
@@ -203,8 +212,12 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     """What is about to run, defaults filled in."""
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
+    if config.device == "cuda":
+        many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
+        who = f"{workers} CUDA stream{'s' * (workers != 1)}, examples in flight: {many}"
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
-    exact = workers == 1 or config.discipline == "round-robin" or config.host == "simulator"
+    alone = workers == 1 and config.device == "cpu"
+    exact = alone or config.discipline == "round-robin" or config.host == "simulator"
     repeat = "reproducible to the last bit" if exact else "they race, so two runs differ"
     name = config.discipline
     if config.exchange != "none":

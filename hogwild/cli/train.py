@@ -10,6 +10,7 @@ import typer
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
 from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
 from hogwild.config import (
+    DEVICES,
     DISCIPLINES,
     EXCHANGES,
     HOSTS,
@@ -54,6 +55,10 @@ Decay = Annotated[float | None, option(STEPS, "Factor of the schedule.", show_de
 Power = Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")]
 Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")]
 OrderOfRows = Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))]
+Device = Annotated[str, option(PARALLEL, one_of("Where", DEVICES))]
+InFlight = Annotated[int | None, option(PARALLEL, "Examples in hand at the same time on a GPU.",
+    show_default="as many as the step allows")]  # fmt: skip
+EvaluateEvery = Annotated[int, option(STOPPING, "Epochs from one row of measurements to the next.")]
 HoldoutBy = Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))]
 Terminals = Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
     metavar="FILE")]  # fmt: skip
@@ -105,9 +110,12 @@ def train(
                                        show_default="serial for one worker, else by the data")] = DEFAULTS.discipline,
     exchange: Annotated[str, option(PARALLEL, one_of("What workers with replicas do with them", EXCHANGES))
                         ] = DEFAULTS.exchange,
-    workers: Annotated[int | None, option(PARALLEL, "Number of workers.", "--workers", "-w",
-                                           show_default="physical cores")] = None,
+    workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of streams.", "--workers",
+                                           "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
     host: Annotated[str, option(PARALLEL, one_of("Who runs them", HOSTS))] = DEFAULTS.host,
+    device: Device = DEFAULTS.device,
+    in_flight: InFlight = None,
+    evaluate_every: EvaluateEvery = DEFAULTS.evaluate_every,
     epochs: Annotated[int | None, option(STOPPING, "Passes over the data in all.",
                                           show_default=f"{DEFAULTS.epochs}")] = None,
     patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,

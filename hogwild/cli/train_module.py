@@ -19,8 +19,19 @@ import typer
 
 from hogwild.cli.display import Display
 from hogwild.cli.sources import check_apart, check_readable, check_writable
-from hogwild.cli.train import GOAL, PARALLEL, RESULTS, STEPS, STOPPING, one_of, option, parse_step
-from hogwild.config import OPTIMIZERS, PROBLEMS, REAL_HOSTS, STATES, TrainConfig
+from hogwild.cli.train import (
+    GOAL,
+    PARALLEL,
+    RESULTS,
+    STEPS,
+    STOPPING,
+    Device,
+    EvaluateEvery,
+    one_of,
+    option,
+    parse_step,
+)
+from hogwild.config import LAUNCHES, OPTIMIZERS, PROBLEMS, REAL_HOSTS, STATES, TrainConfig
 from hogwild.errors import HogwildError, InputError, UsageError
 
 ABOUT, DEFAULTS = PROBLEMS["module"], TrainConfig(problem="module")
@@ -52,10 +63,13 @@ def train_module(
     average: Annotated[bool, option(STEPS, "Average the parameters of the last epochs.", "--average")] = False,
     discipline: Annotated[str, option(PARALLEL, one_of("How an update reaches a shared weight", ABOUT["discipline"]),
                                        show_default="serial for one worker, else hogwild")] = DEFAULTS.discipline,
-    workers: Annotated[int | None, option(PARALLEL, "Number of workers.", "--workers", "-w",
-                                           show_default="physical cores")] = None,
+    workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of replicas on streams.", "--workers",
+                                           "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
     host: Annotated[str | None, option(PARALLEL, one_of("Who runs them", REAL_HOSTS),
                                         show_default="threads for one worker, else processes")] = None,
+    device: Device = DEFAULTS.device,
+    launch: Annotated[str, option(PARALLEL, one_of("How a step reaches a GPU", LAUNCHES))] = LAUNCHES[0],
+    evaluate_every: EvaluateEvery = DEFAULTS.evaluate_every,
     epochs: Annotated[int, option(STOPPING, "Passes over the data in all.")] = ABOUT["defaults"]["epochs"],
     patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,
     tol: Annotated[float, option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
@@ -75,7 +89,7 @@ def train_module(
 
 def begin(given: dict[str, Any]) -> int:
     """Do what was asked, by the parameters' names, and return the exit status."""
-    from hogwild.cli.session import Interrupts, drive, start_fork_server, summary
+    from hogwild.cli.session import Interrupts, drive, find_device, start_fork_server, summary
     from hogwild.json_rows import RowsFile
     from hogwild.model_file import has_checkpoint
 
@@ -89,7 +103,9 @@ def begin(given: dict[str, Any]) -> int:
     display = Display(sys.stderr if results["json"] == "-" else sys.stdout, results["quiet"])
     going_on = results["resume"] and has_checkpoint(results["checkpoint"])
     with Interrupts(display) as interrupts:
-        if host == "processes" or (host is None and given["workers"] != 1 and given["discipline"] != "serial"):
+        if given["device"] == "cuda":
+            find_device()
+        elif host == "processes" or (host is None and given["workers"] != 1 and given["discipline"] != "serial"):
             start_fork_server()
         from hogwild.module_training import train_module as train
 

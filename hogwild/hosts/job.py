@@ -6,6 +6,7 @@ once into shared memory. Threads are given the arrays as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ class Job:
     mapped: dict[str, Mapped]  # data that processes find in files
     exchange: str = "none"
     local: dict[str, np.ndarray] = field(default_factory=dict)  # data used in place by threads; never sent
+    pull: Callable[[], None] | None = None  # brings the parameters home, where workers have them elsewhere
 
     @classmethod
     def of(
@@ -101,7 +103,7 @@ class Job:
         self.restore(flat)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"local": {}}
+        return self.__dict__ | {"local": {}, "pull": None}
 
     @property
     def flat(self) -> np.ndarray:
@@ -131,6 +133,8 @@ class Job:
 
     def export(self) -> np.ndarray:
         """A copy of the parameters in the user's numbering, (size,) float32."""
+        if self.pull is not None:
+            self.pull()
         flat = self.flat.copy()
         if self.tiers.features.size:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
@@ -190,6 +194,10 @@ class Job:
             return bool(control[TURN] >= control[LAST] + self.workers)
         return bool(control[NEXT] >= self.order.n_chunks or control[STOP])
 
+    def position(self) -> int:
+        """Chunks of the task that are done (the workers stand still)."""
+        return self.problem.position(self.control, self.order)
+
     def stop(self) -> None:
         """Ask the workers to finish the chunk in hand and return."""
         self.control[STOP] = 1
@@ -197,11 +205,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """One epoch, or what is left of it."""
+    """One epoch, or what is left of it, and maybe some more."""
 
     epoch: int  # from 0
     start: int  # first chunk
     step: tuple[float, float, float]
+    further: tuple[tuple[float, float, float], ...] = ()  # steps of epochs that follow, of pools that join them
 
 
 class Desk:
@@ -226,9 +235,10 @@ class Desk:
 
 
 class Pool(Protocol):
-    """Started workers that serve one job after another: ``threads.Threads`` or ``processes.Processes``.
+    """Started workers that serve one job after another: ``threads.Threads``, ``processes.Processes``, ``cuda.Streams``.
 
-    A pool that is dropped, or still there when the interpreter ends, closes itself.
+    A pool that is dropped, or still there when the interpreter ends, closes itself. One that has an attribute
+    ``joins_epochs`` which is true takes tasks of several epochs.
     """
 
     host: str

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
@@ -170,6 +171,21 @@ def test_mistakes_show_before_torch_is_imported(tmp_path: Path, arguments: list[
     assert re.fullmatch(r"hogwild: error: [^\n]+\n", result.stderr)
     assert text in result.stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("arguments", [(), ("--problem", "completion", "synthetic:ratings")])
+def test_no_gpu_is_one_line(hogwild: Callable, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = hogwild("train", *arguments, "--device", "cuda", "--out", tmp_path / "m")
+    assert result.status == 1
+    assert re.fullmatch(r"hogwild: error: device cuda: [^\n]+\n", result.err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_every_few_epochs(hogwild: Callable, tmp_path: Path) -> None:
+    result = hogwild("train", SMALL, *QUICK, "--epochs", 5, "--evaluate-every", 2, "--json", tmp_path / "rows")
+    assert result.status == 0
+    assert [row["epoch"] for row in rows_of((tmp_path / "rows").read_text())] == [0, 2, 4, 5]
 
 
 def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""A problem whose workers are on a device: what the host's memory holds of it, and where its kernels are.
+
+A ``Job`` of it has the parameters, which come home when they are asked for, and the counts; there are no locks, no
+blocks and no tiers. What an epoch's sequence is, the device decides (see ``streams.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hogwild.cuda.backend import Backend
+from hogwild.cuda.work import Launcher
+from hogwild.kernels.control import NEXT
+
+CHUNKS = 256  # of an epoch: where a run can be stopped, and goes on
+FEWEST = 1024  # examples in one, unless a run has less
+
+_LAUNCHERS = {
+    "LinearProblem": ("hogwild.cuda.linear", "LinearLauncher"),
+    "CompletionProblem": ("hogwild.cuda.completion", "CompletionLauncher"),
+    "ModuleProblem": ("hogwild.cuda.module", "ModuleLauncher"),
+}
+
+
+@dataclass(frozen=True)
+class DeviceOrder:
+    """The cut of ``n_rows`` examples into chunks; which examples they have, the device decides, by seed and epoch."""
+
+    n_rows: int
+    chunk: int
+    shuffled: bool
+    block: int = 1
+    n_blocks: int = 0
+
+    @classmethod
+    def of(cls, n_rows: int, shuffled: bool, granule: int = 1) -> DeviceOrder:
+        """About 256 chunks of a multiple of ``granule`` examples."""
+        chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
+        return cls(n_rows, -(-chunk // granule) * granule, shuffled)
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_rows // self.chunk)
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """A problem (see ``problems/work.Problem``) as the parent sees it; no worker process ever does."""
+
+    problem: Any
+    in_flight: int | None  # examples in hand; None: the launcher's choice
+    nonzeros: int = 0  # of all examples, for the measurements
+    options: Mapping[str, Any] = field(default_factory=dict)  # more for the launcher
+
+    locks = 1
+    holds = False
+
+    @property
+    def discipline(self) -> str:
+        return str(self.problem.discipline)
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+        return int(self.problem.size)
+
+    def parameters(self, flat: np.ndarray) -> Any:
+        """The named views of the flat array."""
+        return self.problem.parameters(flat)
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Nothing is kept by rank."""
+        return []
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Set the parameters that training starts from in an array of zeros."""
+        self.problem.start(flat, seed)
+
+    def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
+        """Nothing: the device shuffles."""
+
+    def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
+        """Set the counts for an epoch that starts at chunk ``start``."""
+        control[:] = 0
+        control[NEXT] = start
+
+    def position(self, control: np.ndarray, order: DeviceOrder) -> int:
+        """Number of chunks done, of all epochs of a task."""
+        return int(control[NEXT])
+
+    def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> Launcher:
+        """The problem's kernels, and its arrays, on a device."""
+        module, name = _LAUNCHERS[type(self.problem).__name__]
+        found: type[Launcher] = getattr(importlib.import_module(module), name)
+        return found(self.problem, arrays, backend, replicas, **self.options)
