@@ -158,10 +158,11 @@ class ModuleCase:
             )
 
     def cut(self) -> dict[str, Any]:
-        return {"batch": self.order.batch}
+        return {"batch": self._batch}
 
     def recut(self, saved: dict[str, Any]) -> None:
-        self.order = dataclasses.replace(self.order, batch=saved["batch"])
+        self._batch = saved["batch"]
+        self.order = dataclasses.replace(self.order, batch=self._batch)
 
     def make_evaluator(self) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)

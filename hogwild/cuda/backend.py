@@ -7,7 +7,10 @@ in any order that events allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +19,11 @@ import torch
 from hogwild.errors import InputError
 
 WARM_UP = 3  # times that work is run before it is captured: cuBLAS, and autograd, set themselves up in the first
+
+MOST_BLOCKS = 32  # that a multiprocessor of sm_80, sm_90 or sm_100 takes, however small they are
+
+#: Graphs whose capture failed: the allocator goes on asking them which streams are theirs.
+ABANDONED: list[Any] = []
 
 
 class Event(Protocol):
@@ -89,16 +97,42 @@ class CudaStream:
         self._stream.wait_event(event.event)
 
     def capture(self, work: Callable[[], Any]) -> Callable[[], None]:
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP - 1):
+            self.run(work)
+        with waits_refused():
             self.run(work)
         self._stream.synchronize()
+        try:
+            return self._capture(work)
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # torch's generator believes itself captured until a capture ends
+                self._capture(torch.zeros(1, device=self._stream.device).zero_)
+            raise
+
+    def _capture(self, work: Callable[[], Any]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
+        ABANDONED.append(graph)
         # on this stream and in a pool of its own: graphs captured on the default capture stream share one cuBLAS
-        # workspace, and would race for it
-        with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=self._stream):
-            work()
+        # workspace, and would race for it; twice, for the inner context does not leave the stream where a capture fails
+        with torch.cuda.stream(self._stream):
+            with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=self._stream):
+                work()
+        ABANDONED.remove(graph)
         replay: Callable[[], None] = graph.replay
         return replay
+
+
+@contextlib.contextmanager
+def waits_refused() -> Iterator[None]:
+    """Raise RuntimeError where torch would wait for the device: before a capture, which does not recover from that."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it does not notice everything
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 class CudaEvent:
@@ -129,10 +163,12 @@ class Cuda:
 
     def programs(self) -> int:
         about = torch.cuda.get_device_properties(self.device)
-        return int(about.multi_processor_count * about.max_threads_per_multi_processor // 32)
+        return int(about.multi_processor_count * min(about.max_threads_per_multi_processor // 32, MOST_BLOCKS))
 
     def stage(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).pin_memory()
+        out = torch.empty(array.shape, dtype=torch.from_numpy(np.empty(0, array.dtype)).dtype, pin_memory=True)
+        out.numpy()[...] = array
+        return out
 
 
 def connect() -> Backend:
@@ -148,6 +184,8 @@ def connect() -> Backend:
             f"device cuda: this torch ({torch.__version__}) is a CPU build: install one for CUDA from pytorch.org, or "
             "train on the CPU"
         )
+    if not torch.cuda.is_initialized():  # else there are 8 queues to the device, and more streams wait for one another
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     if not torch.cuda.is_available():
         raise InputError("device cuda: torch finds no NVIDIA GPU with a working driver: train on the CPU")
     return Cuda()
