@@ -83,7 +83,7 @@ class CompletionCase:
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
             order = DeviceOrder.of(self.n, c.order == "shuffled")
             self.order: Any = order
-            on_device: Any = OnDevice(p, c.in_flight)
+            on_device: Any = OnDevice(p, c.in_flight, options={"seed": c.seed})
             return Job.of(on_device, order, c.seed, workers, arrays, shared=False)
         self.order, arrays = p.lay_out(*about, grid=self._grid)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=c.exchange)

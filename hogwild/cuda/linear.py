@@ -56,7 +56,7 @@ class LinearLauncher:
     ) -> None:
         self.flat = torch.zeros(problem.size, device=backend.device)
         self.rates = torch.from_numpy(np.array(arrays["rates"])).to(backend.device)  # (width,) or empty
-        self._problem, self._backend = problem, backend
+        self._problem, self._backend, self.streams = problem, backend, replicas
         self._weights, self._scales = arrays["weights"], arrays["scales"]
         ends = arrays["begin"], arrays["end"]
         self._rows = Rows(ends, arrays["indices"], arrays["values"], arrays["targets"], problem.width, check=False)
@@ -94,8 +94,8 @@ class LinearLauncher:
         return row * (last - first) + (4 if self._problem.unit else 8) * nonzeros
 
     def granule(self) -> int:
-        """Every row is an example of its own."""
-        return 1
+        """A launch does any number of rows."""
+        return 0
 
     def in_flight(self, step: float) -> int:
         """Half the rows that may be in hand before a step this long diverges (see above), as far as the device goes."""

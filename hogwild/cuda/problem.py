@@ -38,10 +38,10 @@ class DeviceOrder:
     n_blocks: int = 0
 
     @classmethod
-    def of(cls, n_rows: int, shuffled: bool, granule: int = 1) -> DeviceOrder:
-        """About 256 chunks of a multiple of ``granule`` examples."""
+    def of(cls, n_rows: int, shuffled: bool, granule: int = 0) -> DeviceOrder:
+        """About 256 chunks, of whole minibatches of ``granule`` examples where there are such."""
         chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
-        return cls(n_rows, -(-chunk // granule) * granule, shuffled)
+        return cls(n_rows, -(-chunk // granule) * granule if granule else chunk, shuffled)
 
     @property
     def n_chunks(self) -> int:

@@ -32,6 +32,7 @@ SHARES = 4  # segments of a load for each of several replicas, at least
 MOST = 1 << 22  # examples in a segment: some 10 ms
 MINIBATCHES = 8  # in one, where examples belong together
 REHEARSED = 64  # examples
+MORE = 1.2  # times the examples in flight for which replicas are made anew
 
 
 class Share(NamedTuple):
@@ -66,9 +67,10 @@ class Desk:
     def __init__(
         self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[Stream]
     ) -> None:
-        self.job, self._problem, self._order, self._streams = job, problem, order, streams
+        self.job, self._problem, self._order = job, problem, order
         self._device = backend.device
         self._launcher = problem.launcher(job.local, backend, len(streams))
+        self._streams = streams[: self._launcher.streams]
         self._granule = self._launcher.granule()
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
@@ -79,9 +81,9 @@ class Desk:
         self._chain: Event | None = None  # behind what was given last
         self._filled = self._dirty = False
         self._fill()
-        if problem.in_flight is not None or self._granule > 1:
-            self._make(problem.in_flight or self._granule * len(streams))
-        if self._granule == 1:
+        if problem.in_flight is not None or self._granule:
+            self._make(problem.in_flight or self._launcher.in_flight(0.0))
+        if not self._granule:
             self._rehearse()
         self._filled = False  # what was tried out is undone before the first epoch
 
@@ -89,9 +91,11 @@ class Desk:
         """Take up a task."""
         if not self._filled:
             self._fill()
-        if not self._replicas:
+        if self._problem.in_flight is None and not self._granule:  # as the step falls there may be more
             scale, offset, power = task.step
-            self._make(self._launcher.in_flight(scale * max(offset, 1.0) ** -power))
+            wanted = self._launcher.in_flight(scale * (max(offset, 1.0) + task.epoch * self._order.n_rows) ** -power)
+            if self.in_flight is None or not self.in_flight <= wanted <= MORE * self.in_flight:
+                self._make(wanted)
         self._shares = self._cut(task)
         self._next = next(self._shares, None)
         self._may_stop = True
@@ -133,7 +137,8 @@ class Desk:
         self._filled = True
 
     def _make(self, in_flight: int) -> None:
-        """Make the replicas, of which each has a share of the examples in flight."""
+        """Make the replicas, of which each has a share of the examples in flight; none is at work."""
+        self._replicas.clear()
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
             self._replicas.append(Replica(stream, self._launcher.replica(number, stream, share), deque()))
@@ -166,7 +171,7 @@ class Desk:
             ends += [*range(begin + chunk, begin + length, chunk), begin + length]
             begin += length
         first = 0
-        if self._granule > 1:
+        if self._granule:
             size = self._granule * (1 if self._locked else MINIBATCHES)
             for end in ends:
                 for last in [*range(first + size, end, size), end]:

@@ -25,6 +25,8 @@ class Launcher(Protocol):
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it in after this was made
     block: int  # neighbours that may stay together in an order otherwise random, for the sake of long reads; 1: none
 
+    streams: int  # replicas there can be, of those asked for: fewer where one of them does several workers' work
+
     def __init__(self, problem: Any, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> None:
         """Allocate ``flat``, and copy there the arrays that belong to no example (rates, say)."""
 
@@ -35,7 +37,7 @@ class Launcher(Protocol):
         """Bytes that :meth:`part` would have, without making it."""
 
     def granule(self) -> int:
-        """Examples that belong together: all segments but an epoch's last have a multiple of so many."""
+        """Examples of a minibatch; 0 where one launch does any number of examples."""
 
     def in_flight(self, step: float) -> int:
         """Examples that may be in hand at the same time without harm, at a step; at most what the device holds."""

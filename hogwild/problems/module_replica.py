@@ -42,7 +42,7 @@ class _Weights:
                 return
             grad = grad.to_dense()
         first, second, counts = self.state
-        self.dense(self.weights, grad.reshape(-1).numpy(), first, second, counts, *numbers)
+        self.dense(self.weights, grad.reshape(-1).contiguous().numpy(), first, second, counts, *numbers)
 
     def move_rows(
         self, indices: np.ndarray, begins: np.ndarray, coefficients: np.ndarray, grads: np.ndarray,

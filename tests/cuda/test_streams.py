@@ -39,8 +39,9 @@ class Counting:
 
     block = 1
 
-    def __init__(self, problem, backend, granule=1, row_bytes=8, fail_at=None):
+    def __init__(self, problem, backend, granule=0, row_bytes=8, fail_at=None):
         self.flat = torch.full((problem.size,), -1.0)
+        self.streams = 99
         self._backend, self._granule, self._row_bytes, self._fail_at = backend, granule, row_bytes, fail_at
         self.log, self.asked = [], []
 
@@ -55,7 +56,7 @@ class Counting:
 
     def in_flight(self, step):
         self.asked.append(step)
-        return 10
+        return self._granule or int(4.0 / step)
 
     def replica(self, number, stream, in_flight):
         def launch(segment):
@@ -84,7 +85,7 @@ def parts_of(
     n, workers, discipline="hogwild", seed=0, free=1 << 30, shuffled=True, in_flight=None, chunk=None, **options
 ):
     backend = StandIn(seed, free=free)
-    order = DeviceOrder.of(n, shuffled, options.get("granule", 1))
+    order = DeviceOrder.of(n, shuffled, options.get("granule", 0))
     if chunk is not None:
         order = DeviceOrder(n, chunk, shuffled)
     problem = Posed(Counts(n, discipline), in_flight, 3 * n, options)
@@ -105,7 +106,7 @@ SMALL = 3000  # bytes: examples of 8 bytes, and 16 for their place, then come in
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 1), (SMALL, 1), (1 << 30, 4), (SMALL, 4)])
+@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 0), (SMALL, 0), (1 << 30, 4), (SMALL, 4)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_example_is_visited_once_an_epoch(workers, free, granule, seed):
     n = 203
@@ -117,7 +118,7 @@ def test_every_example_is_visited_once_an_epoch(workers, free, granule, seed):
         assert job.done() == (n, 3 * n)
         assert (job.export() == epoch + 1).all()
     assert {number for number, _, _ in launcher.log} == set(range(workers))
-    if granule > 1:
+    if granule:
         sizes = [len(visited) for _, visited, _ in launcher.log]
         assert sum(size % granule != 0 for size in sizes) <= 3  # the end of an epoch
 
@@ -167,7 +168,7 @@ def test_small_epochs_go_together():
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 1), (20 * SMALL, 1), (1 << 30, 4)])
+@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 0), (20 * SMALL, 0), (1 << 30, 4)])
 def test_stops_at_a_chunk_and_goes_on_there(workers, free, granule, monkeypatch):
     monkeypatch.setattr(streams, "MOST", 64)
     n = 3000
@@ -250,7 +251,11 @@ def test_examples_in_flight():
     assert pool.measured() == {"in_flight": None}
     do(pool, job, Task(0, 0, (0.5, 4.0, 0.5)))
     assert launcher.asked == [0.25]
-    assert pool.measured() == {"in_flight": 9}  # three each
+    assert pool.measured() == {"in_flight": 15}  # five each
+    for step, many in ((0.3, 12), (0.28, 12), (0.2, 18), (0.4, 9)):  # a little more is not worth new replicas
+        do(pool, job, Task(1, 0, (step, 1.0, 0.0)))
+        assert pool.measured() == {"in_flight": many}
+    assert (job.export() == 5).all()
     pool, job, launcher = parts_of(50, 2, in_flight=64)
     assert pool.measured() == {"in_flight": 64}
     assert not launcher.asked

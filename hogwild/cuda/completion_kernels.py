@@ -1,0 +1,264 @@
+"""Matrix completion on a CUDA device: Triton kernels whose programs step through ratings a few at a time.
+
+A visit is that of ``kernels/completion.py`` and ``kernels/implicit.py``: rows ``p_u`` and ``q_i`` are read, both move
+along the other as it was, and the penalty divides. That reads two rows, writes two and computes next to nothing, so all
+there is to win is memory: a program is one warp and has ``GROUP`` ratings at a time as a tile (GROUP, TILE), whose
+rows are read and written 16 bytes a thread; which rows come next is known one turn ahead, so a turn waits for memory
+once and not three times. Rows are read past the L1 cache (``.cg``), which sees nobody else's writes.
+
+How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, of what was read) is added by
+relaxed vector atomics, and nobody's is lost. Otherwise the new row is stored, and of several that are in hand at the
+same time the last one stays: between programs, but also between the ratings that a program has in hand together, which
+may share a user or an item. With one rating in hand both come to the same numbers, but for rounding.
+
+A nonnegative row is cut at zero before it is written. Changes added to it may still sum to less than zero, so whoever
+has made a number smaller then raises it to zero, by an atomic maximum; in between a row is cut when it is read.
+
+Factors are told apart by a tile's column: those from ``WIDTH`` on (the rank in whole sectors of 32 bytes) are neither
+read nor written, since they stay zero.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# splitmix64, as in kernels/order.py, so that device and host draw the same items
+GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)
+MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
+MIX_2 = tl.constexpr(0x94D049BB133111EB)
+TRIES = tl.constexpr(8)  # at drawing an item that the user has not chosen, as in kernels/implicit.py
+LEAP = tl.constexpr(8 * 0x9E3779B97F4A7C15 % 2**64)
+
+
+@triton.jit
+def mix(z):
+    """Output function of splitmix64, uint64 -> uint64."""
+    z = (z ^ (z >> 30)) * MIX_1
+    z = (z ^ (z >> 27)) * MIX_2
+    return z ^ (z >> 31)
+
+
+@triton.jit
+def chosen(seen_begin, seen_items, u, j):
+    """Whether users ``u`` have chosen items ``j``: binary searches side by side, until the longest has ended."""
+    low = tl.load(seen_begin + u)
+    left = tl.load(seen_begin + u + 1) - low
+    while tl.max(left, 0) > 1:
+        half = left // 2  # 0 where the search has ended
+        before = tl.load(seen_items + low + half - 1, mask=half > 0, other=0) < j
+        low += tl.where((half > 0) & before, half, 0)
+        left -= half
+    return (left == 1) & (tl.load(seen_items + low, mask=left == 1, other=-1) == j)
+
+
+@triton.jit
+def draw(seen_begin, seen_items, state, u, n_items):
+    """Items that users ``u`` have not chosen, or -1 after too many tries: ``implicit.draw`` for several ratings.
+
+    ``state``: uint64, ``mix(salt + rating)``, and for the t-th item drawn against a rating ``LEAP * t`` more.
+    """
+    drawn = tl.full(u.shape, -1, tl.int32)
+    tries = 0
+    while (tl.min(drawn, 0) < 0) & (tries < TRIES):
+        j = (((mix(state) >> 32) * n_items.to(tl.uint64)) >> 32).to(tl.int32)
+        drawn = tl.where((drawn < 0) & (chosen(seen_begin, seen_items, u, j) == 0), j, drawn)
+        state += GOLDEN
+        tries += 1
+    return drawn
+
+
+@triton.jit
+def place(factors, numbers, STRIDE: tl.constexpr, TILE: tl.constexpr):
+    """Where the rows of these users or items are: (GROUP, TILE) pointers."""
+    return factors + numbers.to(tl.int64)[:, None] * STRIDE + tl.arange(0, TILE)[None, :]
+
+
+@triton.jit
+def read(at, columns, WHOLE: tl.constexpr):
+    """Rows as they are now."""
+    if WHOLE:
+        return tl.load(at, cache_modifier=".cg")
+    return tl.load(at, mask=columns, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def read_bias(biases, numbers, BIASED: tl.constexpr):
+    """Biases as they are now, zeros where there are none."""
+    if BIASED:
+        return tl.load(biases + numbers, cache_modifier=".cg")
+    return tl.zeros(numbers.shape, tl.float32)
+
+
+@triton.jit
+def write(at, old, new, mask, NONNEGATIVE: tl.constexpr, ATOMIC: tl.constexpr):
+    """Replace what was read as ``old``, see the module."""
+    if ATOMIC:
+        tl.atomic_add(at, new - old, mask=mask, sem="relaxed")
+        if NONNEGATIVE:  # as whole numbers floats are below zero when they are; NaN of a GPU is not
+            bits = at.to(tl.pointer_type(tl.int32), bitcast=True)
+            tl.atomic_max(bits, tl.zeros(new.shape, tl.int32), mask=mask & (new < old), sem="relaxed")
+    else:
+        tl.store(at, new, mask=mask)
+
+
+@triton.jit
+def cut(row, NONNEGATIVE: tl.constexpr):
+    """At zero; NaN stays."""
+    if NONNEGATIVE:
+        return tl.maximum(row, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return row
+
+
+@triton.jit
+def moved(row, along, move, shrink, NONNEGATIVE: tl.constexpr):
+    """``shrink * (row - move * along)``, a rating a line."""
+    return cut((row - move[:, None] * along) * shrink[:, None], NONNEGATIVE)
+
+
+@triton.jit
+def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
+    """What the penalty multiplies rows by."""
+    if PER_ROW:
+        return 1.0 / (1.0 + step * tl.load(rates + numbers) * l2)
+    return 1.0 / (1.0 + step * l2)
+
+
+# nothing of a launch but its constants makes another kernel, which would be compiled while a clock runs
+RATINGS = ("users", "items", "values", "rows", "steps")
+
+
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=RATINGS)
+def squared_error(
+    p, q, b_u, b_i,  # float32: factors of users and items, biases
+    users, items, values,  # of the part's ratings: int32, int32, float32
+    rows, steps,  # of the visits: int32, float32
+    user_rates, item_rates,  # float32, if PER_ROW
+    count: tl.int64, l2,  # visits
+    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
+    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+):  # fmt: skip
+    """Visit ``count`` ratings: program k takes GROUP at k * GROUP, then those one grid further on."""
+    WHOLE: tl.constexpr = WIDTH == TILE
+    lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
+    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    # Past the end the last rating is read again, and nothing written. What is read here is for the next two turns.
+    row = tl.load(rows + tl.minimum(at + lanes, count - 1))
+    u, i, r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
+    step = tl.load(steps + tl.minimum(at + lanes, count - 1))
+    row = tl.load(rows + tl.minimum(at + hop + lanes, count - 1))
+    while at < count:
+        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+        shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+        shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+
+        ahead = at + hop
+        next_u, next_i, next_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
+        next_step = tl.load(steps + tl.minimum(ahead + lanes, count - 1))
+        row = tl.load(rows + tl.minimum(ahead + hop + lanes, count - 1))
+
+        old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+        e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
+        move, here = step * e, at + lanes < count
+        inside = here[:, None] if WHOLE else here[:, None] & columns
+        write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
+        write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
+        if BIASED:
+            write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
+            write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
+        at, u, i, r, step = ahead, next_u, next_i, next_r, next_step
+
+
+@triton.jit(do_not_specialize=["salt", "n_items", "count", "negatives"], do_not_specialize_on_alignment=RATINGS)
+def implicit(
+    p, q, b_u, b_i,  # float32: factors of users and items, biases
+    users, items,  # of the part's ratings: int32
+    rows, steps,  # of the visits: int32, float32
+    user_rates, item_rates,  # float32, if PER_ROW
+    seen_begin, seen_items,  # int64, int32: items of each user, ascending
+    salt: tl.uint64, n_items: tl.int64,
+    count: tl.int64, l2,
+    negatives: tl.int32,
+    BPR: tl.constexpr,
+    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
+    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+):  # fmt: skip
+    """As ``squared_error``, for choices: losses ``log`` and, with BPR, ``bpr`` against drawn items.
+
+    The user's row, and with ``bpr`` the chosen item's, is read once, moved for each drawn item and written once. Drawn
+    items are written at once, so that one drawn twice against a rating is seen to have moved.
+    """
+    WHOLE: tl.constexpr = WIDTH == TILE
+    lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
+    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    while at < count:
+        here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
+        row, step = tl.load(rows + visit), tl.load(steps + visit)
+        u, i = tl.load(users + row), tl.load(items + row)
+        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+        new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+        new_u, new_i = old_u, old_i
+        inside = here[:, None] if WHOLE else here[:, None] & columns
+        first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+        first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+        shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # of what is drawn
+        if not BPR:
+            margin = tl.sum(new_p * new_q, 1) + (new_u + new_i)
+            move = -step / (1.0 + tl.exp(margin))
+            was = new_p
+            new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
+            new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
+            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
+                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+
+        state, t = mix(salt + row.to(tl.uint64)), 0
+        while t < negatives:
+            j = draw(seen_begin, seen_items, state, u, n_items)
+            state += LEAP
+            found = j >= 0
+            j = tl.maximum(j, 0)
+            at_d = place(q, j, STRIDE, TILE)
+            raw_d = read(at_d, columns, WHOLE)
+            old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
+            was = new_p
+            if BPR:
+                margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
+                move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
+                shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
+                new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
+                new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                if BIASED:
+                    new_i = (new_i + move) * shrink_i
+                first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
+            else:
+                margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
+                move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
+                shrink_u = tl.where(found, shrink, 1.0)
+                new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
+                if BIASED:
+                    new_u = (new_u - move) * shrink_u
+            drawn = here & found
+            drawn_inside = drawn[:, None] if WHOLE else drawn[:, None] & columns
+            write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
+            t += 1
+
+        write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
+        if BPR:
+            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+        elif BIASED:
+            write(b_u + u, old_u, new_u, here, False, USER_ATOMIC)
+        at += hop

@@ -1,0 +1,148 @@
+"""Minibatches put together on the device, from a part's arrays by the numbers of its rows, without a wait.
+
+Sparse rows are what that is hard for: how many entries a minibatch has, only the device knows, and memory is taken, and
+graphs are captured, by size. So a minibatch is filled up to the most that any can have. What fills it names the same
+features as the entries do, once more, with a weight of zero: it adds nothing to a sum, and names no other rows. Where
+that would be most of it, or the module sees a difference, the number is asked for, which waits for the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+LOOSE = 16  # times the usual number of entries that a minibatch may be filled up to
+Data = Mapping[str, torch.Tensor]
+Given = tuple[tuple[torch.Tensor, ...], torch.Tensor]  # the module's inputs, the loss's target
+
+
+class ArrayFeed:
+    """Of dense inputs and targets, in arrays with a row for each example."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = {name: array for name, array in arrays.items() if name.startswith("input")}
+        self._arrays["target"] = arrays["target"]
+
+    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """The arrays of these examples."""
+        return {name: array[first:last] for name, array in self._arrays.items()}
+
+    def bytes_of(self, first: int, last: int) -> int:
+        """That :meth:`part` has."""
+        return sum(array[first:last].nbytes for array in self._arrays.values())
+
+    def blank(self, count: int, rows: int, device: torch.device) -> list[torch.Tensor]:
+        """Memory for so many minibatches, to be filled."""
+        kinds = [torch.from_numpy(np.empty((count, rows, *a.shape[1:]), a.dtype)) for a in self._arrays.values()]
+        return [torch.empty_like(kind, device=device) for kind in kinds]
+
+    def fill(self, data: Data, rows: torch.Tensor, parts: list[torch.Tensor]) -> None:
+        """Put minibatches there, the first ones first; ``rows`` are (minibatches, rows of each)."""
+        flat = rows.flatten()
+        for name, part in zip(self._arrays, parts):
+            torch.index_select(data[name], 0, flat, out=part[: len(rows)].flatten(0, 1))
+
+    def one(self, data: Data, rows: torch.Tensor, whole: bool) -> Given:
+        """A minibatch of these rows."""
+        return self.given([data[name].index_select(0, rows) for name in self._arrays])
+
+    def given(self, parts: list[torch.Tensor]) -> Given:
+        """One minibatch as the module takes it."""
+        return tuple(parts[:-1]), parts[-1]
+
+
+class SparseFeed:
+    """Of sparse rows: the module is given ``(indices, offsets, per_sample_weights)``."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], rows: int) -> None:
+        self._begin, self._end, self._target = arrays["begin"], arrays["end"], arrays["target"]
+        self._indices, self._values = arrays["indices"], arrays["values"]
+        lengths = self._end - self._begin
+        rows = min(rows, len(lengths))
+        self.longest = np.argpartition(lengths, len(lengths) - rows)[len(lengths) - rows :]  # as many as a minibatch
+        self.room: int | None = max(int(lengths[self.longest].sum()), 1)  # filled up to; None: not filled up
+        self.uneven = self.room > LOOSE * max(float(lengths.mean()) * rows, 1.0)
+        self.empties = int((lengths == 0).sum())
+
+    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
+        return self.select(slice(first, last))
+
+    def select(self, rows: Any) -> dict[str, np.ndarray]:
+        """These rows, one behind the other, wherever they lie."""
+        begin, end = (np.asarray(array[rows], np.int64) for array in (self._begin, self._end))
+        lengths = end - begin
+        ends = np.cumsum(lengths)
+        if (begin[1:] == end[:-1]).all():
+            entries: Any = slice(begin[0], end[-1]) if len(begin) else slice(0, 0)
+        else:
+            entries = np.repeat(begin - (ends - lengths), lengths) + np.arange(lengths.sum())
+        return {
+            "begin": ends - lengths, "end": ends, "indices": self._indices[entries], "values": self._values[entries],
+            "target": self._target[rows],
+        }  # fmt: skip
+
+    def bytes_of(self, first: int, last: int) -> int:
+        entries = int((self._end[first:last] - self._begin[first:last]).sum())
+        each = self._indices.itemsize + self._values.itemsize
+        return entries * each + (last - first) * 16 + self._target[first:last].nbytes
+
+    def blank(self, count: int, rows: int, device: torch.device) -> list[torch.Tensor]:
+        assert self.room is not None
+        target = torch.from_numpy(np.empty((count, rows, *self._target.shape[1:]), self._target.dtype))
+        return [
+            torch.empty(count, self.room, dtype=torch.int64, device=device),
+            torch.empty(count, rows, dtype=torch.int64, device=device),
+            torch.empty(count, self.room, dtype=torch.float32, device=device),
+            torch.empty_like(target, device=device),
+        ]
+
+    def fill(self, data: Data, rows: torch.Tensor, parts: list[torch.Tensor]) -> None:
+        assert self.room is not None
+        for part, found in zip(parts, filled(data, rows, self.room)):
+            part[: len(rows)].copy_(found)
+
+    def one(self, data: Data, rows: torch.Tensor, whole: bool) -> Given:
+        if whole and self.room is not None:
+            return self.given([part[0] for part in filled(data, rows[None], self.room)])
+        return self.given(exact(data, rows))
+
+    def given(self, parts: list[torch.Tensor]) -> Given:
+        return tuple(parts[:-1]), parts[-1]
+
+
+def filled(data: Data, rows: torch.Tensor, room: int) -> list[torch.Tensor]:
+    """Minibatches of ``rows`` (count, b) filled up to ``room`` entries: indices, offsets, weights, targets."""
+    flat, (count, b) = rows.flatten(), rows.shape
+    begins = data["begin"].index_select(0, flat).view(count, b)
+    lengths = data["end"].index_select(0, flat).view(count, b) - begins
+    ends = lengths.cumsum(1)
+    offsets, totals = ends - lengths, ends[:, -1:]
+    place = torch.arange(room, device=rows.device).expand(count, room)
+    entry = place.remainder(totals.clamp(min=1))  # what comes after the last begins again with the first
+    bag = torch.searchsorted(ends, entry, right=True).clamp_(max=b - 1)
+    at = (begins.gather(1, bag) + entry - offsets.gather(1, bag)).clamp_(0, max(len(data["indices"]) - 1, 0)).flatten()
+    if not len(data["indices"]):
+        nothing = torch.zeros_like(place, dtype=torch.int64)
+        return [nothing, offsets, nothing.float(), _targets(data, rows)]
+    indices = data["indices"].index_select(0, at).view(count, room).long()
+    weights = data["values"].index_select(0, at).view(count, room) * (place < totals)
+    return [indices, offsets, weights, _targets(data, rows)]
+
+
+def exact(data: Data, rows: torch.Tensor) -> list[torch.Tensor]:
+    """One minibatch with its entries and nothing else; waits for their number."""
+    begins = data["begin"].index_select(0, rows)
+    lengths = data["end"].index_select(0, rows) - begins
+    offsets = lengths.cumsum(0) - lengths
+    total = int(lengths.sum())
+    at = torch.repeat_interleave(begins - offsets, lengths, output_size=total)
+    at += torch.arange(total, device=rows.device)
+    indices = data["indices"].index_select(0, at).long()
+    return [indices, offsets, data["values"].index_select(0, at), data["target"].index_select(0, rows)]
+
+
+def _targets(data: Data, rows: torch.Tensor) -> torch.Tensor:
+    return data["target"].index_select(0, rows.flatten()).unflatten(0, rows.shape)

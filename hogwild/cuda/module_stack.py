@@ -1,0 +1,98 @@
+"""All replicas as one stack of arithmetic: ``vmap`` over a minibatch each, from the same parameters, landed as a sum.
+
+The rival to replicas on streams: one stream, as few launches as one replica has, each of them over all minibatches, and
+no race. What it costs: every gradient of a stack is as old as all others', and only what ``torch.func`` can transform
+goes, without buffers and sparse gradients. Of rules that keep something, each replica has its own state, and the sum
+is of the updates that all would make from the same parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.func import functional_call, grad, vmap
+
+from hogwild.cuda import module_rules
+from hogwild.cuda.module_replica import unpack
+from hogwild.errors import UsageError
+from hogwild.problems.module import ModuleProblem
+
+
+class Stack:
+    """As ``module_replica.Replica``: minibatches of ``batch`` rows each, up to one for each worker of the layout."""
+
+    def __init__(self, problem: ModuleProblem, flat: torch.Tensor, batch: int) -> None:
+        self.layout = layout = problem.layout
+        self.rows, self._batch, self._n = batch * layout.workers, batch, layout.workers
+        self._rule, self._betas = layout.rule, module_rules.as_kernels(problem.betas)
+        self.model, self.loss = unpack(problem.program, layout, flat)
+        self.model.train()
+        named = dict(self.model.named_parameters())
+        self._wanted = {name: parameter.detach() for name, parameter in named.items() if parameter.requires_grad}
+        self._others = {name: parameter.detach() for name, parameter in named.items() if not parameter.requires_grad}
+        self._slots = flat[layout.size - self._n * layout.slot_size :].view(self._n, layout.slot_size)
+        self._trained = [self._across(one) for one in module_rules.trained_of(layout, flat, 0)]
+        self._each = vmap(grad(self._loss_of), in_dims=(None, 0, 0), randomness="different")
+        self.writes = [flat]
+
+    def _across(self, one: module_rules.Trained) -> module_rules.Trained:
+        """The same with all workers' states, (workers, size)."""
+        parts = []
+        for part in (one.first, one.second, one.counts):
+            begin = part.storage_offset() - self._slots.storage_offset()
+            parts.append(self._slots[:, begin : begin + part.numel()] if part.numel() else part)
+        return module_rules.Trained(one.place, one.weights, *parts)
+
+    def _loss_of(self, wanted: dict[str, Any], inputs: tuple[torch.Tensor, ...], target: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self.loss(functional_call(self.model, wanted | self._others, inputs), target)
+        return loss
+
+    def next(self, left: int) -> int:
+        """How many of the rows that are left the next step takes: a short minibatch is a stack of its own."""
+        return min(left // self._batch * self._batch or left, self.rows)
+
+    def enter(self) -> None:
+        """Nothing: there are no buffers."""
+
+    def leave(self) -> None:
+        """Note that something was done."""
+        self._slots[:, :1].fill_(1.0)
+
+    def step(self, inputs: tuple[torch.Tensor, ...], target: torch.Tensor, step: torch.Tensor) -> None:
+        """A minibatch of every replica, from the same parameters."""
+        height = max(len(target) // self._batch, 1)
+        inputs, target = tuple(part.unflatten(0, (height, -1)) for part in inputs), target.unflatten(0, (height, -1))
+        found = self._each(self._wanted, inputs, target)
+        grads = [gradient.reshape(height, -1) for gradient in found.values()]
+        if self._rule == "sgd":
+            module_rules.land("sgd", self._trained, [gradient.sum(0) for gradient in grads], step, self._betas)
+            return
+        for one, gradient in zip(self._trained, grads):
+            first, second, counts = (part[:height] for part in (one.first, one.second, one.counts))
+            if self._rule == "adam":
+                counts.add_(1.0)
+            dw, dfirst, dsecond = module_rules.changes(self._rule, gradient, first, second, counts, step, self._betas)
+            one.weights.add_(dw.sum(0))
+            for state, change in ((first, dfirst), (second, dsecond)):
+                if change is not None:
+                    state.add_(change)
+
+
+def check(problem: ModuleProblem) -> None:
+    """Refuse what cannot be stacked, as far as that is known without trying.
+
+    Raises
+    ------
+    UsageError
+        With the reason.
+    """
+    layout = problem.layout
+    reasons = (
+        (problem.kind == "sparse", "sparse rows have different numbers of entries"),
+        (bool(layout.buffers), f"the buffers of the module ({', '.join(b.name for b in layout.buffers[:3])}) cannot"),
+        (layout.shared_state, "state='shared' is for replicas that race"),
+    )
+    for applies, why in reasons:
+        if applies:
+            raise UsageError(f"launch='vmap' stacks minibatches: {why}; choose launch='graphs' or 'eager'")

@@ -1,0 +1,130 @@
+"""Slow float64 NumPy twin of the device's visits to ratings: program after program, each with a group at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.reference import splitmix
+
+MASK, GOLDEN, TRIES = 2**64 - 1, 0x9E3779B97F4A7C15, 8
+
+
+def draw(seen, items, salt, row, t):
+    """The t-th item drawn against a rating of a user who has chosen the items ``seen``, or -1."""
+    state = splitmix((salt + row) & MASK)
+    for attempt in range(t * TRIES, (t + 1) * TRIES):
+        j = (splitmix((state + attempt * GOLDEN) & MASK) >> 32) * items >> 32
+        if j not in seen:
+            return j
+    return -1
+
+
+class Twin:
+    """Parameters of a problem, from a flat array; ``arrays`` as its launcher takes them."""
+
+    def __init__(self, problem, flat, arrays, sides):
+        self.problem, self.arrays, self.sides = problem, arrays, sides
+        parts = problem.parameters(np.asarray(flat, np.float64))
+        self.p, self.q = (part.reshape(-1, problem.stride).copy() for part in parts[:2])
+        self.b_u, self.b_i = (part.copy() for part in parts[2:])
+        self.seen = [set() for _ in range(problem.users)]
+        for u, i in zip(arrays["users"], arrays["items"]):
+            self.seen[u].add(int(i))
+
+    def flat(self):
+        flat = np.zeros(self.problem.size)
+        for part, mine in zip(self.problem.parameters(flat), (self.p, self.q, self.b_u, self.b_i)):
+            part[:] = mine.ravel()
+        return flat
+
+    def run(self, rows, steps, group, programs, salt=0):
+        turn = self.explicit if self.problem.loss == "squared-error" else self.implicit
+        for program in range(programs):
+            for first in range(program * group, len(rows), programs * group):
+                turn(rows[first : first + group], np.float64(steps[first : first + group]), salt)
+
+    def write(self, array, k, old, new, atomic, factors):
+        """Of several of a group at one place the changes add up, or the last one stays."""
+        if not atomic:
+            array[k] = new
+            return
+        np.add.at(array, k, new - old)
+        if factors and self.problem.nonnegative:
+            array[k] = np.maximum(array[k], 0)
+
+    def shrinks(self, rates, k, step):
+        rate = self.arrays[rates][k] if self.problem.penalty == "per-row" else 1.0
+        return 1 / (1 + step * self.problem.l2 * rate)
+
+    def moved(self, row, along, move, shrink):
+        new = (row - move[:, None] * along) * shrink[:, None]
+        return np.maximum(new, 0) if self.problem.nonnegative else new
+
+    def explicit(self, rows, step, _):
+        u, i = self.arrays["users"][rows], self.arrays["items"][rows]
+        p, q, b_u, b_i = self.p[u], self.q[i], self.b_u[u], self.b_i[i]
+        e = (p * q).sum(1) + (b_u + b_i) * self.problem.biases - self.arrays["values"][rows]
+        move, s_u, s_i = step * e, self.shrinks("user_rates", u, step), self.shrinks("item_rates", i, step)
+        users, items = self.sides
+        self.write(self.p, u, p, self.moved(p, q, move, s_u), users, True)
+        self.write(self.q, i, q, self.moved(q, p, move, s_i), items, True)
+        if self.problem.biases:
+            self.write(self.b_u, u, b_u, (b_u - move) * s_u, users, False)
+            self.write(self.b_i, i, b_i, (b_i - move) * s_i, items, False)
+
+    def implicit(self, rows, step, salt):
+        u, i = self.arrays["users"][rows], self.arrays["items"][rows]
+        drawn = [
+            np.array([draw(self.seen[user], self.problem.items, salt, int(row), t) for row, user in zip(rows, u)])
+            for t in range(self.problem.negatives)
+        ]
+        (self.bpr if self.problem.loss == "bpr" else self.log)(u, i, drawn, step)
+
+    def log(self, u, i, drawn, step):
+        (users, items), biased = self.sides, self.problem.biases
+        raw_p, raw_b = self.p[u], self.b_u[u]
+        p, b = raw_p.copy(), raw_b.copy()
+        for t, j in enumerate([i, *drawn]):
+            y, on = (1.0, slice(None)) if t == 0 else (-1.0, np.flatnonzero(j >= 0))
+            k, q, b_i, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
+            margin = (p[on] * q).sum(1) + (b[on] + b_i) * biased
+            move = -y * now / (1 + np.exp(y * margin))
+            s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
+            if t and self.problem.penalty == "per-row":
+                s_u = s_i = np.ones_like(now)
+            new_q = self.moved(q, p[on], move, s_i)
+            p[on] = self.moved(p[on], q, move, s_u)
+            self.write(self.q, k, q, new_q, items, True)
+            if biased:
+                b[on] = (b[on] - move) * s_u
+                self.write(self.b_i, k, b_i, (b_i - move) * s_i, items, False)
+        self.write(self.p, u, raw_p, p, users, True)
+        if biased:
+            self.write(self.b_u, u, raw_b, b, users, False)
+
+    def bpr(self, u, i, drawn, step):
+        (users, items), biased = self.sides, self.problem.biases
+        raw_p, raw_q, raw_b = self.p[u], self.q[i], self.b_i[i]
+        p, q, b, fresh = raw_p.copy(), raw_q.copy(), raw_b.copy(), np.ones(len(u), bool)
+        for j in drawn:
+            on = np.flatnonzero(j >= 0)
+            k, other, b_j, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
+            margin = (p[on] * (q[on] - other)).sum(1) + (b[on] - b_j) * biased
+            move = -now / (1 + np.exp(margin))
+            s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", i[on], now)
+            s_j = np.ones_like(now)
+            if self.problem.penalty == "per-row":  # counted with the first item drawn
+                s_u, s_i = np.where(fresh[on], s_u, 1), np.where(fresh[on], s_i, 1)
+            else:
+                s_j = self.shrinks("", k, now)
+            fresh[on] = False
+            new_other = self.moved(other, p[on], -move, s_j)
+            p[on], q[on] = self.moved(p[on], q[on] - other, move, s_u), self.moved(q[on], p[on], move, s_i)
+            self.write(self.q, k, other, new_other, items, True)
+            if biased:
+                self.write(self.b_i, k, b_j, (b_j + move) * s_j, items, False)
+                b[on] = (b[on] - move) * s_i
+        self.write(self.p, u, raw_p, p, users, True)
+        self.write(self.q, i, raw_q, q, items, True)
+        if biased:
+            self.write(self.b_i, i, raw_b, b, items, False)

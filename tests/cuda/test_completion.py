@@ -1,0 +1,355 @@
+"""Matrix completion as on a device: the kernels in Triton's interpreter and torch's fallback, against a slow twin."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
+
+from hogwild.cuda import completion_kernels, completion_torch
+from hogwild.cuda.completion import SIDES, CompletionLauncher
+from hogwild.cuda.work import Segment
+from hogwild.kernels.order import generator
+from hogwild.problems.completion import CompletionProblem
+from tests.cuda.completion_twin import Twin, draw
+from tests.cuda.standin import StandIn
+from tests.kernels.completion_harness import make_job, run_epoch, some_ratings
+
+SHAPE, N = (9, 11), 37
+HUGE = 2**64 - 12345  # a salt, which overflows
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Threads of torch cost more than they bring for tensors of this size."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options):
+    """A problem on a few ratings, its launcher's arrays and where it starts; user 0 has rated everything."""
+    rng = np.random.default_rng(1)
+    every = np.array(list(itertools.product(range(1, SHAPE[0] - 1), range(SHAPE[1]))))
+    pairs = np.concatenate([[(0, i) for i in range(SHAPE[1])], rng.permutation(every)[: n - SHAPE[1]]])
+    users, items = (part.astype(np.int32) for part in rng.permutation(pairs).T)
+    values = rng.normal(3, 1, n).astype(np.float32)
+    problem = CompletionProblem.of(SHAPE, items, values, discipline, rank, loss, **options)
+    arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
+    flat = np.zeros(problem.size, np.float32)
+    problem.start(flat, 0)
+    for part in problem.factors(flat):
+        part *= 3  # so that products count
+    if problem.biases:
+        for part in problem.parameters(flat)[2:]:
+            part[:] = rng.normal(0, 0.3, len(part))
+    return problem, arrays, flat
+
+
+def launch(problem, arrays, flat, in_flight, rows, steps, salt=HUGE, triton=True, **options):
+    """The flat array after one launch."""
+    launcher = CompletionLauncher(problem, arrays, StandIn(), 1, triton=triton, **options)
+    launcher.flat.copy_(torch.from_numpy(flat))
+    launcher._salt = lambda: salt
+    data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
+    segment = Segment(data, torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(steps.astype(np.float32)))
+    launcher.replica(0, StandIn().stream(), in_flight)(segment)
+    return launcher, launcher.flat.numpy()
+
+
+def visits(n=N, seed=2):
+    """A sequence of ratings, one of them twice, and a step for each."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.permutation(n), [3]]), rng.uniform(0.05, 0.2, n + 1)
+
+
+EXPLICIT = [
+    # discipline, in hand, rank and options; a tile of rank 20 holds 16 ratings at most, one of 90 holds 4
+    ("atomic", 1, 20, {}),
+    ("hogwild", 1, 20, {"penalty": "per-row", "l2": 0.01}),
+    ("atomic", 6, 20, {"nonnegative": True}),
+    ("hogwild", 6, 16, {"nonnegative": True, "biases": False}),
+    ("atomic", 33, 20, {"penalty": "per-row", "l2": 0.01}),
+    ("hogwild", 33, 33, {}),
+    ("atomic", 9, 90, {"biases": False}),
+    ("hogwild", 3, 1, {"l2": 0.0}),
+]
+
+
+@pytest.mark.parametrize(("discipline", "in_flight", "rank", "options"), EXPLICIT)
+def test_kernel_steps_as_the_formulas_say(discipline, in_flight, rank, options):
+    problem, arrays, flat = a_problem("squared-error", discipline, rank, **options)
+    rows, steps = visits()
+    launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
+    group, programs = launcher._grid(in_flight)
+    assert in_flight // 2 < group * programs <= in_flight
+    twin = Twin(problem, flat, arrays, SIDES[discipline])
+    twin.run(rows, steps, group, programs)
+    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+    assert np.abs(found - flat).max() > 0.05
+    if problem.nonnegative:
+        assert min(part.min() for part in problem.factors(found)) == 0
+
+
+IMPLICIT = [
+    ("log", "atomic", 1, 20, {"negatives": 2}),
+    ("log", "hogwild", 5, 20, {"penalty": "per-row", "l2": 0.01, "negatives": 2}),
+    ("log", "atomic", 18, 16, {"nonnegative": True, "biases": False}),
+    ("bpr", "hogwild", 1, 20, {"negatives": 2, "nonnegative": True}),
+    ("bpr", "atomic", 5, 20, {"penalty": "per-row", "l2": 0.01, "negatives": 2}),
+    ("bpr", "hogwild", 18, 33, {"biases": False, "negatives": 2}),
+]
+
+
+@pytest.mark.parametrize(("loss", "discipline", "in_flight", "rank", "options"), IMPLICIT)
+def test_kernel_learns_choices_as_the_formulas_say(loss, discipline, in_flight, rank, options):
+    problem, arrays, flat = a_problem(loss, discipline, rank, **options)
+    rows, steps = visits()
+    if in_flight <= 5:  # the interpreter is slow
+        rows, steps = rows[-16:], steps[-16:]
+    launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
+    twin = Twin(problem, flat, arrays, SIDES[discipline])
+    twin.run(rows, steps, *launcher._grid(in_flight), salt=HUGE)
+    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+
+
+def test_a_side_each():
+    problem, arrays, flat = a_problem()
+    rows, steps = visits()
+    sides = (False, True)
+    launcher, found = launch(problem, arrays, flat, 16, rows, steps, sides=sides)
+    twin = Twin(problem, flat, arrays, sides)
+    twin.run(rows, steps, *launcher._grid(16))
+    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+
+
+FALLBACK = [
+    ("squared-error", {}),
+    ("squared-error", {"nonnegative": True, "biases": False}),
+    ("squared-error", {"penalty": "per-row", "l2": 0.01}),
+    ("log", {"negatives": 2, "nonnegative": True}),
+    ("log", {"penalty": "per-row", "l2": 0.01, "biases": False, "negatives": 2}),
+    ("bpr", {"negatives": 3, "biases": False}),
+    ("bpr", {"penalty": "per-row", "l2": 0.01, "nonnegative": True, "negatives": 2}),
+]
+
+
+@pytest.mark.parametrize(("loss", "options"), FALLBACK)
+@pytest.mark.parametrize("in_flight", [1, 10])
+def test_fallback_steps_in_batches(loss, options, in_flight):
+    problem, arrays, flat = a_problem(loss, **options)
+    rows, steps = visits()
+    _, found = launch(problem, arrays, flat, in_flight, rows, steps, triton=False)
+    twin = Twin(problem, flat, arrays, (True, True))
+    twin.run(rows, steps, in_flight, 1, salt=HUGE)
+    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("triton", [True, False])
+@pytest.mark.parametrize("loss", ["squared-error", "log", "bpr"])
+def test_one_rating_in_hand_is_the_serial_kernel_of_the_cpu(loss, triton):
+    n = 40 if triton else 200  # the interpreter is slow
+    job = make_job(order="file", loss=loss, negatives=2, ratings=some_ratings(n))
+    start, arrays = job.flat.copy(), {name: np.array(part) for name, part in job.data()._asdict().items()}
+    run_epoch(job)
+    with np.errstate(over="ignore"):
+        salt = int(generator(job.seed, 0, len(job.state["blocks"])))
+    _, found = launch(job.problem, arrays, start, 1, np.arange(n), np.full(n, 0.1), salt, triton)
+    np.testing.assert_allclose(found, job.flat, rtol=2e-5, atol=1e-6)
+    assert np.abs(found - start).max() > 0.05
+
+
+def test_added_or_stored_is_the_same_with_one_rating_in_hand():
+    rows, steps = (part[-16:] for part in visits())
+    found = {}
+    for discipline in SIDES:
+        problem, arrays, flat = a_problem(discipline=discipline)
+        found[discipline] = launch(problem, arrays, flat, 1, rows, steps)[1]
+    assert found["serial"].tobytes() == found["hogwild"].tobytes() != flat.tobytes()
+    np.testing.assert_allclose(found["atomic"], found["serial"], rtol=1e-4, atol=1e-6)
+
+
+@triton.jit
+def draws(begin, items, users, rows, out, salt: tl.uint64, n_items: tl.int64, t, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    state = completion_kernels.mix(salt + tl.load(rows + at).to(tl.uint64)) + t.to(tl.uint64) * completion_kernels.LEAP
+    tl.store(out + at, completion_kernels.draw(begin, items, state, tl.load(users + at), n_items))
+
+
+@pytest.mark.parametrize("salt", [5, HUGE])
+def test_drawn_items_are_never_chosen_ones(salt):
+    problem, arrays, _ = a_problem("log")
+    rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
+    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, rows[:0], np.zeros(0), triton=False)
+    users, tables = arrays["users"][rows], launcher.tables
+    seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
+    for t in range(3):
+        out = torch.zeros(n, dtype=torch.int32)
+        numbers = torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(users)
+        draws[(1,)](tables.seen_begin, tables.seen_items, numbers[1], numbers[0], out, salt, SHAPE[1], t, n)
+        again = completion_torch.draw(launcher._seen, SHAPE[1], salt, numbers[0].long(), t, numbers[1].long())
+        wanted = [draw(seen[k], SHAPE[1], salt, int(row), t) for k, row in enumerate(rows)]
+        assert out.tolist() == again.tolist() == wanted
+        assert all((j in range(SHAPE[1])) and j not in seen[k] for k, j in enumerate(wanted) if j >= 0)
+        assert all(j == -1 for j, u in zip(wanted, users) if u == 0)  # who has chosen everything
+        drawn.append(wanted)
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert np.mean(np.array(drawn)[:, users != 0] < 0) < 0.2
+
+
+@pytest.mark.parametrize("triton", [True, False])
+def test_every_launch_draws_anew(triton):
+    problem, arrays, flat = a_problem("bpr", rank=3)
+
+    def train(seed, launches):
+        launcher = CompletionLauncher(problem, arrays, StandIn(), 1, seed=seed, triton=triton)
+        data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
+        run, found = launcher.replica(0, StandIn().stream(), 1), []
+        for _ in range(launches):
+            launcher.flat.copy_(torch.from_numpy(flat))
+            run(Segment(data, torch.arange(6, dtype=torch.int32), torch.full((6,), 0.1)))
+            found.append(launcher.flat.numpy().tobytes())
+        return found
+
+    first, second = train(1, 2)
+    assert first != second
+    assert train(1, 1) == [first] != train(2, 1)
+
+
+@triton.jit
+def places(factors, numbers, out, STRIDE: tl.constexpr, TILE: tl.constexpr, SIZE: tl.constexpr):
+    at = completion_kernels.place(factors, tl.load(numbers + tl.arange(0, SIZE)), STRIDE, TILE)
+    row = tl.arange(0, SIZE)[:, None] * TILE + tl.arange(0, TILE)[None, :]
+    tl.store(out + row, at.to(tl.int64, bitcast=True))
+
+
+def test_rows_may_lie_beyond_what_32_bits_count():
+    numbers = torch.tensor([0, 3, 2_999_999, 2**31 - 1], dtype=torch.int32)
+    out, factors = torch.zeros((4, 16), dtype=torch.int64), torch.zeros(1)
+    places[(1,)](factors, numbers, out, 1024, 16, 4)
+    wanted = factors.data_ptr() + 4 * (1024 * numbers.long()[:, None] + torch.arange(16))
+    assert torch.equal(out, wanted)
+
+
+def test_nothing_to_visit():
+    for kernels in (True, False):
+        problem, arrays, flat = a_problem()
+        _, found = launch(problem, arrays, flat, 4, np.arange(0), np.zeros(0), triton=kernels)
+        assert found.tobytes() == flat.tobytes()
+
+
+def test_nan_is_not_cut_off():
+    for kernels in (True, False):
+        problem, arrays, flat = a_problem(nonnegative=True)
+        problem.factors(flat)[0][:] = np.nan
+        _, found = launch(problem, arrays, flat, 4, np.arange(N), np.full(N, 0.1), triton=kernels)
+        assert np.isnan(found).any()
+
+
+def test_parts_are_slices_of_what_the_loss_needs():
+    for loss, names in (("squared-error", ["users", "items", "values"]), ("log", ["users", "items"])):
+        problem, arrays, _ = a_problem(loss)
+        launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
+        part = launcher.part(5, 20)
+        assert sorted(part) == sorted(names)
+        for name in names:
+            np.testing.assert_array_equal(part[name], arrays[name][5:20])
+            assert np.shares_memory(part[name], arrays[name])
+        assert launcher.bytes_of(5, 20) == sum(array.nbytes for array in part.values())
+
+
+def test_programs_hold_no_more_than_may_be_in_hand():
+    for loss, rank, in_flight in itertools.product(("squared-error", "bpr"), (1, 20, 64, 300, 1024), (1, 7, 64, 5000)):
+        problem, arrays, _ = a_problem(loss, rank=rank)
+        launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
+        group, programs = launcher._grid(in_flight)
+        assert programs >= 1
+        assert in_flight / 2 < group * programs <= in_flight
+        assert group & (group - 1) == 0
+        assert group == 1 or group * rank <= 512
+
+
+# --- how much may be in hand ---
+
+
+def popular(n=10_000, seed=0):
+    """Ratings of which one item has a tenth, in random order."""
+    rng = np.random.default_rng(seed)
+    users, items = rng.integers(0, 1000, n), np.where(rng.random(n) < 0.1, 0, rng.integers(1, 400, n))
+    p, q = rng.normal(0, 0.7, (1000, 3)), rng.normal(0, 0.7, (400, 3))
+    values = (p[users] * q[items]).sum(1) + rng.normal(0, 1, 400)[items] + rng.normal(0, 0.3, n)
+    return users.astype(np.int32), items.astype(np.int32), values.astype(np.float32)
+
+
+def train_in_batches(ratings, in_flight, step=0.05, epochs=5, **options):
+    """RMSE in deviations of the values after some epochs of torch's fallback, and what would be in hand by default."""
+    users, items, values = ratings
+    problem = CompletionProblem.of((1000, 400), items, values, "atomic", 8, **options)
+    arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
+    launcher = CompletionLauncher(problem, arrays, StandIn(programs=1 << 20), 1)
+    flat = np.zeros(problem.size, np.float32)
+    problem.start(flat, 0)
+    launcher.flat.copy_(torch.from_numpy(flat))
+    data = {name: torch.from_numpy(part) for name, part in launcher.part(0, len(users)).items()}
+    default = launcher.in_flight(step)
+    run = launcher.replica(0, StandIn().stream(), in_flight or default)
+    for _ in range(epochs):
+        run(Segment(data, torch.arange(len(users), dtype=torch.int32), torch.full((len(users),), step)))
+    parts = problem.parameters(launcher.flat.double().numpy())
+    p, q = problem.factors(launcher.flat.double().numpy())
+    e = (p[users] * q[items]).sum(1) + parts.user_bias[users] + parts.item_bias[items] - arrays["values"]
+    return float(np.sqrt(np.mean(e**2))), default
+
+
+def serial(ratings, step=0.05, epochs=5, **options):
+    """The same of the CPU's serial kernel, which has one in hand."""
+    users, items, values = ratings
+    job = make_job(order="file", ratings=ratings, shape=(1000, 400), rank=8, **options)
+    job.problem.start(job.flat, 0)
+    for _ in range(epochs):
+        run_epoch(job, 0, (step, 1.0, 0.0))
+    parts = job.problem.parameters(job.flat.astype(float))
+    p, q = job.problem.factors(job.flat.astype(float))
+    e = (p[users] * q[items]).sum(1) + parts.user_bias[users] + parts.item_bias[items] - job.problem.encode(values)
+    return float(np.sqrt(np.mean(e**2)))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"nonnegative": True, "biases": False}, {"penalty": "per-row", "l2": 1e-3}], ids=str
+)
+def test_the_default_learns_as_one_in_hand_does_and_many_more_diverge(options):
+    ratings = popular()
+    if not options.get("biases", True):
+        ratings = (*ratings[:2], ratings[2] + 4)  # values far from zero have long rows
+    found, default = train_in_batches(ratings, None, **options)
+    assert 5 <= default < 100  # by the popular item
+    assert found == pytest.approx(serial(ratings, **options), rel=0.01)
+    assert not train_in_batches(ratings, 8 * default, epochs=3, **options)[0] < 1.2 * found  # NaN mostly
+
+
+def test_what_may_be_in_hand():
+    _, items, values = ratings = popular()
+    arrays = dict(zip(("users", "items", "values"), ratings))
+
+    def launcher(discipline, programs=1 << 20, **options):
+        problem = CompletionProblem.of((1000, 400), items, values, discipline, 64, **options)
+        more = arrays | {"values": problem.encode(values)} | problem._per_row(*ratings[:2])
+        return CompletionLauncher(problem, more, StandIn(programs=programs), 1)
+
+    atomic, stored = launcher("atomic"), launcher("hogwild")
+    assert atomic.in_flight(0.01) == pytest.approx(10 * atomic.in_flight(0.1), rel=0.1)  # as steps allow
+    assert stored.in_flight(0.01) == stored.in_flight(0.1) > 1  # what is lost is lost at any step
+    assert atomic.in_flight(1e-9) == 8 << 19  # eight a program, half of the programs
+    assert launcher("atomic", 8).in_flight(1e-9) == 32
+    assert launcher("serial").in_flight(1e-9) == 1
+    assert atomic.in_flight(1e9) == 1
+    assert launcher("atomic", loss="log", negatives=3).in_flight(0.01) < atomic.in_flight(0.01)
+    assert launcher("atomic", penalty="per-row", l2=0.1).in_flight(0.01) < atomic.in_flight(0.01)

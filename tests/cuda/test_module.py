@@ -1,0 +1,834 @@
+"""Replicas of a module on streams: one is the CPU's worker, several lose nothing, captures leave no trace."""
+
+from __future__ import annotations
+
+import copy
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hogwild.cuda import module_feed, module_rules
+from hogwild.cuda.module import ModuleLauncher, as_tensors
+from hogwild.cuda.module_replica import unpack
+from hogwild.cuda.work import Segment
+from hogwild.data.examples import readonly
+from hogwild.errors import HogwildWarning, UsageError
+from hogwild.problems.module import ModuleProblem
+from hogwild.problems.module_data import feed_of, take_data
+from hogwild.problems.module_layout import Layout, pack
+from tests.cuda.standin import StandIn
+
+STEPS = {"sgd": 0.125, "momentum": 0.0625, "adagrad": 0.0625, "adam": 0.015625}  # exact in float32
+BATCH = 16
+TOGETHER = 8  # minibatches in a segment
+gpu = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """torch rounds by the number of its threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def device() -> Any:
+    """A real one."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    from hogwild.cuda.backend import connect
+
+    return connect()
+
+
+class Posed(NamedTuple):
+    """A module on its data, as the case poses it."""
+
+    problem: ModuleProblem
+    arrays: dict[str, np.ndarray]
+    flat: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.arrays["target"])
+
+
+def pose(
+    model: nn.Module, data: Any, loss: Callable[..., torch.Tensor] = functional.cross_entropy, rule: str = "sgd",
+    state: str = "local", workers: int = 1, discipline: str = "hogwild", factory: Any = None,
+) -> Posed:  # fmt: skip
+    examples = take_data(data, "custom")
+    layout = Layout.of(model, rule, state, workers)
+    flat = np.zeros(layout.size, np.float32)
+    for view, parameter in zip(layout.views(flat), model.parameters()):
+        view.copy_(parameter.detach())
+    for worker in range(workers):
+        layout.read_buffers(model, layout.slot_buffers(layout.slot(flat, worker)))
+    program = pack(model, loss, factory)
+    betas = (0.9, 0.0) if rule == "momentum" else (0.9, 0.999)
+    problem = ModuleProblem(discipline, layout, program, examples.kind, examples.program, betas)
+    arrays = {name: readonly(array) for name, array in examples.lay_out(shared=False)[0].items()}
+    return Posed(problem, arrays, flat)
+
+
+def orders(n: int, epochs: int) -> list[np.ndarray]:
+    return [np.random.default_rng(k).permutation(n).astype(np.int32) for k in range(epochs)]
+
+
+def on_cpu(posed: Posed, epochs: int = 2, batch: int = BATCH, step: float | None = None) -> np.ndarray:
+    """What the CPU's one worker makes of it."""
+    flat, problem = posed.flat.copy(), posed.problem
+    feed = feed_of(problem.kind, posed.arrays, problem.items)
+    replica = problem.scratch(None)  # type: ignore[arg-type]
+    replica.bind(flat, 0)
+    numbers = np.float32(step or STEPS[problem.layout.rule]), *(np.float32(beta) for beta in problem.betas)
+    for rows in orders(posed.n, epochs):
+        for first in range(0, posed.n, batch):
+            grads = replica.gradients(feed(rows[first : first + batch]))
+            replica.land(tuple(solid(grad) for grad in grads), numbers)
+    replica.leave()
+    return flat
+
+
+def solid(grad: torch.Tensor | None) -> torch.Tensor | None:
+    """In memory of its own, or the CPU's kernel is compiled once more."""
+    return grad if grad is None or grad.layout != torch.strided else grad.contiguous()
+
+
+class Driven:
+    """Replicas on streams, to each of which segments are given at random."""
+
+    def __init__(self, posed: Posed, backend: Any, batch: int = BATCH, launch: str = "graphs", seed: int = 0) -> None:
+        workers = posed.problem.layout.workers
+        self.posed, self.backend, self._random = posed, backend, random.Random(seed)
+        self.launcher = ModuleLauncher(posed.problem, posed.arrays, backend, workers, batch=batch, launch=launch)
+        self.launcher.flat.copy_(torch.from_numpy(posed.flat))
+        self.streams = [backend.stream() for _ in range(self.launcher.streams)]
+        self.replicas = [self.launcher.replica(k, stream, batch) for k, stream in enumerate(self.streams)]
+        arrays = as_tensors(self.launcher.part(0, posed.n))
+        self.data = {name: tensor.to(backend.device) for name, tensor in arrays.items()}
+
+    def epoch(self, rows: np.ndarray, step: float | None = None, together: int = TOGETHER) -> None:
+        locked = self.posed.problem.discipline == "locked"
+        size = self.launcher.granule() * (1 if locked else together)
+        on_device = torch.from_numpy(rows).to(self.backend.device)
+        steps = torch.full((len(rows),), step or STEPS[self.posed.problem.layout.rule], device=self.backend.device)
+        if self.backend.device.type == "cuda":
+            torch.cuda.synchronize()  # both were made on another stream
+        before = None
+        for first in range(0, len(rows), size):
+            number, some = self._random.randrange(len(self.streams)), slice(first, first + size)
+            stream, segment = self.streams[number], Segment(self.data, on_device[some], steps[some])
+            if locked and before is not None:
+                stream.after(before)
+            stream.run(partial(self.replicas[number], segment))
+            before = stream.record()
+        for stream in self.streams:
+            stream.record().wait()
+
+    def run(self, epochs: int = 2, step: float | None = None, together: int = TOGETHER) -> np.ndarray:
+        for rows in orders(self.posed.n, epochs):
+            self.epoch(rows, step, together)
+        return self.flat()
+
+    def flat(self) -> np.ndarray:
+        return self.launcher.flat.cpu().numpy().copy()
+
+
+def drive(posed: Posed, backend: Any = None, **options: Any) -> np.ndarray:
+    """What two epochs on a device make of it."""
+    return Driven(posed, backend or StandIn(), **options).run()
+
+
+def close(mine: np.ndarray, theirs: np.ndarray) -> None:
+    np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=5e-6)
+
+
+# ---- modules and data
+
+
+def dense_data(n: int = 150) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 12)).astype(np.float32)
+    return X, (X @ rng.normal(size=(12, 3))).argmax(axis=1)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 3))
+
+
+def normed() -> nn.Module:
+    torch.manual_seed(0)  # and no bias whose gradient is zero, but for rounding
+    return nn.Sequential(nn.Linear(12, 20, bias=False), nn.BatchNorm1d(20), nn.Tanh(), nn.Linear(20, 3))
+
+
+class Embedded(nn.Module):
+    def __init__(self, bag: bool, sparse: bool = True, zero: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        kind: Any = nn.EmbeddingBag(40, 6, mode="sum", sparse=sparse) if bag else nn.Embedding(40, 6, sparse=sparse)
+        self.table = kind
+        (nn.init.zeros_ if zero else partial(nn.init.normal_, std=0.3))(self.table.weight)
+        self.out = nn.Linear(6, 3)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        found = self.table(*inputs)
+        return self.out(torch.tanh(found if found.dim() == 2 else found.sum(dim=1)))
+
+
+def bag_data(n: int = 150, least: int = 1) -> tuple[Any, np.ndarray]:
+    """Rows of ``least`` to 9 entries, of the first half of 40 features only."""
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(0)
+    X = np.zeros((n, 40), np.float32)
+    for row in X:
+        count = rng.integers(least, 10)
+        row[rng.permutation(20)[:count]] = rng.normal(size=count)
+    return csr_matrix(X), rng.integers(0, 3, n)
+
+
+def words(n: int = 150) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 20, (n, 4)), rng.integers(0, 3, n)
+
+
+KINDS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    "dense": lambda: (network(), dense_data()),
+    "batch norm": lambda: (normed(), dense_data()),
+    "Embedding": lambda: (Embedded(False), words()),
+    "EmbeddingBag": lambda: (Embedded(True), bag_data()),
+}
+
+
+# ---- one replica
+
+
+@pytest.mark.parametrize("state", ["local", "shared"])
+@pytest.mark.parametrize("rule", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_replica_is_the_cpus_worker(kind: str, rule: str, state: str) -> None:
+    """Captured, over two epochs with a short last minibatch; rows and states that nothing names stay bit for bit."""
+    posed = pose(*KINDS[kind](), rule=rule, state=state)
+    backend = StandIn()
+    mine, theirs = drive(posed, backend), on_cpu(posed)
+    assert backend.captured == 1
+    assert not np.allclose(mine, posed.flat, atol=1e-3)
+    close(mine, theirs)
+    if kind.startswith("Embedding"):
+        untouched = slice(20 * 6, 40 * 6)  # of the table, which is the first parameter
+        np.testing.assert_array_equal(mine[untouched], posed.flat[untouched])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eager_steps_are_the_captured_ones(kind: str) -> None:
+    posed, backend = pose(*KINDS[kind](), rule="adam"), StandIn()
+    np.testing.assert_array_equal(drive(posed, backend, launch="eager"), drive(posed))
+    assert backend.captured == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_cannot_be_captured_runs_as_it_is(kind: str) -> None:
+    posed = pose(*KINDS[kind](), rule="momentum", workers=3)
+    with pytest.warns(HogwildWarning, match="not captured.*operation not permitted") as found:
+        refused = Driven(posed, StandIn(captures=False))
+    assert len(found) == 1
+    other = Driven(posed, StandIn(), launch="eager")
+    for driven in (refused, other):
+        driven.streams, driven.replicas = driven.streams[:1], driven.replicas[:1]
+    np.testing.assert_array_equal(refused.run(), other.run())
+
+
+@pytest.mark.parametrize("rule", ["momentum", "adam"])
+def test_a_step_for_every_minibatch(rule: str) -> None:
+    """Taken from the place of its first row."""
+    posed = pose(network(), dense_data(64), rule=rule)
+    driven, rows = Driven(posed, StandIn()), orders(64, 1)[0]
+    falling = torch.linspace(0.1, 0.01, 64)
+    driven.streams[0].run(lambda: driven.replicas[0](Segment(driven.data, torch.from_numpy(rows), falling)))
+    driven.streams[0].record().wait()
+    flat, feed = posed.flat.copy(), feed_of(posed.problem.kind, posed.arrays, b"")
+    replica = posed.problem.scratch(None)  # type: ignore[arg-type]
+    replica.bind(flat, 0)
+    for first in range(0, 64, BATCH):
+        numbers = np.float32(falling[first]), *(np.float32(beta) for beta in posed.problem.betas)
+        replica.land(replica.gradients(feed(rows[first : first + BATCH])), numbers)
+    replica.leave()
+    close(driven.flat(), flat)
+
+
+class Nowhere(StandIn):
+    """A device whose tensors have no numbers: looking at one, which is what waits for a device, is an error."""
+
+    device = torch.device("meta")
+
+
+@pytest.mark.parametrize("rule", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_minibatches_wait_for_nothing(kind: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    landed = []
+    for name in ("_fused_sgd_", "_fused_adam_"):  # which are not for such tensors
+        monkeypatch.setattr(torch, name, lambda weights, *_, lr, **options: landed.append(lr.device.type))
+    posed = pose(*KINDS[kind](), rule=rule)
+    driven = Driven(posed, Nowhere())
+    rows = orders(9 * BATCH, 1)[0]
+    driven.epoch(rows)
+    assert landed == [] if rule == "adagrad" else landed == ["meta"] * (3 + 9)  # rehearsed, and run
+
+
+def test_momentum_of_zero() -> None:
+    posed = pose(network(), dense_data(), rule="momentum")
+    posed = posed._replace(problem=copy.copy(posed.problem))
+    object.__setattr__(posed.problem, "betas", (0.0, 0.0))
+    close(drive(posed), on_cpu(posed))
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Strides of all gradients that land, from now on."""
+    found: list[tuple[int, ...]] = []
+    whole = module_rules._whole
+
+    def noting(rule: str, moved: Any, grads: list[torch.Tensor], step: torch.Tensor, betas: Any) -> None:
+        found.extend(grad.stride() for grad in grads)
+        whole(rule, moved, grads, step, betas)
+
+    monkeypatch.setattr(module_rules, "_whole", noting)
+    return found
+
+
+class Twins(nn.Module):
+    """Two parameters with one gradient, in the same memory; and one whose gradient is one number, repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.zeros(12, 3)), nn.Parameter(torch.ones(12, 3) / 8)
+        self.c, self.single = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.tensor(0.5))
+        self.one = nn.Parameter(torch.zeros(1))
+        self.unused = nn.Parameter(torch.ones(5))
+        self.frozen = nn.Parameter(torch.full((3,), 0.25), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (
+            x @ (self.a + self.b) * self.single
+            + (self.c.sum() + self.one.expand(2, 3).sum()) * torch.arange(3.0)
+            + self.frozen
+        )
+
+
+@pytest.mark.parametrize("rule", STEPS)
+def test_gradients_that_share_memory_and_parameters_without_any(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    posed = pose(Twins(), dense_data(), rule=rule)
+    layout = posed.problem.layout
+    strides = watched(monkeypatch)
+    mine = drive(posed)
+    assert set(strides) == {(1,)}  # or kernels of a GPU refuse
+    close(mine, on_cpu(posed))
+    for name in ("unused", "frozen"):
+        place = next(place for place in layout.places if place.name == name)
+        np.testing.assert_array_equal(mine[place.begin : place.end], posed.flat[place.begin : place.end])
+
+
+class Tied(nn.Module):
+    """Words in and out by one table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.out = nn.Embedding(40, 6), nn.Linear(6, 40)
+        self.out.weight = self.table.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(torch.tanh(self.table(x).mean(dim=1)))
+
+
+@pytest.mark.parametrize("factory", [None, Tied], ids=["pickled", "made"])
+def test_tied_weights_stay_tied(factory: Any) -> None:
+    posed = pose(Tied(), words(), rule="adam", factory=factory)
+    close(drive(posed), on_cpu(posed))
+    model, _ = unpack(posed.problem.program, posed.problem.layout, torch.from_numpy(posed.flat))
+    assert model.out.weight is model.table.weight
+
+
+def test_sparse_rows_are_added_up() -> None:
+    rng = np.random.default_rng(0)
+    indices, values = torch.from_numpy(rng.integers(3, 9, 30)), torch.from_numpy(rng.normal(size=(30, 4)))
+    named, sums, used = module_rules.coalesced(indices, values)
+    found = torch.zeros(12, 4, dtype=torch.float64).index_add_(0, named, sums * used)
+    torch.testing.assert_close(found, torch.zeros(12, 4, dtype=torch.float64).index_add_(0, indices, values))
+    some = named[used[:, 0] > 0]
+    assert sorted(some.tolist()) == sorted(set(indices.tolist()))
+    assert set(named.tolist()) <= set(indices.tolist())
+
+
+# ---- several replicas
+
+
+def whole_numbers(n: int = 210) -> np.ndarray:
+    return np.random.default_rng(0).integers(-8, 9, (n, 5)).astype(np.float32)
+
+
+class Sum(nn.Module):
+    """Its output's gradient does not depend on its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.w
+
+
+def mean_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return output.mean()
+
+
+@pytest.mark.parametrize("launch", ["graphs", "eager", "vmap"])
+@pytest.mark.parametrize("discipline", ["hogwild", "locked"])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_minibatch_lands_once(discipline: str, launch: str, seed: int) -> None:
+    """All numbers are sums of few powers of two, so whatever the order, and however short the last, sums are exact."""
+    X = whole_numbers()
+    posed = pose(Sum(), (X, np.zeros(len(X))), mean_of, workers=3, discipline=discipline)
+    driven = Driven(posed, StandIn(seed), batch=4, launch=launch, seed=seed)
+    flat = driven.run(epochs=3, step=0.125)
+    means = [X[rows[k : k + 4]].mean(axis=0) for rows in orders(len(X), 3) for k in range(0, len(X), 4)]
+    np.testing.assert_array_equal(flat[:5], -0.125 * np.sum(means, axis=0))
+
+
+@pytest.mark.parametrize("rule", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_captures_leave_no_trace(kind: str, rule: str) -> None:
+    posed = pose(*KINDS[kind](), rule=rule, state="shared" if kind == "dense" else "local", workers=4)
+    for seed in range(3):
+        driven = Driven(posed, backend := StandIn(seed))
+        np.testing.assert_array_equal(driven.flat(), posed.flat)
+        assert backend.captured == 4
+        while backend.advance():
+            pass
+        np.testing.assert_array_equal(driven.flat(), posed.flat)
+
+
+@pytest.mark.parametrize("rule", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_replicas_that_race_learn(kind: str, rule: str) -> None:
+    posed = pose(*KINDS[kind](), rule=rule, workers=4)
+    flat = Driven(posed, StandIn(1)).run(epochs=6, together=1)
+    assert loss_of(posed, flat) < 0.97 * loss_of(posed, posed.flat)
+
+
+def loss_of(posed: Posed, flat: np.ndarray) -> float:
+    model, loss = unpack(posed.problem.program, posed.problem.layout, torch.from_numpy(flat.copy()))
+    batch = feed_of(posed.problem.kind, posed.arrays, b"")(np.arange(posed.n, dtype=np.int32))
+    with torch.no_grad():
+        return float(loss(model.train()(*batch.inputs), batch.target))
+
+
+# ---- buffers
+
+
+def test_buffers_are_a_replicas_own() -> None:
+    posed = pose(normed(), dense_data(), workers=3)
+    layout = posed.problem.layout
+    flat = Driven(posed, StandIn()).run(together=1)
+    slots = [layout.slot(flat, worker) for worker in range(3)]
+    counts = [layout.slot_buffers(slot)[layout.buffers[-1].begin] for slot in slots]
+    assert layout.buffers[-1].name.endswith("num_batches_tracked")
+    assert sum(counts) == 2 * -(-posed.n // BATCH)
+    assert all(slot[0] == 1 for slot in slots)
+    means = [layout.slot_buffers(slot)[: layout.buffers[0].end] for slot in slots]
+    assert not np.allclose(means[0], means[1])
+
+
+def test_a_run_goes_on_where_another_stopped() -> None:
+    """With the buffers and the state that are in the flat array, and nothing else."""
+    posed = pose(normed(), dense_data(), rule="adam")
+    whole = drive(posed)
+    first, second = orders(posed.n, 2)
+    half = Driven(posed, StandIn())
+    half.epoch(first)
+    rest = Driven(posed._replace(flat=half.flat()), StandIn())
+    rest.epoch(second)
+    np.testing.assert_array_equal(rest.flat(), whole)
+
+
+class Counting(nn.Module):
+    """Puts new tensors in the places of its buffers; some are of other dtypes, one is used in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+        self.mean: torch.Tensor
+        self.register_buffer("mean", torch.zeros(12))
+        self.register_buffer("seen", torch.tensor(1 << 40))
+        self.register_buffer("precise", torch.tensor([1 / 3, 2 / 3], dtype=torch.float64))
+        self.register_buffer("flags", torch.tensor([True, False, True]))
+        self.register_buffer("none", torch.zeros(0))
+        self.inner.register_buffer("same", self.mean)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(dim=0)
+        self.seen = self.seen + len(x)
+        self.precise = self.precise * 0.5
+        self.flags = ~self.flags
+        return self.inner(x - self.mean)
+
+
+@pytest.mark.parametrize("launch", ["graphs", "eager"])
+def test_buffers_that_a_module_replaces(launch: str) -> None:
+    posed = pose(Counting(), dense_data())
+    close(drive(posed, launch=launch), on_cpu(posed))
+
+
+# ---- sparse rows
+
+
+def test_minibatches_are_filled_up_with_their_own_features() -> None:
+    posed = pose(Embedded(True), bag_data(30, least=0))
+    feed = module_feed.SparseFeed(posed.arrays, 8)
+    data, rows = as_tensors(feed.part(0, 30)), torch.randperm(24, generator=torch.Generator().manual_seed(0)).view(3, 8)
+    assert feed.room is not None
+    found = module_feed.filled(data, rows.int(), feed.room)
+    for k in range(3):
+        indices, offsets, weights, target = (part[k] for part in found)
+        exact = module_feed.exact(data, rows[k])
+        n = len(exact[0])
+        assert torch.equal(indices[:n], exact[0])
+        assert torch.equal(offsets, exact[1])
+        assert torch.equal(weights[:n], exact[2])
+        assert torch.equal(target, exact[3])
+        assert (weights[n:] == 0).all()
+        assert set(indices.tolist()) == set(exact[0].tolist())
+    longest = module_feed.exact(data, torch.from_numpy(feed.longest))
+    assert len(longest[0]) == feed.room
+
+
+def test_rows_without_any_entry() -> None:
+    posed = pose(Embedded(True), bag_data(30, least=0))
+    feed = module_feed.SparseFeed(posed.arrays, 4)
+    nothing = {"begin": [0, 0], "end": [0, 0], "target": [1, 2]}
+    data = {name: torch.tensor(numbers) for name, numbers in nothing.items()}
+    data |= {"indices": torch.zeros(0, dtype=torch.int32), "values": torch.zeros(0)}
+    assert feed.room is not None
+    _, offsets, weights, target = module_feed.filled(data, torch.tensor([[1, 0]]), feed.room)
+    assert not weights.any()
+    assert offsets.tolist() == [[0, 0]]
+    assert target.tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize("rule", STEPS)
+def test_rows_some_of_which_are_empty(rule: str) -> None:
+    posed = pose(Embedded(True), bag_data(least=0), rule=rule)
+    close(drive(posed), on_cpu(posed))
+
+
+def test_parts_of_rows_that_lie_anywhere() -> None:
+    posed = pose(Embedded(True), bag_data())
+    order = np.random.default_rng(1).permutation(posed.n)
+    scattered = dict(posed.arrays)
+    scattered |= {name: posed.arrays[name][order] for name in ("begin", "end", "target")}
+    feed, plain = module_feed.SparseFeed(scattered, BATCH), module_feed.SparseFeed(posed.arrays, BATCH)
+    for first, last in [(0, posed.n), (10, 60), (149, 150), (7, 7)]:
+        found = feed.part(first, last)
+        assert sum(array.nbytes for array in found.values()) == feed.bytes_of(first, last)
+        for k, row in enumerate(order[first:last]):
+            theirs = plain.part(row, row + 1)
+            for name in ("indices", "values"):
+                mine = found[name][found["begin"][k] : found["end"][k]]
+                np.testing.assert_array_equal(mine, theirs[name])
+            assert found["target"][k] == theirs["target"]
+
+
+class Blind(Embedded):
+    """Takes no notice of the weights."""
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(*inputs[:2])
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_a_module_to_which_weights_of_zero_count(zero: bool) -> None:
+    posed = pose(Blind(True, zero=zero), bag_data(), rule="adagrad")
+    with pytest.warns(HogwildWarning, match="entries of weight zero"):
+        mine = drive(posed)
+    close(mine, on_cpu(posed))
+
+
+@pytest.mark.parametrize("why", ["many times the usual", "may have no entries"])
+def test_rows_that_are_not_filled_up(why: str) -> None:
+    from scipy.sparse import csr_matrix
+
+    X, y = bag_data(20 * BATCH)
+    X = X.toarray()
+    if why.startswith("may"):
+        X[:BATCH] = 0
+    else:
+        X[1:] = 0  # of 20 minibatches one has all entries
+        X[0] = 1
+    posed = pose(Embedded(True), (csr_matrix(X), y), rule="sgd" if why.startswith("many") else "momentum")
+    with pytest.warns(HogwildWarning, match=why):
+        driven = Driven(posed, StandIn(), launch="graphs")
+    close(driven.run(), on_cpu(posed))
+
+
+# ---- stacks
+
+
+def in_turn(posed: Posed, batch: int) -> np.ndarray:
+    """Minibatches of all workers from the same parameters, the sum of what each would change; by the CPU's kernels."""
+    flat, problem = posed.flat.copy(), posed.problem
+    layout, feed = problem.layout, feed_of(problem.kind, posed.arrays, b"")
+    size = layout.parameters_size
+    numbers = np.float32(STEPS[layout.rule]), *(np.float32(beta) for beta in problem.betas)
+
+    def change(worker: int, rows: np.ndarray) -> np.ndarray:
+        own = flat.copy()
+        replica = problem.scratch(None)  # type: ignore[arg-type]
+        replica.bind(own, worker)
+        replica.land(replica.gradients(feed(rows)), numbers)
+        layout.slot(flat, worker)[1:] = layout.slot(own, worker)[1:]
+        return own[:size] - flat[:size]
+
+    for rows in orders(posed.n, 2):
+        for first in range(0, posed.n, batch * layout.workers):
+            some = rows[first : first + batch * layout.workers]
+            whole = len(some) // batch * batch
+            stacks = [[some[k : k + batch] for k in range(0, whole, batch)], [some[whole:]]]
+            for stack in stacks:
+                changes = [change(worker, part) for worker, part in enumerate(stack) if len(part)]
+                flat[:size] += np.sum(changes, axis=0) if changes else 0
+    for worker in range(layout.workers):
+        layout.slot(flat, worker)[0] = 1
+    return flat
+
+
+@pytest.mark.parametrize("rule", STEPS)
+def test_a_stack_lands_the_sum(rule: str) -> None:
+    """Of all replicas' updates; the last stack has fewer minibatches, and a short one."""
+    posed = pose(network(), dense_data(), rule=rule, workers=3)
+    backend = StandIn()
+    driven = Driven(posed, backend, launch="vmap")
+    assert driven.launcher.granule() == 3 * BATCH
+    assert backend.captured == 1
+    np.testing.assert_array_equal(driven.flat(), posed.flat)
+    close(driven.run(), in_turn(posed, BATCH))
+
+
+class Looking(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) if float(x.sum()) > 0 else self.inner(-x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "match"),
+    [
+        ("EmbeddingBag", {}, "sparse rows"),
+        ("batch norm", {}, "buffers of the module .1.running_mean"),
+        ("dense", {"state": "shared", "rule": "adam"}, "state='shared'"),
+        ("Embedding", {}, "cannot run this module"),
+        ("looking", {}, "cannot run this module"),
+    ],
+)
+def test_what_cannot_be_stacked(kind: str, options: dict[str, Any], match: str) -> None:
+    posed = pose(*(KINDS | {"looking": lambda: (Looking(), dense_data())})[kind](), workers=2, **options)
+    with pytest.raises(UsageError, match=match):
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 2, batch=4, launch="vmap")
+
+
+# ---- set-up
+
+
+def weighted(weight: torch.Tensor, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(output, target, weight=weight)
+
+
+class Scaled(nn.Module):
+    """Has a constant that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.full((12,), 0.5)
+        self.inner = normed()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x * self.scale)
+
+
+class Unpicklable(Scaled):
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+
+@pytest.mark.parametrize("kind", [Scaled, Unpicklable])
+def test_everything_is_moved_to_the_device(kind: Any) -> None:
+    """The constants of the module and of the loss too."""
+    posed = pose(kind(), dense_data(), partial(weighted, torch.ones(3)), factory=kind)
+    model, loss = unpack(posed.problem.program, posed.problem.layout, torch.zeros(len(posed.flat), device="meta"))
+    tensors = [*model.parameters(), *model.buffers(), model.scale, loss.args[0]]
+    assert len(tensors) == 5 + 3 + 2
+    assert all(tensor.device.type == "meta" for tensor in tensors)
+
+
+def test_a_loss_with_weights() -> None:
+    posed = pose(network(), dense_data(), partial(weighted, torch.tensor([0.5, 1.0, 2.0])))
+    close(drive(posed), on_cpu(posed))
+
+
+def test_fewer_rows_than_a_minibatch() -> None:
+    posed, backend = pose(network(), dense_data(10)), StandIn()
+    close(drive(posed, backend, batch=16), on_cpu(posed))
+    assert backend.captured == 0
+
+
+def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minibatches so large that one is put together at a time."""
+    posed = pose(network(), dense_data(), rule="momentum")
+    usual = drive(posed)
+    monkeypatch.setattr("hogwild.cuda.module_steps.ROOM", 1)
+    np.testing.assert_array_equal(drive(posed), usual)
+
+
+def test_several_inputs_and_parts() -> None:
+    X, y = dense_data()
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            return self.inner(x * scale[:, None])
+
+    posed = pose(Two(), (X, np.linspace(0.5, 1.5, len(y)), y))
+    close(drive(posed), on_cpu(posed))
+    launcher = ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+    part = launcher.part(20, 50)
+    np.testing.assert_array_equal(part["input0"], X[20:50])
+    assert sum(array.nbytes for array in part.values()) == launcher.bytes_of(20, 50)
+
+
+def test_noise() -> None:
+    """Of a module with dropout is not the same in two minibatches."""
+
+    class Noise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.dropout(x.mean() * torch.ones(64), 0.5) * self.w
+
+    posed = pose(Noise(), (np.ones((8, 1), np.float32), np.zeros(8)), mean_of)
+    flat = Driven(posed, StandIn(), batch=1).run(epochs=1, step=1.0)
+    assert len(set(flat[:64].tolist())) > 2
+
+
+def test_refusals() -> None:
+    posed = pose(network(), dense_data())
+    with pytest.raises(UsageError, match="launch='other': expected one of graphs"):
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4, launch="other")
+
+    class Single(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, k: int) -> Any:
+            return torch.zeros(12), torch.tensor(0)
+
+    posed = pose(network(), Single())
+    with pytest.raises(UsageError, match="a Dataset is fetched item by item"):
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+
+
+# ---- a real device
+
+
+@gpu
+@pytest.mark.parametrize("rule", STEPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_gpu_one_replica_is_the_cpus_worker(device: Any, kind: str, rule: str) -> None:
+    posed = pose(*KINDS[kind](), rule=rule)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HogwildWarning)  # everything here can be captured
+        mine = drive(posed, device)
+    np.testing.assert_allclose(mine, on_cpu(posed), rtol=5e-3, atol=1e-4)
+
+
+@gpu
+@pytest.mark.parametrize("launch", ["graphs", "eager", "vmap"])
+def test_on_a_gpu_every_minibatch_lands_once(device: Any, launch: str) -> None:
+    """In the discipline whose steps exclude one another: of plain additions that race, some are lost."""
+    X = whole_numbers()
+    posed = pose(Sum(), (X, np.zeros(len(X))), mean_of, workers=3, discipline="locked")
+    flat = Driven(posed, device, batch=4, launch=launch).run(epochs=3, step=0.125)
+    means = [X[rows[k : k + 4]].mean(axis=0) for rows in orders(len(X), 3) for k in range(0, len(X), 4)]
+    np.testing.assert_array_equal(flat[:5], -0.125 * np.sum(means, axis=0))
+
+
+@gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_gpu_captures_leave_no_trace(device: Any, kind: str) -> None:
+    posed = pose(*KINDS[kind](), rule="adam", workers=4)
+    np.testing.assert_array_equal(Driven(posed, device).flat(), posed.flat)
+
+
+@gpu
+def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any) -> None:
+    """With a step of zero, momentum sums up gradients at the same parameters, whichever replica's: of the same
+    minibatches, given to all replicas at once, all must have the same, and that of an eager replica.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2048, 256)).astype(np.float32), rng.integers(0, 10, 2048)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    posed = pose(model, (X, y), rule="momentum", workers=16)
+    found = []
+    for launch in ("graphs", "eager"):
+        driven = Driven(posed, device, batch=64, launch=launch)
+        rows = torch.arange(2048, dtype=torch.int32, device=device.device)
+        segment = Segment(driven.data, rows, torch.zeros(2048, device=device.device))
+        torch.cuda.synchronize()
+        for _ in range(8):
+            for stream, replica in zip(driven.streams, driven.replicas):
+                stream.run(partial(replica, segment))
+        for stream in driven.streams:
+            stream.record().wait()
+        flat = driven.flat()
+        found += [posed.problem.layout.slot(flat, worker) for worker in range(16)]
+    for slot in found[1:]:
+        np.testing.assert_allclose(slot, found[0], rtol=1e-3, atol=1e-5)
+
+
+@gpu
+def test_on_a_gpu_what_waits_is_not_captured_and_noise_goes_on(device: Any) -> None:
+    class Waiting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(functional.dropout(x, 0.0 if float(x[0, 0]) > 1e9 else 1e-9))
+
+    posed = pose(Waiting(), dense_data(), workers=2)
+    with pytest.warns(HogwildWarning, match="not captured"):
+        driven = Driven(posed, device)
+    assert loss_of(posed, driven.run(epochs=4)) < loss_of(posed, posed.flat)
+    posed = pose(nn.Sequential(nn.Dropout(0.1), network()), dense_data(), workers=2)  # and the next one is
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HogwildWarning)
+        driven = Driven(posed, device)
+    assert loss_of(posed, driven.run(epochs=4)) < loss_of(posed, posed.flat)
