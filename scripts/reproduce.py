@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.bench import targets
-from hogwild.bench.suite import SECTIONS
+from hogwild.bench.suite import chosen
 from hogwild.compare.results import Source, load
 from hogwild.compare.suite_report import load_suite, suite_tables
 from hogwild.compare.summary import Group, groups, of_rule
@@ -130,7 +130,7 @@ def bench(work: Work) -> dict[str, str]:
     """The machine: kernels, disciplines, other programs."""
     path = work.out / "bench.jsonl"
     if not path.exists():
-        sections = [name for name in SECTIONS if name != "completion"]
+        sections = [name for name in chosen([], against=True) if name != "completion"]
         work.run("bench", *sections, "--json", "bench.partial", "--plot", "speedup.png")
         (work.out / "bench.partial").replace(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]

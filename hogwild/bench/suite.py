@@ -28,12 +28,14 @@ SECTIONS = {
     "startup": "from data ready to the first update",
     "memory": "what a run owns beside its data",
     "against": "other programs on the same data, to the same held-out loss",
+    "gpu": "an NVIDIA GPU: each figure beside its limit or its rival, and targets",
 }
+ASKED_FOR = {"against", "gpu"}  # sections that are run by name only
 HIGH_LOAD = 0.5  # waiting processes beside ours from which figures are doubtful
 
 
 def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """The sections to run, in their order; by default all, ``against`` only if other programs are asked for.
+    """The sections to run, in their order; by default all but ``gpu``, and ``against`` if other programs are asked for.
 
     Raises
     ------
@@ -45,7 +47,7 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
     if unknown:
         raise UsageError(f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}")
     if not asked:
-        asked = set(SECTIONS) - (set() if against else {"against"})
+        asked = set(SECTIONS) - (ASKED_FOR - {"against"} if against else ASKED_FOR)
     return [name for name in SECTIONS if name in asked]
 
 

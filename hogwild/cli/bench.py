@@ -18,9 +18,10 @@ import typer
 
 from hogwild.bench.plan import QUICK_REPEATS, REPEATS, Plan, data_names, doubling
 from hogwild.bench.rounds import WIDE
-from hogwild.bench.suite import SECTIONS, chosen, conditions, doubts, section
+from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
 from hogwild.bench.targets import targets
 from hogwild.cli.display import Display
+from hogwild.cli.session import find_device
 from hogwild.cli.sources import CacheDir, check_apart, check_readable, check_writable
 from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
@@ -36,6 +37,10 @@ def _figure(form: str, scale: float = 1.0, unit: str = "") -> Format:
 
 def _text(value: Any) -> str:
     return "-" if value is None else str(value)
+
+
+def _met(value: Any) -> str:
+    return "-" if value is None else "yes" if value else "no"
 
 
 def _file(value: Any) -> str:
@@ -78,12 +83,16 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
                 ("order", "order", _text),
                 *TIME, ("effort", "effort", COUNT), ("held-out loss", "held_out", _figure(".5f")),
                 ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
+    "gpu": (("what", "what", _text), ("in flight", "in_flight", COUNT), ("measured", "measured", PLAIN),
+            ("unit", "unit", _text), ("beside", "rival", _text), ("ratio", "ratio", _figure(".3g")),
+            ("/ eager", "over_eager", _figure(".3g")), ("loss", "loss", _figure(".4f")), ("worse", "worse", SHARE),
+            ("target", "asked", _figure("g")), ("met", "met", _met)),
 }  # fmt: skip
 
 
 def bench(
     sections: Annotated[list[str] | None, typer.Argument(metavar="[SECTION]...",
-        help=f"Some of {', '.join(SECTIONS)}; default: all but the last.")] = None,
+        help=f"Some of {', '.join(SECTIONS)}; default: all but {' and '.join(sorted(ASKED_FOR))}.")] = None,
     workers: Annotated[str | None, typer.Option("--workers", "-w", help="Numbers of workers, such as 1,2,4.",
                                                 show_default="1, 2, 4 ... physical cores")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Rounds that count.",
@@ -101,7 +110,7 @@ def bench(
     cache: CacheDir = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:  # fmt: skip
-    """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up."""
+    """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up; or its GPU (section gpu)."""
     names = chosen(sections or [], against)
     counts = parse_workers(workers)
     if host not in REAL_HOSTS:
@@ -109,6 +118,8 @@ def bench(
     check_outputs(json, plot, names)
     if ratings is not None:
         check_readable(ratings, "completion")
+    if "gpu" in names:
+        find_device()
     display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
     label = ["starting"]
     from hogwild.data.cache import Cache
@@ -166,7 +177,7 @@ def run(
                     rows_file.write(row | first)
                     done.append(row)
                     first = {}
-        lines = targets(done)
+        lines = targets(done) if names != ["gpu"] else []  # which has its own in its table
         for line in lines:
             rows_file.write(line)
         show_targets(display, lines)

@@ -230,9 +230,10 @@ def test_numbers_of_workers() -> None:
 
 
 def test_sections() -> None:
-    assert chosen([], False) == [name for name in SECTIONS if name != "against"]
+    assert chosen([], False) == [name for name in SECTIONS if name not in ("against", "gpu")]
     assert chosen(["adds", "streaming"], True) == ["streaming", "adds"]
-    assert chosen([], True) == list(SECTIONS)
+    assert chosen([], True) == [name for name in SECTIONS if name != "gpu"]
+    assert chosen(["gpu"], True) == ["gpu"]
     with pytest.raises(UsageError, match="speed: no such section; there are streaming, "):
         chosen(["speed"], False)
     assert conditions()["cores"] >= 1

@@ -1,0 +1,59 @@
+"""Matrix completion on a GPU, as a share of what a copy on it moves, and its error beside the CPU's.
+
+All runs have done the same epochs at the same step when their errors on held-out ratings are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from hogwild.bench.gpu_sides import CPU, Trained, in_hand, on_cpu, race, worse
+from hogwild.bench.gpu_targets import COMPLETION, DISCIPLINES, GIGA, RANKS, Size, update_bytes
+from hogwild.bench.plan import Plan
+from hogwild.bench.rounds import ratio
+from hogwild.data.rating_source import open_ratings
+from hogwild.data.ratings import Ratings
+
+HELD_OUT = 0.01
+SAMPLE = 1 << 20  # ratings that tell how many may be in hand
+COPY = "copy"
+
+
+def measure(plan: Plan, size: Size, copy: Any) -> Iterator[dict[str, Any]]:
+    """Updates a second of every rank, discipline and number in hand."""
+    plan.note(f"opening {size.ratings}")
+    ratings = open_ratings(size.ratings, cache=plan.cache)
+    train, test = ratings.split(HELD_OUT)
+    about = {"data": size.ratings, "users": train.shape[0], "items": train.shape[1], "ratings": len(train)}
+    for rank in RANKS:
+        for row in _of_rank(plan, size, rank, train, test, copy):
+            yield about | row
+
+
+def _of_rank(plan: Plan, size: Size, rank: int, train: Ratings, test: Ratings, copy: Any) -> Iterator[dict[str, Any]]:
+    options: dict[str, Any] = {"problem": "completion", "rank": rank, **COMPLETION}
+    sample = train.select(train.evenly(SAMPLE))
+    ways: dict[str, dict[str, Any]] = {CPU: on_cpu(plan)}
+    for discipline in DISCIPLINES:
+        plan.note(f"completion, rank {rank}: how many {discipline} has in hand")
+        numbers = in_hand(sample, **options, discipline=discipline)
+        for name, number in numbers.items():
+            ways[f"{discipline}, {name}"] = {"device": "cuda", "discipline": discipline, "in_flight": number}
+    every = size.epochs["completion"]
+    starts = {name: partial(Trained, train, epochs=every, test=test, **options, **way) for name, way in ways.items()}
+    rounds = min(plan.repeats, size.rounds)
+    found, times = race(
+        starts, "test_rmse", rounds, lambda text: plan.note(f"completion, rank {rank}, {text}"), {COPY: copy}
+    )
+    copied = times[COPY].per_second(copy.moved)
+    for name, row in found.items():
+        rate = ratio(len(train), row["seconds"])
+        moved = None if rate is None else rate * update_bytes(rank)
+        yield row | {
+            "part": "completion", "what": f"completion {rank}: {name}", "rank": rank,
+            "measured": None if rate is None else rate / GIGA, "unit": "G updates/s", "updates_per_second": rate,
+            "bytes_per_update": update_bytes(rank), "bytes_per_second": moved, "copy_bytes_per_second": copied,
+            "rival": COPY, "ratio": ratio(moved, copied), "worse": worse(row.get("loss"), found[CPU].get("loss")),
+        }  # fmt: skip
