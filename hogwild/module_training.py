@@ -22,7 +22,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import InputError, UsageError
 from hogwild.hosts.job import Pool
 from hogwild.model_file import has_checkpoint, load_checkpoint
-from hogwild.problems.module_data import take_data
+from hogwild.problems.module_data import Examples, take_data
 from hogwild.training import Run
 
 
@@ -81,20 +81,45 @@ def train_module(
     UsageError, InputError
         One line, before anything is started: the first minibatch is tried out.
     """
+    named = _name_of(loss)
+    config = TrainConfig.from_json(_with_host(options, pool) | {"problem": "module", "loss": named})
+    posed, tested = pose(model, loss, data, test, config.seed)
+    if resume and checkpoint is not None:
+        _check_workers(Path(checkpoint), config, pool)
+    return Run(posed, tested, config, checkpoint, resume, pool, name)
+
+
+def pose(
+    model: nn.Module | Callable[[], nn.Module],
+    loss: str | Callable[..., torch.Tensor],
+    data: Any,
+    test: Any = None,
+    seed: int = 0,
+) -> tuple[Posed, Examples | None]:
+    """A module on its data, and what to test on: what is trained, and what a comparison is of.
+
+    The parameters are those of :func:`train_module`; of a function the module it makes under torch's seed ``seed``.
+
+    Raises
+    ------
+    UsageError, InputError
+        For what is no module, no loss or no data.
+    """
+    named = _name_of(loss)
+    module = _module(model, seed)
+    examples = take_data(data, named)
+    tested = None if test is None else take_data(test, named, examples)
+    factory = None if isinstance(model, nn.Module) else model
+    return Posed(module, NamedLoss(loss) if isinstance(loss, str) else loss, examples, factory), tested
+
+
+def _name_of(loss: Any) -> str:
+    """The loss in a config."""
     if isinstance(loss, str) and loss not in LOSSES:
         raise UsageError(f"loss={loss!r}: expected one of {', '.join(LOSSES)}, or a function")
     if not callable(loss) and not isinstance(loss, str):
         raise UsageError(f"loss: expected a name or a function of (output, target), got {type(loss).__name__}")
-    named = loss if isinstance(loss, str) else "custom"
-    config = TrainConfig.from_json(_with_host(options, pool) | {"problem": "module", "loss": named})
-    module = _module(model, config.seed)
-    examples = take_data(data, named)
-    tested = None if test is None else take_data(test, named, examples)
-    factory = None if isinstance(model, nn.Module) else model
-    posed = Posed(module, NamedLoss(loss) if isinstance(loss, str) else loss, examples, factory)
-    if resume and checkpoint is not None:
-        _check_workers(Path(checkpoint), config, pool)
-    return Run(posed, tested, config, checkpoint, resume, pool, name)
+    return loss if isinstance(loss, str) else "custom"
 
 
 def _with_host(options: dict[str, Any], pool: Pool | None) -> dict[str, Any]:

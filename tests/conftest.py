@@ -44,7 +44,8 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One throw-away user cache for the session (subprocesses inherit it), and no settings from the user's shell."""
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
-    for name in ("HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS"):
+    patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("user-data")))
+    for name in ("HOGWILD_DATA", "HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS"):
         patch.delenv(name, raising=False)
     patch.setenv("NO_COLOR", "1")
     yield

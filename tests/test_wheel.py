@@ -43,6 +43,7 @@ def test_contents(wheel: Path) -> None:
         text = archive.read(metadata).decode()
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "hogwild").rglob("*.py")}
     others = {"hogwild/py.typed", "hogwild/compare/report.html.jinja"}
+    others |= {f"hogwild/datasets/{card.name}" for card in (ROOT / "datasets").glob("*.toml")}
     assert modules | others == {name for name in names if ".dist-info/" not in name}
     assert any(name.endswith("LICENSE") for name in names)
     assert "License-Expression: BSD-3-Clause" in text
@@ -61,6 +62,8 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     where = run(python, "-c", "import hogwild; print(hogwild.__file__)", cwd=tmp_path)
     assert str(site) in where
     program = tmp_path / "env" / "bin" / "hogwild"
+    cards = len(list((ROOT / "datasets").glob("*.toml")))
+    assert f"\n{cards} data sets; those fetched are in " in run(program, "data", "list", cwd=tmp_path)
     data = "synthetic:rcv1?rows=400&features=300"
     work = tmp_path / "elsewhere"
     work.mkdir()

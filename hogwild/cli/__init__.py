@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, predict, recommend, report, simulate, train, train_module
+from hogwild.cli import bench, catalogue, compare, data, predict, recommend, report, simulate, train, train_module
 
 app = typer.Typer(
     name="hogwild",
@@ -25,6 +25,7 @@ models = recommend.recommend, recommend.similar, recommend.labels
 for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)
 app.add_typer(data.cache, name="cache")
+app.add_typer(catalogue.data, name="data")
 
 
 def _version(wanted: bool) -> None:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hogwild import machine
 from hogwild.cli.bench import parse_workers
+from hogwild.cli.compare_module import NAMED_LOSSES, check_module, read_module
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.sources import (
@@ -43,7 +45,9 @@ from hogwild.cli.train import (
     Adagrad,
     ClassWeight,
     Decay,
+    Device,
     HoldoutBy,
+    InFlight,
     Loss,
     LossParam,
     Negatives,
@@ -61,7 +65,8 @@ from hogwild.cli.train import (
     one_of,
     option,
 )
-from hogwild.config import HOSTS, TrainConfig
+from hogwild.cli.user_file import FUNCTION
+from hogwild.config import HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
 from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,13 +74,15 @@ if TYPE_CHECKING:
     from hogwild.compare.plan import Plan
     from hogwild.compare.suite import Suite
 
-EPOCHS = {"linear": 10, "completion": 10, "cuts": 50}
+EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
 #: The best objective seen, for want of an optimum, is the end of a run: the last of the way to it is its noise.
-EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3"}
+EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3",
+       "module": "2e-1,1e-1,5e-2"}  # fmt: skip
+REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; of other problems one, which is as many programs as it holds
 SEEDS, OUT = 5, "comparison"
 TIMEOUT, SUITE_TIMEOUT, SCALE = 600.0, 60.0, 0.01
-WHAT, SUITE = "What is compared", "The paper's experiments"
-SUITES = ("paper",)
+WHAT, SUITE, MODULE = "What is compared", "The paper's experiments", "Torch modules"
+SUITES, USUAL = ("paper",), PROBLEMS["module"]["defaults"]
 #: What goes with --suite; all else is the paper's.
 OF_SUITE = ("suite", "scale", "methods", "workers", "seeds", "epochs", "timeout", "oversubscribe", "dry_run", "cache",
             "no_cache", "seed", "host", "out", "quiet")  # fmt: skip
@@ -83,11 +90,12 @@ OF_SUITE = ("suite", "scale", "methods", "workers", "seeds", "epochs", "timeout"
 
 def compare(
     data: Annotated[str | None, typer.Argument(metavar="[DATA]",
-        help=f"As for train. Default: {DEFAULT_DATA}.")] = None,
+        help=f"As for train; with --model also {FUNCTION}. Default: {DEFAULT_DATA}.")] = None,
     methods: Annotated[str | None, option(WHAT, "Methods, such as serial,hogwild,tiered,locked.",
                                            show_default="all of the table")] = None,
     workers: Annotated[str | None, option(WHAT, "Numbers of workers, such as 1,2,4.", "--workers", "-w",
-                                           show_default="1, 2, 4 ... physical cores")] = None,
+                                           show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a "
+                                           "module 1,2,4,8,16")] = None,
     seeds: Annotated[int | None, option(WHAT, "Repeats of everything, each with its own order of the rows.",
                                          show_default=f"{SEEDS}; of a suite 1")] = None,
     epochs: Annotated[int | None, option(WHAT, "Passes over the data.", show_default=", ".join(
@@ -127,6 +135,17 @@ def compare(
     nonnegative: Nonnegative = False,
     no_biases: NoBiases = False,
     negatives: Negatives = None,
+    model: Annotated[str | None, option(MODULE, "A function of no arguments that makes the nn.Module; then --loss is "
+                                         f"{', '.join(NAMED_LOSSES)} or {FUNCTION}.", metavar=FUNCTION)] = None,
+    optimizer: Annotated[str | None, option(MODULE, one_of("Rule of the updates", OPTIMIZERS),
+                                             show_default=USUAL["optimizer"])] = None,
+    state: Annotated[str | None, option(MODULE, one_of("Whose its state is", STATES),
+                                         show_default=USUAL["state"])] = None,
+    batch: Annotated[int | None, option(MODULE, "Examples in a minibatch.", show_default=f"{USUAL['batch']}")] = None,
+    momentum: Annotated[float | None, option(MODULE, "Of optimizer momentum.",
+                                              show_default=f"{USUAL['momentum']}")] = None,
+    beta1: Annotated[float | None, option(MODULE, "Of optimizer adam.", show_default=f"{USUAL['betas'][0]}")] = None,
+    beta2: Annotated[float | None, option(MODULE, "Of optimizer adam.", show_default=f"{USUAL['betas'][1]}")] = None,
     schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
@@ -136,11 +155,13 @@ def compare(
     host: Annotated[str, option(PARALLEL, one_of("Who runs the workers", HOSTS))] = DEFAULTS.host,
     delay: Annotated[str, option(PARALLEL, "The simulator's delay law: see hogwild simulate.",
                                   metavar="LAW")] = DEFAULTS.delay,
+    device: Device = DEFAULTS.device,
+    in_flight: InFlight = None,
     out: Annotated[str, option(RESULTS, "Directory of the results; of the same comparison, it goes on.", "--out", "-o",
                                 metavar="DIR")] = OUT,
     quiet: Annotated[bool, option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
 ) -> None:  # fmt: skip
-    """Compare lock-free training with locks, turns, averaging and other programs, on DATA."""
+    """Compare lock-free training with locks, turns, averaging and other programs, or a GPU's ways, on DATA."""
     raise typer.Exit(begin(dict(locals())))
 
 
@@ -150,12 +171,14 @@ def begin(given: dict[str, Any]) -> int:
         return begin_suite(given)
     if given["scale"] is not None:
         raise UsageError(f"--scale {given['scale']:g}: is for --suite {SUITES[0]}")
-    given["problem"] = chosen(given["problem"], given["data"] or "", given["format"])
-    fields = {field.name for field in dataclasses.fields(TrainConfig)} - {"workers", "epochs", "seed", "gradient_delay"}
-    options = {name: given[name] for name in fields & set(given)}
-    base = TrainConfig(intercept=not given["no_intercept"], biases=not given["no_biases"], **options)
+    given["problem"] = problem_of(given)
+    base = make_base(given)
     plan = make_plan(given)
     sources = Sources.take(given)
+    if given["device"] != "cpu":
+        from hogwild.compare.methods import gpu
+
+        gpu()  # before data are read that may take minutes
     if not given["dry_run"]:
         check_writable("--out", given["out"], directory=True)
     display = Display(sys.stdout, given["quiet"])
@@ -166,13 +189,41 @@ def begin(given: dict[str, Any]) -> int:
     return follow(comparison, given["out"], display)
 
 
+def problem_of(given: dict[str, Any]) -> str:
+    """The problem that was asked for, or that the data's name tells of."""
+    if given["model"] is None:
+        if given["problem"] == "module":
+            raise UsageError(f"--problem module: give the module too: --model {FUNCTION}")
+        return chosen(given["problem"], given["data"] or "", given["format"])
+    if given["problem"] not in (None, "module"):
+        raise UsageError(f"--model {given['model']}: is for --problem module, not for {given['problem']}")
+    return "module"
+
+
+def make_base(given: dict[str, Any]) -> TrainConfig:
+    """What all methods have in common; they say themselves which of them are on a GPU."""
+    left = {"workers", "epochs", "seed", "gradient_delay"}  # to the plan
+    fields = {field.name for field in dataclasses.fields(TrainConfig)} - left
+    options = {name: given[name] for name in fields & set(given)}
+    options |= {"intercept": not given["no_intercept"], "biases": not given["no_biases"]}
+    betas = given["beta1"], given["beta2"]
+    if betas != (None, None):
+        options["betas"] = tuple(usual if beta is None else beta for beta, usual in zip(betas, USUAL["betas"]))
+    if given["problem"] == "module":
+        given["loss"] = given["loss"] or NAMED_LOSSES[0]
+        options["loss"] = given["loss"] if given["loss"] in NAMED_LOSSES else "custom"
+    config = TrainConfig(**options)
+    return config if config.device == "cpu" else TrainConfig(**options | {"device": "cpu", "in_flight": None})
+
+
 def make_plan(given: dict[str, Any]) -> Plan:
     """The plan of the options; those that are wrong are reported before anything is read."""
     from hogwild.compare.methods import chosen, usual
     from hogwild.compare.plan import DELAYS, Plan
 
-    problem = given["problem"]
-    names = usual(problem) if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
+    problem, device = given["problem"], given["device"]
+    asked = given["methods"]
+    names = usual(problem, device) if asked is None else [name.strip() for name in asked.split(",")]
     delays: tuple[float, ...] = ()
     if given["gradient_delay"] is not None:
         paper = given["gradient_delay"] == "paper"
@@ -180,10 +231,11 @@ def make_plan(given: dict[str, Any]) -> Plan:
     steps = () if given["steps"] == "auto" else parse_numbers("--steps", given["steps"], 0.0)
     epochs = EPOCHS[problem] if given["epochs"] is None else given["epochs"]
     eps = EPS[problem] if given["eps"] is None else given["eps"]
+    workers = REPLICAS.get(problem, (1,)) if (device, given["workers"]) == ("cuda", None) else None
     return Plan(
-        SEEDS if given["seeds"] is None else given["seeds"], parse_workers(given["workers"]), steps, epochs,
+        SEEDS if given["seeds"] is None else given["seeds"], workers or parse_workers(given["workers"]), steps, epochs,
         tuple(method.name for method in chosen(names)), parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
-        given["seed"], delays,
+        given["seed"], delays, () if device == "cpu" else (machine.physical_cores(),),
     )  # fmt: skip
 
 
@@ -209,6 +261,11 @@ def make_comparison(
     holdout = given["holdout"]
     if holdout is None and given["test"] is None and base.problem != "cuts":
         holdout = DEFAULT_HOLDOUT
+    if base.problem == "module":
+        check_module(given, sources, holdout)
+        if base.host == "processes" and not given["dry_run"]:
+            start_fork_server()
+        return pose(given, plan, base, sources, *read_module(given, holdout, plan.first_seed, display))
     data = given["data"] if named else CONTAINERS[base.problem].default
     request = Request(
         data, named, given["test"], holdout or None, None, None, None, False, given["quiet"],
@@ -219,20 +276,25 @@ def make_comparison(
     if base.host == "processes" and not given["dry_run"]:
         start_fork_server()
     rows, test = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
+    given["data"] = data
+    with naming(request):
+        return pose(given, plan, base, sources, rows, test)
+
+
+def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, rows: Any, test: Any) -> Comparison:
+    """The comparison on these data."""
     from hogwild.compare.harness import Comparison
 
     cache = sources.cache()
-    with naming(request):
-        return Comparison(
-            rows, test, plan, base, data=data, cache=None if cache is None else Path(cache.directory),
-            budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
-            command=shlex.join(["hogwild", *sys.argv[1:]]),
-        )  # fmt: skip
+    return Comparison(
+        rows, test, plan, base, data=given["data"], cache=None if cache is None else Path(cache.directory),
+        budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
+        in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]),
+    )  # fmt: skip
 
 
 def begin_suite(given: dict[str, Any]) -> int:
     """The paper's experiments, as far as they are not done; returns the exit status."""
-    from hogwild import machine
     from hogwild.cli.session import start_fork_server
 
     check_suite(given)
@@ -314,9 +376,7 @@ def show_plan(comparison: Comparison, display: Display) -> None:
         display.say(f"{len(found)} {what}:")
         for method, count in plan.pairs():
             mine = [cell for cell in found if (cell.method, cell.workers) == (method.name, count)]
-            reason = method.refusal(
-                comparison.task.base, comparison.task.rows, count, comparison.cores, comparison.oversubscribe
-            )
+            reason = comparison.refusal(method, count)
             note = "" if reason is None else f"  refused: {reason}"
             display.say(f"  {method.name:<20} {count:>4} worker{'s' * (count > 1):<1}  {len(mine):>4}{note}")
     steps = ", ".join(f"{step:g}" for step in plan.grid)

@@ -66,7 +66,9 @@ class RowsOfFeatures:
         return sources.open(name, progress)
 
     def open_test(self, sources: Sources, name: str, train: Rows, progress: Progress | None = None) -> Rows:
-        by_name = name.startswith("synthetic:") or os.path.isdir(name)
+        from hogwild.data.catalogue import located
+
+        by_name = name.startswith("synthetic:") or os.path.isdir(located(name))
         options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
         return sources.open(name, progress, format=None if by_name else sources.format, **options)
 
@@ -101,7 +103,9 @@ class RatingsOfItems:
         return sources.ratings(name, progress)
 
     def open_test(self, sources: Sources, name: str, train: Ratings, progress: Progress | None = None) -> Ratings:
-        by_name = name.startswith("synthetic:") or os.path.isdir(name)
+        from hogwild.data.catalogue import located
+
+        by_name = name.startswith("synthetic:") or os.path.isdir(located(name))
         known = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
         return sources.ratings(name, progress, format=None if by_name else sources.format, **known)
 
@@ -168,6 +172,7 @@ class GraphsToCut:
 
 def problem_of(name: str, format: str | None = None) -> str:
     """The problem that data of this format or name are for, as far as these tell; "linear" where they do not."""
+    from hogwild.data.catalogue import find
     from hogwild.data.graph_synthetic import FAMILIES as GRAPHS
     from hogwild.data.graphs import DIMACS, PACKED
     from hogwild.data.rating_store import is_rating_store
@@ -178,6 +183,8 @@ def problem_of(name: str, format: str | None = None) -> str:
     if name.startswith("synthetic:"):
         family = name.removeprefix("synthetic:").partition("?")[0]
         return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
+    if (found := find(name)) is not None:
+        return found[0].problem
     plain = next((name.removesuffix(suffix) for suffix in PACKED if name.endswith(suffix)), name)
     if plain.endswith(DIMACS):
         return "cuts"

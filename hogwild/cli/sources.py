@@ -144,7 +144,7 @@ class Sources:
 
 
 def check_readable(name: str, problem: str = "linear") -> None:
-    """Raise InputError, quickly, unless ``name`` is generated data or a file or directory that can be opened."""
+    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened."""
     if name.startswith("synthetic:"):
         from hogwild.cli.containers import CONTAINERS
 
@@ -152,6 +152,9 @@ def check_readable(name: str, problem: str = "linear") -> None:
         return
     if not name:
         raise UsageError("'': expected the name of a file or directory")
+    from hogwild.data.catalogue import located, near
+
+    called, name = name, located(name)
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISDIR(mode):
@@ -161,7 +164,8 @@ def check_readable(name: str, problem: str = "linear") -> None:
         elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from None
+        hint = near(called) if isinstance(error, FileNotFoundError) and os.sep not in called else ""
+        raise InputError(f"{name}: {error.strerror or error}{hint}") from None
 
 
 def check_apart(outputs: dict[str, str | None], inputs: Iterable[str | None]) -> None:

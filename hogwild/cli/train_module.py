@@ -1,18 +1,12 @@
 """``hogwild train-module``: a module, its data and its loss, each made by a function in a file of the user's.
 
-The one decision: the file is run once, by its path, in this process. What it defines reaches the workers by value, so
-they run no file, and it needs neither a place in a package nor a guard against being run twice. A mistake in it is one
-line that names the file and the line.
+How the file is run: see ``user_file.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
 import sys
-import traceback
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,11 +25,11 @@ from hogwild.cli.train import (
     option,
     parse_step,
 )
+from hogwild.cli.user_file import FUNCTION, check_function, found, is_function, made
 from hogwild.config import LAUNCHES, OPTIMIZERS, PROBLEMS, REAL_HOSTS, STATES, TrainConfig
-from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.errors import UsageError
 
 ABOUT, DEFAULTS = PROBLEMS["module"], TrainConfig(problem="module")
-FUNCTION = "FILE.py:NAME"
 
 
 def train_module(
@@ -107,12 +101,15 @@ def begin(given: dict[str, Any]) -> int:
             find_device()
         elif host == "processes" or (host is None and given["workers"] != 1 and given["discipline"] != "serial"):
             start_fork_server()
+        import torch
+
         from hogwild.module_training import train_module as train
 
-        made = {name: _made(files[name]) for name in ("model", "data", "test")}
-        loss = files["loss"] if named else _found(files["loss"])
+        torch.manual_seed(given["seed"])  # of the module's first parameters
+        parts = {name: made(files[name]) for name in ("model", "data", "test")}
+        loss = files["loss"] if named else found(files["loss"])
         run = train(
-            made["model"], loss, made["data"], made["test"], checkpoint=results["checkpoint"], resume=going_on,
+            parts["model"], loss, parts["data"], parts["test"], checkpoint=results["checkpoint"], resume=going_on,
             name=files["data"], **options,
         )  # fmt: skip
         with run, contextlib.closing(RowsFile(results["json"], going_on)) as rows_file:
@@ -127,12 +124,10 @@ def _check(files: dict[str, str | None], results: dict[str, Any], named: bool) -
     """Raise for names that cannot be read or written, before anything is."""
     if results["resume"] and results["checkpoint"] is None:
         raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
-    functions = {"the model": files["model"]} | ({} if named else {"--loss": files["loss"]})
-    for what, spec in functions.items():
-        if not _is_function(spec or ""):
-            choices = f"{', '.join(ABOUT['loss'][1:])} or " if what == "--loss" else ""
-            raise UsageError(f"{what} {spec}: expected {choices}{FUNCTION}, a function in a file")
-    names = [spec.rpartition(":")[0] if _is_function(spec) else spec for spec in files.values() if spec]
+    check_function("the model", files["model"])
+    if not named:
+        check_function("--loss", files["loss"], ABOUT["loss"][1:])
+    names = [spec.rpartition(":")[0] if is_function(spec) else spec for spec in files.values() if spec]
     for name in names:
         if name not in ABOUT["loss"]:
             check_readable(name)
@@ -157,71 +152,3 @@ def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
         f"schedule, batches of {config.batch}, {config.order} order, seed {config.seed}\n"
         f"{config.discipline} on {who}: {repeat}"
     )
-
-
-def _is_function(spec: str) -> bool:
-    path, _, name = spec.rpartition(":")
-    return path.endswith(".py") and name.isidentifier()
-
-
-def _made(spec: str | None) -> Any:
-    """What the function makes, or the data of that name."""
-    if spec is None:
-        return None
-    if not _is_function(spec):
-        from hogwild.data.source import open_data
-
-        return open_data(spec)
-    function = _found(spec)
-    try:
-        return function()
-    except HogwildError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise InputError(_where(spec.rpartition(":")[0], error)) from error
-
-
-def _found(spec: str) -> Any:
-    """The function of that name in that file."""
-    path, _, name = spec.rpartition(":")
-    module = _run_file(path)
-    found = getattr(module, name, None)
-    if not callable(found):
-        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise InputError(f"{path}: no function {name} in it: it has {', '.join(there) or 'none'}")
-    return found
-
-
-def _run_file(path: str) -> Any:
-    """The module that the file is; what is defined there is pickled by value."""
-    from numba import cloudpickle
-
-    place = Path(path).resolve()
-    name = f"hogwild_file_{place.stem}_{abs(hash(place)):x}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None  # for a name that ends in .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    if str(place.parent) not in sys.path:
-        sys.path.insert(0, str(place.parent))  # the modules beside it; workers have the same path
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise InputError(_where(path, error)) from error
-    cloudpickle.register_pickle_by_value(module)
-    return module
-
-
-def _where(path: str, error: BaseException) -> str:
-    """One line: file and line, and what went wrong there."""
-    what = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}, line {error.lineno}: SyntaxError: {error.msg}"
-    place = os.path.realpath(path)
-    frames = traceback.extract_tb(error.__traceback__)
-    mine = [frame for frame in frames if os.path.realpath(frame.filename) == place]
-    return f"{path}, line {mine[-1].lineno}: {what}" if mine else f"{path}: {what}"

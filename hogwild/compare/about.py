@@ -17,7 +17,7 @@ from hogwild.compare.plan import Plan, Prices
 from hogwild.compare.runner import Judge, Pools, Row, Task
 from hogwild.compare.subjects import SUBJECTS
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.training import train
+from hogwild.training import Run
 
 REHEARSAL = 3  # serial epochs, of which the quickest counts
 MEETINGS = 20  # epochs of hardly any rows
@@ -29,7 +29,7 @@ def rehearse(task: Task, step: float, pools: Pools) -> Prices:
     pool = pools.of(1)
     for _ in range(2):  # the first starts, compiles and reads what is there for all that follow
         began = time.perf_counter()
-        run = train(task.rows, task.test, config=config, pool=pool)
+        run = Run(task.rows, task.test, config, None, False, pool, "")
         try:
             history = list(run)
         except TrainingError:  # diverged: the step is only a guess
@@ -37,18 +37,21 @@ def rehearse(task: Task, step: float, pools: Pools) -> Prices:
         setup = time.perf_counter() - began - (history[-1]["wall_seconds"] - history[0]["wall_seconds"])
     epochs = [b["train_seconds"] - a["train_seconds"] for a, b in itertools.pairwise(history)]
     walls = [b["wall_seconds"] - a["wall_seconds"] for a, b in itertools.pairwise(history)]
-    return Prices(min(epochs), max(min(walls) - min(epochs), 0.0), setup) if epochs else Prices(0.1, 0.1, setup)
+    together = task.base.batch or 1
+    if not epochs:
+        return Prices(0.1, 0.1, setup, together)
+    return Prices(min(epochs), max(min(walls) - min(epochs), 0.0), setup, together)
 
 
 def meeting(task: Task, workers: int, pools: Pools) -> float | None:
     """Seconds that it costs that workers are told to begin an epoch and meet at its end, of hardly any rows."""
     discipline = "hogwild" if workers > 1 else "serial"
-    few = SUBJECTS[task.base.problem].sample(task.rows, 4 * workers)
+    few = SUBJECTS[task.base.problem].tiny(task.rows, 4 * workers)
     config = dataclasses.replace(task.base, discipline=discipline, workers=workers, epochs=MEETINGS, step=1e-9)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)
-            history = list(train(few, config=config, pool=pools.of(workers)))
+            history = list(Run(few, None, config, None, False, pools.of(workers), ""))
     except InputError:  # fewer rows than workers, or one class only
         return None
     seconds = [row["train_seconds"] for row in history]
@@ -72,11 +75,12 @@ def describe_all(
         "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
         **subject.facts(base, task.rows, task.test), "fingerprint": subject.fingerprint(task.rows),
         "schedule": base.schedule, "order": base.order, "host": base.host,
+        "device": "cpu" if facts.get("gpu") is None else "cuda",
         "eps": sorted(plan.eps, reverse=True), "epochs": plan.epochs, "workers_list": list(plan.workers),
         "methods": [method.name for method, _ in plan.pairs()], "step_grid": list(plan.grid),
         "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)), "plan": plan.to_json(),
         "cache_megabytes": last_cache / 1e6 if last_cache else None,
-        "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.workers},
+        "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.crews()},
         **machine.machine_fields(), "affinity": sorted(os.sched_getaffinity(0)), "blas_threads": _blas_threads(),
         **facts,
     }  # fmt: skip

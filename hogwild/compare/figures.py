@@ -27,11 +27,12 @@ from hogwild.compare.summary import (
     speedup,
 )
 from hogwild.compare.tables import clock_scale, digits
-from hogwild.compare.verdict import aim, crew, duration
+from hogwild.compare.verdict import aim, crew, duration, unit_of
 
 LOG_FROM = 12.0  # slowest over quickest run from which seconds are drawn on a logarithmic scale
 LINE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
 REFERENCES = ("serial", "outside")
+ALONE = (*REFERENCES, "in step")  # kinds of which some methods have no choice of workers
 FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
 DODGE = 1.03  # between methods that would hide each other
 
@@ -59,20 +60,30 @@ def machine(source: Source, named: bool) -> str:
     parts = [str(about.get("data") or "data"), str(about.get("cpu") or "unknown processor")]
     if source.cores:
         parts.append(f"{source.cores} cores")
+    if source.gpu:
+        parts.append(source.gpu)
     return (f"{source.label}: " if named else "") + ", ".join(parts)
 
 
 def counts_of(sources: Sequence[Source]) -> list[int]:
     """Numbers of workers of the methods that have a choice."""
-    return sorted({group.workers for source in sources for group in own(source) if group.kind not in REFERENCES}) or [1]
+    return sorted({count for source in sources for count in _counts(source)}) or [1]
+
+
+def _counts(source: Source) -> set[int]:
+    found = own(source)
+    return {group.workers for group in found if group.kind not in REFERENCES and not _fixed(group, found)}
+
+
+def _fixed(group: Group, found: Sequence[Group]) -> bool:
+    """Whether a method is run on one worker, however many others have."""
+    return group.kind in ALONE and all(each.workers == 1 for each in found if each.method == group.method)
 
 
 def beside(source: Source, count: int) -> list[Group]:
     """Groups on so many workers, and those that have no choice."""
     found = own(source)
-    choice = {group.method for group in found if group.workers != 1}
-    return [group for group in found
-            if group.workers == count or (group.kind in REFERENCES and group.method not in choice)]  # fmt: skip
+    return [group for group in found if group.workers == count or _fixed(group, found)]
 
 
 # ---- sub-optimality
@@ -182,7 +193,7 @@ def bars(sources: Sequence[Source]) -> Any:
 
 
 def _largest(source: Source) -> list[Group]:
-    return beside(source, max((group.workers for group in own(source) if group.kind not in REFERENCES), default=1))
+    return beside(source, max(_counts(source), default=1))
 
 
 def _bars(panel: Any, source: Source, found: list[Group], eps: float, scale: float) -> None:
@@ -243,7 +254,7 @@ def _speedups(source: Source) -> dict[str, dict[int, Any]]:
     over = serial(found, own_rule(found))
     lines: dict[str, dict[int, Any]] = {}
     for group in found:
-        gain = speedup(group, over, source) if group.kind not in REFERENCES else None
+        gain = speedup(group, over, source) if group.kind not in REFERENCES and not _fixed(group, found) else None
         if gain is not None:
             lines.setdefault(group.method, {})[group.workers] = gain
     return lines
@@ -270,7 +281,7 @@ def delays(sources: Sequence[Source]) -> Any:
         panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
         panel.set_ylim(0, most * (1.22 if len(chosen) == 1 else 1.32))
         panel.yaxis.set_major_formatter("{x:g}x")
-        panel.set_xlabel("cost of a row (serial)")
+        panel.set_xlabel(f"cost of a {unit_of(source)} (serial)")
         panel.set_title(heading(source, sources, f"{crew(most)}, over serial"), loc="left")
         _say_where_locks_catch_up(panel, shown, most, "\n" if len(chosen) > 1 else " ")
     panels[0][0].set_ylabel("speed-up")
@@ -286,7 +297,7 @@ def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers:
         text = f"even at the right no locks{gap}come within 10 % of lock-free"
     else:
         panel.axvline(caught.cost, color="0.35", linewidth=0.9)
-        text = f"from {duration(caught.cost)} a row on\n{short(caught.method)} is within{gap}10 % of lock-free"
+        text = f"from {duration(caught.cost)} on\n{short(caught.method)} is within{gap}10 % of lock-free"
     paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
     panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
 

@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
-from hogwild.cases import case_of
 from hogwild.compare.about import describe_all, rehearse
 from hogwild.compare.ledger import Ledger
-from hogwild.compare.methods import METHODS
+from hogwild.compare.methods import METHODS, Method, gpu
 from hogwild.compare.plan import FACTORS, FEWEST_SEEDS, Cell, Plan, Prices, delay_rows, fit
 from hogwild.compare.runner import Judge, Pools, Row, Task, refused, run_cell
 from hogwild.compare.subjects import SUBJECTS
 from hogwild.compare.targets import lowest
 from hogwild.compare.tuning import best_step
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildWarning, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 EXTENSIONS = 6  # steps, or one more, by which a grid grows that was not asked for
 TIMEOUT = 600.0  # seconds of training that a cell is given
@@ -50,11 +49,13 @@ class Comparison:
 
     Parameters
     ----------
-    rows, test : Rows or (X, y); Ratings; Graph
-        To train and to test on, as for :func:`hogwild.training.train`; the latter may be None.
+    rows, test : Rows or (X, y); Ratings; Graph; Posed, Examples
+        To train and to test on, as for :func:`hogwild.training.train`; the latter may be None. For problem "module"
+        what :func:`hogwild.module_training.pose` makes.
     plan : Plan
     base : TrainConfig
-        What is minimised, and the host. Its step, epochs, workers, discipline, exchange and seed are the plan's.
+        What is minimised, and the host of workers on the CPU. Its step, epochs, workers, discipline, exchange and seed
+        are the plan's, and where a run is on a GPU its method says.
     data : str
         Name of the data in the results.
     cache : path, optional
@@ -65,6 +66,8 @@ class Comparison:
         Also run methods that wait for locks with more workers than cores.
     timeout : float
         Seconds of training after which a cell is stopped.
+    in_flight : int, optional
+        Of methods on a GPU: examples in hand at the same time, as in ``TrainConfig``.
     command : str
         For the report.
 
@@ -77,18 +80,20 @@ class Comparison:
     def __init__(
         self, rows: Any, test: Any, plan: Plan, base: TrainConfig, *,
         data: str = "", cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False,
-        timeout: float = TIMEOUT, command: str = "",
+        timeout: float = TIMEOUT, in_flight: int | None = None, command: str = "",
     ) -> None:  # fmt: skip
-        take, self.subject = case_of(base.problem).take, SUBJECTS[base.problem]
-        rows, test = take(rows), None if test is None else take(test)
+        self.subject = SUBJECTS[base.problem]
+        base, rows, test = self.subject.take(base, rows, test)
         self.subject.check(base)
+        if base.device != "cpu":
+            raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
-        self.task = Task(rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout)
+        self.task = Task(rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight)
         self.plan, self.asked, self.cache, self.budget = plan, plan, cache, budget
         self.oversubscribe, self.command = oversubscribe, command
-        self.cores = machine.physical_cores()
+        self.cores, self.gpu = machine.physical_cores(), _gpu(plan)
         self.judge = Judge(self.task)
         self.progress = Progress("starting")
         self._say: Callable[[Progress], None] = lambda progress: None
@@ -102,7 +107,7 @@ class Comparison:
         asked = self.asked.to_json() | {
             "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
             "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
-            "oversubscribe": self.oversubscribe,
+            "oversubscribe": self.oversubscribe, "gpu": self.gpu, "in_flight": task.in_flight,
             "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores, **machine.versions(),
         }  # fmt: skip
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
@@ -158,12 +163,13 @@ class Comparison:
         if ledger.about is not None:  # the grid and the cuts of the first time
             self.plan = Plan.from_json(ledger.about["plan"])
         left_out = self._size(pools) if ledger.about is None else ledger.about["left_out"]
-        if self.plan.workers[-1] > self.cores and self.task.base.host != "simulator":
-            crowd = f"{self.plan.workers[-1]} workers on {self.cores} cores"
+        if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
+            crowd = f"{most} workers on {self.cores} cores"
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
         if ledger.about is None:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
+            facts |= {} if self.gpu is None else {"gpu": self.gpu}
             about = self.task, self.plan, self.judge, pools, self.cache
             ledger.begin(describe_all(*about, lambda text: self._note(f"the optimum: {text}"), facts))
 
@@ -217,12 +223,18 @@ class Comparison:
     def _do(self, cell: Cell, pools: Pools) -> list[Row]:
         """The rows of one cell."""
         method, task = METHODS[cell.method], self.task
-        reason = method.refusal(task.base, task.rows, cell.workers, self.cores, self.oversubscribe)
+        reason = self.refusal(method, cell.workers)
         if reason is not None:
             return [refused(cell, task, f"refused: {reason}")]
         if cell.phase == "delay":
             return _delayed(cell, task, pools, self.judge)
         return run_cell(cell, task, self.plan.epochs, pools, self.judge)
+
+    def refusal(self, method: Method, workers: int) -> str | None:
+        """Why a method cannot be run here on so many workers, in one sentence; None if it can."""
+        task = self.task
+        about = task.base, task.rows, workers, self.cores, self.oversubscribe, task.in_flight
+        return method.refusal(*about)
 
     @staticmethod
     def _tried(ledger: Ledger) -> list[float]:
@@ -247,7 +259,8 @@ class Comparison:
 
 def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
     """One row: the second of two epochs, of as many rows as the delay allows."""
-    n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows))
+    together = task.base.batch or 1
+    n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows), together)
     rows = task.rows  # where they are sorted by label, the first n may all be alike
     if n < len(rows):
         rows = SUBJECTS[task.base.problem].sample(rows, n)
@@ -255,4 +268,14 @@ def _delayed(cell: Cell, task: Task, pools: Pools, judge: Judge) -> list[Row]:
     found = run_cell(cell, part, 2, pools, judge)
     last = found[-1]
     seconds = last["train_seconds"] - found[-2]["train_seconds"] if len(found) == 3 else None
-    return [last | {"cell_rows": 1, "delay_rows": n, "epoch_seconds": seconds}]
+    return [last | {"cell_rows": 1, "delay_rows": -(-n // together), "epoch_seconds": seconds}]
+
+
+def _gpu(plan: Plan) -> str | None:
+    """The name of the GPU that methods of the plan are for; None if there are no such methods, or there is none."""
+    if not any(METHODS[name].device != "cpu" for name in plan.methods):
+        return None
+    try:
+        return gpu().name
+    except InputError:  # every one of them will say so
+        return None

@@ -1,8 +1,9 @@
 """How the figures look: one colour, marker and line for each method everywhere, made for the width of an A4 page.
 
 Colours are those of Okabe and Ito, which stay apart for the colour-blind; the line says the kind (full: lock-free,
-dashed: locks, dash-dotted: exchanges, dotted: other programs), so that they stay apart on grey paper too. What could
-differ between two renderings is pinned: matplotlib's settings, the salt of SVG names, dates.
+dashed: locks, dash-dotted: exchanges and what goes in step, dotted: other programs and single replicas), so that they
+stay apart on grey paper too. What could differ between two renderings is pinned: matplotlib's settings, the salt of SVG
+names, dates.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
     "sklearn-sgd": ("#6A6A6A", "X", DOTTED),
     "liblinear": ("#9C9C9C", "d", DOTTED),
     "cornac": ("#6A6A6A", "X", DOTTED),
+    "cuda-atomic": ("#009E73", "*", FULL),
+    "cuda-hogwild": ("#0072B2", "*", FULL),
+    "cuda-locked": ("#E69F00", "*", DASHED),
+    "cuda-synchronous": ("#882255", "p", DASH_DOT),
+    "cuda-vmap": ("#332288", "h", DASH_DOT),
+    "cuda-one-stream": ("#117733", "X", DOTTED),
+    "cuda-eager": ("#8C510A", "d", DOTTED),
 }
 OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # of methods that came later
 SETTINGS: dict[str, Any] = {

@@ -64,6 +64,8 @@ class Plan:
         Targets, as shares of the way from the start to the optimum that may be left; descending.
     delays : tuple of float
         Seconds a gradient costs extra, for the experiment of the paper's figure 5 (c); empty: none.
+    cpu_workers : tuple of int
+        Numbers of workers of methods on the CPU where ``workers`` are replicas on a GPU; empty: the same.
     """
 
     seeds: int
@@ -74,6 +76,7 @@ class Plan:
     eps: tuple[float, ...] = (1e-1, 1e-2, 1e-3)
     first_seed: int = 0
     delays: tuple[float, ...] = ()
+    cpu_workers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("epochs", 1)):
@@ -81,7 +84,7 @@ class Plan:
                 raise UsageError(f"{name}={getattr(self, name)}: expected at least {least}")
         if any(not 0 < step < LARGEST_FLOAT32 for step in self.grid):
             raise UsageError(f"steps={self.grid}: expected numbers above 0")
-        if not self.workers or min(self.workers) < 1:
+        if not self.workers or min(self.workers + self.cpu_workers) < 1:
             raise UsageError(f"workers={self.workers}: expected numbers from 1")
         if not self.eps or not all(0 < value < 1 for value in self.eps):
             raise UsageError(f"eps={self.eps}: expected numbers between 0 and 1")
@@ -91,7 +94,17 @@ class Plan:
     def pairs(self) -> list[tuple[Method, int]]:
         """Methods with their numbers of workers."""
         table = [METHODS[name] for name in self.methods]
-        return [(method, count) for method in table for count in (self.workers if method.parallel else (1,))]
+        return [(method, count) for method in table for count in self._counts(method)]
+
+    def _counts(self, method: Method) -> tuple[int, ...]:
+        if not method.parallel:
+            return (1,)
+        return self.workers if method.device != "cpu" else self.cpu_workers or self.workers
+
+    def crews(self) -> tuple[int, ...]:
+        """Numbers of workers, ascending, of methods on the CPU that have a choice; 1 if there is none."""
+        ours = [(method, count) for method, count in self.pairs() if method.device == "cpu"]
+        return tuple(sorted({count for method, count in ours if method.parallel})) or (1,)
 
     def tuning(self, steps: Sequence[float] | None = None) -> list[Cell]:
         """The trials of the grid, or of other steps: the same for whoever has a step; none where there is no choice."""
@@ -137,8 +150,9 @@ class Plan:
         return [dataclasses.replace(cell, seed=seed) for seed in seeds for cell in once]
 
     def delayed(self, step: float) -> list[Cell]:
-        """The experiment with expensive gradients, for the methods that are ours and share one array."""
-        pairs = [(method, count) for method, count in self.pairs() if method.kind in ("serial", "lock-free", "locks")]
+        """The experiment with expensive gradients, for the methods that are ours and share one array of the CPU's."""
+        kinds = ("serial", "lock-free", "locks")
+        pairs = [(method, n) for method, n in self.pairs() if method.kind in kinds and method.device == "cpu"]
         return [
             Cell("delay", method.name, count, step, repeat, (), delay)
             for repeat in range(DELAY_REPEATS)
@@ -164,13 +178,14 @@ class Prices:
     epoch: float  # seconds of a serial epoch
     evaluation: float  # seconds of an evaluation
     setup: float  # seconds from one run to the next
+    together: int = 1  # rows that have one gradient
 
     def cell(self, cell: Cell, epochs: int, rows: int) -> float:
         """Guessed seconds of wall time."""
         method = METHODS[cell.method]
         if cell.phase == "delay":
-            n = delay_rows(cell.gradient_delay, cell.workers, rows)
-            sharing = 1 if method.kind == "locks" else cell.workers
+            n = delay_rows(cell.gradient_delay, cell.workers, rows, self.together)
+            sharing = self.together * (1 if method.kind == "locks" else cell.workers)
             return self.setup + 2 * n * (cell.gradient_delay / sharing + method.cost * self.epoch / max(rows, 1))
         return self.setup + epochs * (method.cost * self.epoch + self.evaluation)
 
@@ -184,11 +199,14 @@ class Prices:
         )
 
 
-def delay_rows(delay: float, workers: int, rows: int) -> int:
-    """Rows of an epoch with expensive gradients: not many seconds, and as many chunks for each worker."""
+def delay_rows(delay: float, workers: int, rows: int, together: int = 1) -> int:
+    """Rows of an epoch with expensive gradients: not many seconds, and as many chunks for each worker.
+
+    ``together``: rows that have one gradient.
+    """
     share = BLOCKS_PER_CHUNK * max(workers, 2)
     wanted = max(2 * share, round(DELAY_SECONDS / delay) if delay else rows)
-    return min(rows, -(-wanted // share) * share)
+    return min(rows, -(-wanted // share) * share * together)
 
 
 def fit(plan: Plan, prices: Prices, rows: int, budget: float | None) -> tuple[Plan, list[str]]:

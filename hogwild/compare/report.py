@@ -185,7 +185,8 @@ def _comparison(source: Source, said: list[str]) -> dict[str, Any]:
 def _group(source: Source, group: Group, over: Group | None) -> dict[str, Any]:
     chosen = metric(source)
     return {
-        "method": group.method, "kind": group.kind, "workers": group.workers, "rule": group.rule, "step": group.step,
+        "method": group.method, "kind": group.kind, "device": group.device, "workers": group.workers,
+        "in_flight": group.last("in_flight"), "rule": group.rule, "step": group.step,
         "seeds": [run.seed for run in group.runs], "runs": len(group.runs), "ok": group.ended_well,
         "objective": group.last("objective"), "gap": group.final_gap, "best_gap": group.best_gap,
         **({chosen[0]: group.last(chosen[0])} if chosen else {}),

@@ -124,6 +124,10 @@ class Run:
         return self.first["kind"]
 
     @property
+    def device(self) -> str:
+        return self.first.get("device") or "cpu"
+
+    @property
     def seed(self) -> int:
         return self.first["seed"]
 
@@ -223,9 +227,14 @@ class Source:
         return self.about.get("cores")
 
     @property
+    def gpu(self) -> str:
+        """Name of the GPU that some methods ran on; empty if none did."""
+        return str(self.about.get("gpu") or "")
+
+    @property
     def crowd(self) -> str:
         """That more workers ran than there are cores, in capitals; empty if it is not so, or does not matter."""
-        most = max((run.first["workers"] for run in self.reported if run.ran), default=0)
+        most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
         crowded = self.timed and self.cores and most > self.cores
         return f"MORE WORKERS THAN CORES ({most} on {self.cores})" if crowded else ""
 
@@ -282,8 +291,10 @@ def _about(path: Path, rows: list[Row]) -> Row:
 def _problem(about: Row) -> tuple[Any, ...]:
     """What two comparisons must have in common to have the same optimum."""
     names = ("data", "fingerprint", "rows", "width", "nnz", "loss", "loss_param", "l1", "l2", "normalize",
-             "class_weight", "intercept", "rank", "penalty", "nonnegative", "biases", "negatives")  # fmt: skip
-    start = () if about.get("problem") == "completion" else (str(about.get("start_objective")),)  # the seed's
+             "class_weight", "intercept", "rank", "penalty", "nonnegative", "biases", "negatives", "examples",
+             "parameters")  # fmt: skip
+    seeded = about.get("problem") in ("completion", "module")  # where a run starts is the seed's
+    start = () if seeded else (str(about.get("start_objective")),)
     return (about.get("problem") or "linear", *start, *(str(about.get(name)) for name in names))
 
 

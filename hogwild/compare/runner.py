@@ -1,6 +1,6 @@
 """Runs one cell, sampled: train to the next evaluation, stop the clock, evaluate, go on; no point is a run of its own.
 
-Our own methods go through :func:`hogwild.training.train`, whose clock runs while workers run and nowhere else. Other
+Our own methods go through :class:`hogwild.training.Run`, whose clock runs while workers run and nowhere else. Other
 programs are driven from here, by the same clock and judged by the same objective, so that a method is a few lines and
 fairness is nobody's choice. However a cell ends (diverged, timed out, a worker killed), its rows stay and say so.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.cases import case_of
-from hogwild.compare.methods import METHODS
+from hogwild.compare.methods import METHODS, gpu
 from hogwild.compare.outside import OUTSIDE, Solver
 from hogwild.compare.plan import Cell
 from hogwild.compare.subjects import start_of
@@ -28,7 +28,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.job import Pool
 from hogwild.stopping import has_diverged
-from hogwild.training import Clock, Run, start_pool, train
+from hogwild.training import Clock, Run, start_pool
 
 Row = dict[str, Any]
 FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # of a cell: the others go on
@@ -44,25 +44,28 @@ class Task:
     base: TrainConfig
     data: str
     timeout: float  # seconds of training after which a cell is stopped
+    in_flight: int | None = None  # examples, of methods on a GPU
 
     def config(self, cell: Cell, epochs: int) -> TrainConfig:
         """The options of a cell's run."""
-        config = METHODS[cell.method].config(self.base, cell.workers, cell.step, cell.seed)
+        method = METHODS[cell.method]
+        config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
         return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
 
 
 class Pools:
-    """Started workers, one crew a number of workers for the whole comparison: a cell costs its epochs, not a start."""
+    """Started workers, a crew for each host and number of workers: a cell costs its epochs, not a start."""
 
     def __init__(self, host: str, delay: str = "round-robin") -> None:
         self.host, self.delay = host, delay
-        self._pools: dict[int, Pool] = {}
+        self._pools: dict[tuple[str, int], Pool] = {}
 
-    def of(self, workers: int) -> Pool:
-        """The crew of so many, started if it is not there, or has ended in a worker's death."""
-        if workers not in self._pools or self._pools[workers].closed:
-            self._pools[workers] = start_pool(self.host, workers, self.delay)
-        return self._pools[workers]
+    def of(self, workers: int, host: str | None = None) -> Pool:
+        """The crew of so many, started if it is not there, or has ended in a worker's death; of the usual host."""
+        key = host or self.host, workers
+        if key not in self._pools or self._pools[key].closed:
+            self._pools[key] = start_pool(*key, self.delay)
+        return self._pools[key]
 
     def __enter__(self) -> Pools:
         return self
@@ -98,7 +101,10 @@ def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) ->
             if method.outside:
                 found = _follow(_outside(cell, task, epochs, judge), task.timeout)
             else:
-                found = _ours(task.config(cell, epochs), task, pools.of(cell.workers))
+                config = task.config(cell, epochs)
+                found = _ours(config, task, pools.of(config.workers or 1, config.host))
+                found[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
+                found[0] |= {"batch": config.batch} if config.problem == "module" else {}
     except FAILURES as error:  # before its first row
         return [refused(cell, task, f"refused: {error}" if isinstance(error, UsageError) else _failed(error))]
     found[0]["load"] = load
@@ -109,15 +115,15 @@ def _about(cell: Cell, rows: int) -> Row:
     """What every row says of its cell, of so many rows."""
     return {
         "phase": cell.phase, "method": cell.method, "kind": METHODS[cell.method].kind, "cell": cell.name,
-        "step_rule": list(cell.rules), "cell_step": cell.step, "gradient_delay": cell.gradient_delay,
-        "cell_rows": rows,
+        "workers": cell.workers, "step_rule": list(cell.rules), "cell_step": cell.step,
+        "gradient_delay": cell.gradient_delay, "cell_rows": rows,
     }  # fmt: skip
 
 
 def refused(cell: Cell, task: Task, reason: str) -> Row:
     """The row that stands for a cell which was not run."""
     return _about(cell, 1) | {
-        "data": task.data, "workers": cell.workers, "seed": cell.seed, "step": cell.step, "epoch": 0,
+        "data": task.data, "device": METHODS[cell.method].device, "seed": cell.seed, "step": cell.step, "epoch": 0,
         "objective": None, "train_seconds": None, "wall_seconds": None, "setup_seconds": None, "status": reason,
     }  # fmt: skip
 
@@ -135,7 +141,7 @@ def _late(timeout: float) -> str:
 def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
     """A run of our own trainer; its clock is stopped while it evaluates."""
     with (
-        train(task.rows, task.test, config=config, pool=pool, data=task.data) as run,
+        Run(task.rows, task.test, config, None, False, pool, task.data) as run,
         _alarm(run, task.timeout),
     ):
         try:

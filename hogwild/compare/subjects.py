@@ -7,7 +7,8 @@ programs' included, are judged by the problem's own case, which is what judges a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,8 +26,12 @@ from hogwild.probe import Probe
 from hogwild.resume import fingerprint, fingerprint_of
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from hogwild.cases import Case
+    from hogwild.cases.module import Posed
     from hogwild.data.examples import Rows
+    from hogwild.problems.module_data import Examples
 
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are worked out
@@ -34,11 +39,15 @@ PAPER = ("omega", "delta", "rho", "rho_exact", "collision", "shared")  # of Rech
 NO_OPTIMUM = {
     "completion": "the objective is not convex, so nobody knows its optimum",
     "cuts": "with more than two labels the smallest cut is NP-hard, so nobody knows it",
+    "module": "the objective of a module is not convex, so nobody knows its optimum",
 }
 
 
 class Subject(Protocol):
     """One problem, to a comparison."""
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
+        """What the user gave: the config with what the data decide, and the containers; raises UsageError."""
 
     def check(self, base: TrainConfig) -> None:
         """Raise UsageError for options that leave nothing to compare."""
@@ -48,6 +57,9 @@ class Subject(Protocol):
 
     def sample(self, data: Any, count: int) -> Any:
         """So many examples, evenly spread, of the same coordinates."""
+
+    def tiny(self, data: Any, count: int) -> Any:
+        """Hardly any work of the same kind: so many examples, to time what is not work."""
 
     def fingerprint(self, data: Any) -> str:
         """A hash that tells these data from others."""
@@ -65,7 +77,21 @@ class Subject(Protocol):
         """The lowest value the objective has; ``case`` is that of the evaluator, which has the last word."""
 
 
-class Linear:
+class _Taken:
+    """What problems whose data stand for themselves have in common."""
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
+        take = case_of(base.problem).take
+        return base, take(data), None if test is None else take(test)
+
+    def sample(self, data: Any, count: int) -> Any:
+        return data.select(data.evenly(count))
+
+    def tiny(self, data: Any, count: int) -> Any:
+        return self.sample(data, count)
+
+
+class Linear(_Taken):
     """Sparse linear models: convex, so the optimum is found."""
 
     def check(self, base: TrainConfig) -> None:
@@ -76,9 +102,6 @@ class Linear:
 
     def refusal(self, config: TrainConfig, data: Rows) -> str | None:
         return None
-
-    def sample(self, data: Rows, count: int) -> Rows:
-        return data.select(data.evenly(count))
 
     def fingerprint(self, data: Rows) -> str:
         return fingerprint(data)
@@ -105,7 +128,7 @@ class Linear:
         return find_optimum(data, base, cache, pool=pool, note=note)
 
 
-class _Stepped:
+class _Stepped(_Taken):
     """What problems with a step of their own, and a kernel for some disciplines only, have in common."""
 
     problem = ""
@@ -129,9 +152,6 @@ class Completion(_Stepped):
     """Matrix completion: not convex, so runs are measured against the best of them."""
 
     problem = "completion"
-
-    def sample(self, data: Ratings, count: int) -> Ratings:
-        return data.select(data.evenly(count))
 
     def fingerprint(self, data: Ratings) -> str:
         return fingerprint_of((*data.shape, len(data)), data.sample_arrays())
@@ -192,6 +212,129 @@ class Cuts(_Stepped):
         return dataclasses.replace(minimum_cut(data), start=start)
 
 
+class Module:
+    """A torch module on its examples: not convex, so runs are measured against the best of them.
+
+    All runs start from the same parameters, whatever their seed: those of the module that was given.
+    """
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Posed, Examples | None]:
+        posed: Posed = case_of("module").take(data)
+        name = _loss_of(posed)
+        if base.loss not in ("custom", name):
+            raise UsageError(f"loss={base.loss!r}: the module was posed with loss {name!r}")
+        return dataclasses.replace(base, loss=name), posed, getattr(test, "examples", test)
+
+    def check(self, base: TrainConfig) -> None:
+        """Everything that can be trained can be compared."""
+
+    def refusal(self, config: TrainConfig, data: Posed) -> str | None:
+        try:
+            case_of("module")(config, data, None)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def sample(self, data: Posed, count: int) -> Posed:
+        which = np.unique(np.linspace(0, len(data) - 1, min(len(data), count)).astype(np.int64))
+        return dataclasses.replace(data, examples=select(data.examples, which))
+
+    def tiny(self, data: Posed, count: int) -> Posed:
+        """A module of one weight: what a step costs is not the user's, and a meeting is the same."""
+        from torch import nn
+
+        from hogwild.cases.module import NamedLoss, Posed
+        from hogwild.problems.module_data import Arrays
+
+        nothing = np.zeros((count, 1), np.float32)
+        return Posed(nn.Linear(1, 1), NamedLoss("mse"), Arrays((nothing,), nothing[:, 0]))
+
+    def fingerprint(self, data: Posed | Examples) -> str:
+        """Of examples to test on, theirs; else also of the module: layers, first parameters, and what its code says."""
+        from hogwild.cases.module import Posed
+
+        if not isinstance(data, Posed):
+            return fingerprint_of((len(data),), data.sample())
+        case, flat = _begun(data)
+        shown = [re.sub(r" at 0x[0-9a-f]+", "", str(part)) for part in (data.model, data.loss)]
+        words = [case.fingerprint, *shown, *_programs(data)]
+        return fingerprint_of((len(data),), [np.frombuffer("\n".join(words).encode(), np.uint8), flat])
+
+    def first_step(self, base: TrainConfig, data: Posed) -> float:
+        from hogwild.cases.module import STEPS
+
+        return STEPS[base.optimizer or ""]
+
+    def facts(self, base: TrainConfig, data: Posed, test: Examples | None) -> Facts:
+        parameters = sum(parameter.numel() for parameter in data.model.parameters())
+        arrays, _ = data.examples.lay_out(shared=False)
+        loss = _loss_of(data)
+        if loss == "custom":
+            loss = getattr(data.loss, "__qualname__", type(data.loss).__name__)
+        return {
+            "examples": len(data), "parameters": parameters, "test_examples": None if test is None else len(test),
+            "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
+            "model": type(data.model).__name__, **_options(base, "optimizer", "state", "batch"), "loss": loss,
+        }  # fmt: skip
+
+    def optimum(
+        self, base: TrainConfig, data: Posed, case: Case, cache: Path | None, pool: Pool | None,
+        note: Callable[[str], None],
+    ) -> Optimum:  # fmt: skip
+        value = case.evaluate(case.solution(_begun(data)[1]))["objective"]
+        assert value is not None
+        return unknown(value, NO_OPTIMUM["module"])
+
+
+def _loss_of(data: Posed) -> str:
+    """The loss's name in a config."""
+    from hogwild.cases.module import NamedLoss
+
+    return data.loss.name if isinstance(data.loss, NamedLoss) else "custom"
+
+
+def _begun(data: Posed) -> tuple[Case, np.ndarray]:
+    """A case of one worker, and the flat array that its run would start from."""
+    case = case_of("module")(TrainConfig(problem="module", workers=1, discipline="serial"), data, None)
+    return case, case.lay_out(shared=False).flat
+
+
+def select(examples: Examples, which: np.ndarray) -> Examples:
+    """Those examples of a module's data."""
+    from torch.utils.data import Subset
+
+    from hogwild.problems.module_data import Arrays, Items, Sparse
+
+    if isinstance(examples, Arrays):
+        return Arrays(tuple(array[which] for array in examples.inputs), examples.target[which])
+    if isinstance(examples, Sparse):
+        return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
+    return Items(Subset(examples.dataset, [int(row) for row in which]), examples.collate)
+
+
+def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
+    """Examples to train on, and to test on: at least one of each, where there are two."""
+    shuffled = np.random.default_rng(seed).permutation(len(examples))
+    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
+    return select(examples, np.sort(shuffled[held:])), select(examples, np.sort(shuffled[:held]))
+
+
+def _programs(data: Posed) -> Iterator[str]:
+    """What the user's own functions say, which neither the parameters nor the layers' names tell of."""
+    functions: dict[str, Any] = {type(part).__qualname__: type(part).forward for part in data.model.modules()}
+    functions["the loss"] = data.loss
+    for name, function in sorted(functions.items()):
+        if hasattr(function, "__code__") and not function.__module__.startswith("torch."):
+            yield f"{name} {_said(function.__code__)}"
+
+
+def _said(code: CodeType) -> str:
+    """The same in every process that has the same code, which a pickle is not."""
+    inner = [_said(each) for each in code.co_consts if hasattr(each, "co_code")]
+    numbers = [repr(each) for each in code.co_consts if isinstance(each, int | float | str | bytes)]
+    return f"{code.co_code.hex()} {code.co_names} {numbers} {inner}"
+
+
 def _options(base: TrainConfig, *names: str) -> Facts:
     return {name: getattr(base, name) for name in names}
 
@@ -210,4 +353,4 @@ def _start(case: Case, seed: int) -> float:
     return value
 
 
-SUBJECTS: dict[str, Subject] = {"linear": Linear(), "completion": Completion(), "cuts": Cuts()}
+SUBJECTS: dict[str, Subject] = {"linear": Linear(), "completion": Completion(), "cuts": Cuts(), "module": Module()}

@@ -16,7 +16,8 @@ import numpy as np
 
 from hogwild.compare.results import Row, Run, Source, number
 
-KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "outside")  # the order in which methods are listed
+#: The order in which methods are listed; "in step": of a GPU whose replicas, if there are several, do not race.
+KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # distance of the quartiles over the median above which a time is doubtful
@@ -70,6 +71,10 @@ class Group:
     @property
     def step(self) -> float | None:
         return self.runs[0].step
+
+    @property
+    def device(self) -> str:
+        return self.runs[0].device
 
     @property
     def ended_well(self) -> int:

@@ -44,30 +44,49 @@ def _races(source: Source, found: list[Group], own: list[Group], rule: str) -> l
     free = [group for group in own if group.kind == "lock-free"]
     if not free:
         return ["No lock-free method has results, so there is no verdict."]
+    device = "cuda" if any(group.device == "cuda" for group in free) else "cpu"  # of which the verdict is
+    here, free = _of_device(own, device), _of_device(free, device)
     most = max(group.workers for group in free)
-    both = {group.workers for group in free} & {group.workers for group in own if group.kind == "locks"} - {1}
+    both = {group.workers for group in free} & {group.workers for group in here if group.kind == "locks"} - {1}
     workers = max(both, default=most)
     over = serial(own, rule)
-    locks = [group for group in own if (group.kind, group.workers) == ("locks", workers)]
+    locks = [group for group in here if (group.kind, group.workers) == ("locks", workers)]
     eps = target(source, over or fastest(locks, source.eps[0], source.clock))
     if eps is None:
         return [_no_target(source, over)]
     race = Race(source, eps)
     mine, lock = race.best([group for group in free if group.workers == workers]), race.best(locks)
     assert mine is not None  # there is one with so many workers
-    sentences = race.main(mine, lock, over, f"On {crew(workers, source.timed)}")
+    sentences = race.main(mine, lock, over, f"On {staff(source, workers, device)}")
     if workers < most:
-        sentences.append(f"On {crew(most, source.timed)} no method with locks has results, so this is about {workers}.")
-    outside = race.best([group for group in own if group.kind == "outside"])
-    exchange = race.best([group for group in own if (group.kind, group.workers) == ("exchange", workers)])
-    blocks = race.best([group for group in own if (group.kind, group.workers) == ("blocks", workers)])
-    beside = (("Outside solvers", outside), ("Exchange of whole models", exchange), ("Blocks nobody shares", blocks))
+        rest = f"On {staff(source, most, device)} no method with locks has results, so this is about {workers}."
+        sentences.append(rest)
+    exchange = race.best([group for group in here if (group.kind, group.workers) == ("exchange", workers)])
+    blocks = race.best([group for group in here if (group.kind, group.workers) == ("blocks", workers)])
+    in_step = [group for group in here if group.kind == "in step"]
+    beside = (
+        ("Outside solvers", race.best([group for group in own if group.kind == "outside"])),
+        ("Exchange of whole models", exchange), ("Blocks nobody shares", blocks),
+        ("On the same GPU without a race", race.best([group for group in in_step if group.workers in (1, workers)])),
+        ("On the processor's cores", race.best(_rivals_on_cores(own)) if device == "cuda" else None),
+    )  # fmt: skip
     for topic, other in beside:
         if other is not None:
             sentences.append(f"{topic}: {race.beside(mine, other)}.")
     if rule == "tuned":
-        sentences += race.at_serials_step(of_rule(found, "serial"), mine, lock, workers)
+        sentences += race.at_serials_step(_of_device(of_rule(found, "serial"), device), mine, lock, workers)
     return sentences
+
+
+def _of_device(found: Iterable[Group], device: str) -> list[Group]:
+    """Groups on one device, and serial, which all are measured by."""
+    return [group for group in found if group.device == device or group.kind == "serial"]
+
+
+def _rivals_on_cores(found: Iterable[Group]) -> list[Group]:
+    """Parallel methods that are ours and no GPU's."""
+    kinds = ("lock-free", "locks", "blocks", "exchange")
+    return [group for group in found if group.device == "cpu" and group.kind in kinds]
 
 
 def target(source: Source, reference: Group | None) -> float | None:
@@ -158,7 +177,8 @@ class Race:
     def main(self, mine: Group, lock: Group | None, over: Group | None, where: str) -> list[str]:
         """The sentence on top, and what follows from it."""
         rivals = [group for group in (lock, over) if group is not None]
-        missing = [] if lock is not None else [f"{where} no method with locks has results."]
+        asked = mine.device == "cpu" or any(run.kind == "locks" for run in self.source.reported)
+        missing = [f"{where} no method with locks has results."] if lock is None and asked else []
         if not self.reaches(mine):
             others = "; ".join(f"{group.method} {self._fate(group)}" for group in rivals)
             text = f"{where} no lock-free method gets to {self.aim}: {never(mine, self.eps)}" + (
@@ -267,14 +287,19 @@ def _delay(source: Source) -> list[str]:
     kinds = {point.kind for point in points if point.workers == workers}
     if not {"lock-free", "locks"} <= kinds:
         return []
-    caught = lock_caught_up(points, workers)
+    caught, unit = lock_caught_up(points, workers), unit_of(source)
     if caught is None:
         most = duration(max(point.cost for point in points))
-        return [f"Even with the most expensive gradient ({most} a row) no locks come within 10 % of lock-free."]
+        return [f"Even with the most expensive gradient ({most} a {unit}) no locks come within 10 % of lock-free."]
     return [
-        f"Once a row costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
+        f"Once a {unit} costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
         f"{crew(workers)} are within 10 % of the best lock-free method: from there on locks need not hurt."
     ]
+
+
+def unit_of(source: Source) -> str:
+    """What has one gradient."""
+    return "minibatch" if source.problem == "module" else "row"
 
 
 def conditions(source: Source) -> list[str]:
@@ -300,7 +325,8 @@ def _meetings(source: Source) -> str:
     shares: list[tuple[float, str]] = []
     for group in of_rule(own, own_rule(own)):
         cost, epoch = costs.get(str(group.workers)), group.epoch_seconds
-        if group.kind in ("serial", "lock-free") and isinstance(cost, (int, float)) and epoch and epoch.median > 0:
+        on_cores = group.kind in ("serial", "lock-free") and group.device == "cpu"
+        if on_cores and isinstance(cost, (int, float)) and epoch and epoch.median > 0:
             one, whole = f"of {group.method} on {crew(group.workers)}", duration(epoch.median)
             what = f"of the {whole} of one {one}, {duration(cost)}"
             if cost >= epoch.median:
@@ -331,6 +357,13 @@ def _nearest(gap: float, eps: float) -> str:
 def crew(workers: int, timed: bool = True) -> str:
     simulated = "" if timed else "simulated "
     return f"{workers} {simulated}worker{'s' * (workers != 1)}"
+
+
+def staff(source: Source, workers: int, device: str) -> str:
+    """Who did the work: workers, or replicas of a GPU that is named."""
+    if device == "cpu":
+        return crew(workers, source.timed)
+    return f"{workers} replica{'s' * (workers != 1)} ({source.gpu or 'a GPU'})"
 
 
 def aim(eps: float) -> str:

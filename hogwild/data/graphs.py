@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.data.catalogue import located
 from hogwild.data.examples import INDEX_LIMIT, _check_whole, _frozen
 from hogwild.data.rating_ids import Ids
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -341,8 +342,8 @@ def open_graph(
     ----------
     name : str or Path
         A DIMACS maximum-flow file (``.max``, also .gz, .bz2, .xz), a list of edges ``u v [weight]`` with a file of
-        terminals beside it, an ``.npz`` of unary costs, edges and weights, or a synthetic set such as
-        ``synthetic:grid?side=128``.
+        terminals beside it, an ``.npz`` of unary costs, edges and weights, a synthetic set such as
+        ``synthetic:grid?side=128``, or, where no file is called so, a fetched set of the catalogue.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
     terminals : path, optional
@@ -361,7 +362,7 @@ def open_graph(
     InputError
         One line that names the file and the line: missing, unreadable, damaged, or breaking a rule of its format.
     """
-    title = os.fspath(name)
+    title = located(os.fspath(name))
     kind = graph_format(title) if format is None else format
     if kind not in FORMATS:
         raise UsageError(f"format={kind!r}: expected one of {', '.join(FORMATS)}")

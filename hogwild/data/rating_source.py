@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.cache import Cache
+from hogwild.data.catalogue import located
 from hogwild.data.rating_store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.rating_synthetic import parse_rating_spec, rating_recipe
 from hogwild.data.rating_text import parse_ratings
@@ -60,7 +61,8 @@ def open_ratings(
         a header, ``user item`` (each a rating of 1), or Netflix's; a directory of Netflix's ``mv_*.txt`` or
         ``combined_data_*.txt``; a store's directory; ``x.mtx`` (MatrixMarket, also .gz and .bz2; named from 1 as in the
         file); ``x.npz`` (``scipy.sparse.save_npz``; named from 0); or a synthetic set such as
-        ``synthetic:ratings?users=5000``. A stream is read as text into memory.
+        ``synthetic:ratings?users=5000``; or, where no file is called so, a fetched set of the catalogue such as
+        ``movielens-1m``. A stream is read as text into memory.
     format : str, optional
         One of ``FORMATS``; by default told from the name, and Netflix's also from the first line.
     cache : Cache, optional
@@ -100,7 +102,7 @@ def open_ratings(
         title = str(getattr(name, "name", "stream"))
         ratings, meta = _text(name, format, options)
     else:
-        title = os.fspath(name)
+        title = located(os.fspath(name))
         kind = _kind(title, format)
         if kind == "store":
             ratings, meta = open_ratings_store(title), read_meta(title)
@@ -135,7 +137,7 @@ def convert_ratings(
     ------
     InputError, OutputError
     """
-    title = os.fspath(name)
+    title = located(os.fspath(name))
     ratings = open_ratings(title, format=format, workers=workers, progress=progress)
     source = title if title.startswith(PREFIX) else os.path.abspath(title)
     save_ratings(ratings, destination, {"source": source, "parser": f"ratings {PARSER}"}, overwrite)

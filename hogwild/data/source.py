@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.cache import Cache, Recipe, build, identity
+from hogwild.data.catalogue import located
 from hogwild.data.chunks import chunks
 from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.hashing import (
@@ -64,8 +65,8 @@ def open_data(
     ----------
     name : str, Path or binary stream
         svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
-        (MatrixMarket, also .gz and .bz2), or a synthetic set such as ``synthetic:rcv1?rows=200000``. A stream is read
-        as svmlight text into memory.
+        (MatrixMarket, also .gz and .bz2), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, where no file is
+        called so, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
     zero_based : bool
@@ -111,7 +112,7 @@ def open_data(
         title = str(getattr(name, "name", "stream"))
         rows, meta = _read_stream(name, title, options)
     else:
-        title = os.fspath(name)
+        title = located(os.fspath(name))
         kind = _kind(title, format)
         if targets is not None and kind not in ("npz", "mtx"):
             raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
@@ -167,7 +168,7 @@ def convert(
     ------
     InputError, OutputError
     """
-    title = os.fspath(name)
+    title = located(os.fspath(name))
     kind = _kind(title, format)
     hash_bits, hashed_before = _check_hashing(hash_bits, width), False
     if kind in ("svmlight", "synthetic"):
@@ -220,7 +221,7 @@ def _by_suffix(name: str) -> str:
 
 def is_text(name: str, format: str | None = None) -> bool:
     """Whether ``open_data`` would read ``name`` as svmlight text."""
-    if format is not None or name.startswith(PREFIX) or os.path.isdir(name):
+    if format is not None or name.startswith(PREFIX) or os.path.isdir(located(name)):
         return format == "svmlight"
     return _by_suffix(name) == "svmlight"
 

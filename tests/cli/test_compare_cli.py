@@ -6,8 +6,9 @@ import inspect
 import json
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ import pytest
 from hogwild.cli.compare import compare
 from hogwild.cli.train import train
 from hogwild.compare.methods import METHODS
+from hogwild.errors import InputError
+from hogwild.machine import physical_cores
+from tests.cuda.standin import StandIn
 
 SMALL = "synthetic:rcv1?rows=1500&features=300&nnz=10"
 QUICK = ("--methods", "hogwild,locked", "--epochs", 5, "--seeds", 3, "--steps", "1,2", "--host", "threads")
@@ -121,6 +125,12 @@ def test_a_dry_run_lists_and_writes_nothing(hogwild: Callable, tmp_path: Path) -
         (["--scale", "0.5"], "--scale 0.5: is for --suite paper"),
         (["--suite", "paper"], "DATA does not go with --suite paper"),
         (["--suite", "other"], "--suite other: expected paper"),
+        (["--batch", "8"], "batch belongs to problem module"),
+        (["--problem", "module"], "--model FILE.py:NAME"),
+        (["--in-flight", "8"], "in_flight is for device='cuda'"),
+        (["--device", "gpu"], "device='gpu': expected one of cpu, cuda"),
+        (["--device", "cuda", "--host", "simulator"], "has no host 'simulator'"),
+        (["--device", "cuda", "--problem", "cuts"], "has no kernels for device='cuda'"),
     ],
 )
 def test_mistakes(hogwild: Callable, tmp_path: Path, options: list[str], says: str) -> None:
@@ -186,6 +196,13 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "delay",
         "suite",
         "scale",
+        "model",
+        "optimizer",
+        "state",
+        "batch",
+        "momentum",
+        "beta1",
+        "beta2",
     }
     changed = {"workers", "epochs", "out", "holdout"}
     assert set(mine) - own <= set(theirs)
@@ -204,6 +221,7 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "resume",
         "segmentation",
         "plot",
+        "evaluate_every",
     }
     assert set(theirs) - set(mine) == not_here
 
@@ -298,3 +316,152 @@ def test_methods_of_the_help(hogwild: Callable) -> None:
     assert result.status == 0
     assert "--methods" in result.out
     assert len(METHODS) >= 11
+
+
+# ---- modules, and a GPU
+
+MINE = """
+import numpy as np
+from torch import nn
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(x)
+
+
+def make_model():
+    return Network()
+
+
+def make_data():
+    X = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def my_loss(output, target):
+    return nn.functional.cross_entropy(output, target, label_smoothing=0.01)
+
+
+def breaks():
+    raise KeyError("what is missing")
+"""
+LITTLE = ("--epochs", 2, "--seeds", 1, "--steps", 0.1, "--batch", 16)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    modules = set(sys.modules)
+    yield tmp_path / "mine.py"
+    for name in {*sys.modules} - modules:
+        if name.startswith("hogwild_file_"):
+            del sys.modules[name]
+
+
+def rows_of(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+
+
+def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_path: Path) -> None:
+    """In processes, which get the class and the loss without running the file."""
+    command = ("compare", f"{mine}:make_data", "--model", f"{mine}:make_model", "--loss", f"{mine}:my_loss", *LITTLE,
+               "--optimizer", "adam", "--beta1", 0.8, "--workers", 2, "--methods", "hogwild", "--out",
+               tmp_path / "out")  # fmt: skip
+    result = hogwild(*command, "--dry-run")
+    assert (result.status, result.err) == (0, "")
+    assert "hogwild                 2 workers" in result.out
+    result = hogwild(*command)
+    assert (result.status, result.err) == (0, "")
+    assert "100 examples" in result.out
+    assert "held out 20 examples to test on, training on 80" in result.out
+    assert "10 parameters" in result.out
+    rows = rows_of(tmp_path / "out")
+    assert (rows[0]["loss"], rows[0]["optimizer"], rows[0]["eps"]) == ("my_loss", "adam", [0.2, 0.1, 0.05])
+    assert {(row["method"], row["workers"], row["status"]) for row in rows[1:]} == {
+        ("serial", 1, "ok"), ("hogwild", 2, "ok"),
+    }  # fmt: skip
+    again = hogwild(*command)
+    assert again.status == 0
+    assert rows_of(tmp_path / "out") == rows
+    mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
+    sys.modules.pop(next(name for name in sys.modules if name.startswith("hogwild_file_mine")))
+    result = hogwild(*command)
+    assert result.status == 2
+    assert "holds another comparison" in result.err
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        ({"model": "mine.py"}, 2, "--model mine.py: expected FILE.py:NAME"),
+        ({"model": "none.py:make"}, 1, "none.py"),
+        ({"model": "{mine}:nothing"}, 1, "no function nothing in it: it has Network, make_model"),
+        ({"model": "{mine}:breaks"}, 1, "line 29: KeyError"),
+        ({"data": None}, 2, "a module is compared on data of its own"),
+        ({"data": "{mine}:breaks"}, 1, "line 29: KeyError"),
+        ({"loss": "log"}, 2, "--loss log: expected cross-entropy, mse, bce or FILE.py:NAME"),
+        ({"problem": "linear"}, 2, "is for --problem module, not for linear"),
+        ({"rank": 4}, 2, "rank belongs to problem completion"),
+        ({"format": "npz"}, 2, "--format does not go with --model"),
+        ({"features": 4}, 2, "--features is for rows of features"),
+        ({"holdout": 2}, 2, "--holdout 2: expected a fraction"),
+        ({"test": "{mine}:make_data", "holdout": 0.1}, 2, "both name what to test on"),
+        ({"optimizer": "adamw"}, 2, "optimizer='adamw'"),
+        ({"state": "shared"}, 2, "optimizer 'sgd' keeps nothing"),
+        ({"host": "simulator"}, 2, "plays the linear problem"),
+        ({"device": "cuda", "in-flight": 4}, 2, "a module has a minibatch in hand a worker"),
+    ],
+)
+def test_mistakes_with_modules(
+    hogwild: Callable, mine: Path, tmp_path: Path, options: dict, status: int, says: str
+) -> None:
+    given = {"data": "{mine}:make_data", "model": "{mine}:make_model", "out": tmp_path / "out", "host": "threads"}
+    given |= options
+    data = given.pop("data")
+    named = [part for name, value in given.items() for part in (f"--{name}", str(value).replace("{mine}", str(mine)))]
+    result = hogwild("compare", *([data.replace("{mine}", str(mine))] if data else []), *LITTLE, *named)
+    assert (result.status, result.err.count("\n")) == (status, 1), result.err
+    assert says in result.err
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_no_gpu_is_one_line_before_data_are_read(
+    hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple
+) -> None:
+    def connect() -> None:
+        raise InputError("device cuda: there is none")
+
+    monkeypatch.setattr("hogwild.cuda.streams.connect", connect)
+    result = hogwild("compare", tmp_path / "none.svm", "--device", "cuda", *options, "--out", tmp_path / "out")
+    assert (result.status, result.out, result.err) == (1, "", "hogwild: error: device cuda: there is none\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_gpu_s_methods_beside_serial(
+    hogwild: Callable, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hogwild.cuda.streams.connect", StandIn)
+    out = tmp_path / "out"
+    quick = (*LITTLE[:-2], "--device", "cuda", "--host", "threads")
+    result = hogwild("compare", SMALL, *quick, "--in-flight", 9, "--methods", "cuda-atomic,hogwild", "--out", out)
+    assert (result.status, result.err) == (0, "")
+    assert "On the GPU" in result.out
+    assert "graphics processor   stand-in" in result.out
+    rows = rows_of(out)
+    assert {row["in_flight"] for row in rows if row["method"] == "cuda-atomic"} == {9}
+    assert {(row["method"], row["workers"]) for row in rows[1:]} == {
+        ("serial", 1), ("hogwild", physical_cores()), ("cuda-atomic", 1),
+    }  # fmt: skip
+    result = hogwild("compare", f"{mine}:make_data", "--model", f"{mine}:make_model", *quick, "--dry-run")
+    assert (result.status, result.err) == (0, "")
+    for count in (1, 2, 4, 8, 16):
+        assert f"cuda-hogwild         {count:>4} worker" in result.out
+    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-vmap", "cuda-one-stream", "cuda-eager"):
+        assert name in result.out
+    assert "atomic" not in result.out

@@ -123,6 +123,15 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4, 5]
 
 
+def test_first_parameters_are_those_of_the_seed(hogwild: Callable, mine: Path) -> None:
+    def start(seed: int) -> float:
+        model, data = f"{mine}:make_model", f"{mine}:make_data"
+        result = hogwild("train-module", model, "--data", data, *QUICK, "--seed", seed, "--json", "-")
+        return json.loads(result.out.splitlines()[0])["objective"]
+
+    assert start(1) == start(1) != start(2)
+
+
 def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> None:
     """As bags of features."""
     result = hogwild("train-module", f"{mine}:Bags", "--data", svm, "--loss", "bce", *QUICK, "--json", "-")

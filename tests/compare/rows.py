@@ -13,7 +13,8 @@ Row = dict[str, Any]
 KINDS = {
     "serial": "serial", "hogwild": "lock-free", "tiered": "lock-free", "atomic": "lock-free", "aig": "locks",
     "locked": "locks", "round-robin": "locks", "averaging": "exchange", "one-shot-averaging": "exchange",
-    "sklearn-sgd": "outside", "liblinear": "outside",
+    "sklearn-sgd": "outside", "liblinear": "outside", "cuda-hogwild": "lock-free", "cuda-locked": "locks",
+    "cuda-synchronous": "in step", "cuda-eager": "in step",
 }  # fmt: skip
 
 

@@ -1,0 +1,95 @@
+"""What a user's own file defines: ``FILE.py:NAME``, a function that makes a module or data, or is a loss.
+
+The one decision: the file is run once, by its path, in this process. What it defines reaches the workers by value, so
+they run no file, and it needs neither a place in a package nor a guard against being run twice. A mistake in it is one
+line that names the file and the line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from hogwild.errors import HogwildError, InputError, UsageError
+
+FUNCTION = "FILE.py:NAME"
+
+
+def check_function(what: str, spec: str | None, names: tuple[str, ...] = ()) -> None:
+    """Raise UsageError unless ``spec`` names a function in a file; ``names``: what else it could have been."""
+    if not is_function(spec or ""):
+        choices = f"{', '.join(names)} or " if names else ""
+        raise UsageError(f"{what} {spec}: expected {choices}{FUNCTION}, a function in a file")
+
+
+def is_function(spec: str) -> bool:
+    """Whether it names a function in a file."""
+    path, _, name = spec.rpartition(":")
+    return path.endswith(".py") and name.isidentifier()
+
+
+def made(spec: str | None) -> Any:
+    """What the function makes, or the data of that name."""
+    if spec is None:
+        return None
+    if not is_function(spec):
+        from hogwild.data.source import open_data
+
+        return open_data(spec)
+    function = found(spec)
+    try:
+        return function()
+    except HogwildError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(where(spec.rpartition(":")[0], error)) from error
+
+
+def found(spec: str) -> Any:
+    """The function of that name in that file."""
+    path, _, name = spec.rpartition(":")
+    module = _run_file(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(f"{path}: no function {name} in it: it has {', '.join(there) or 'none'}")
+    return function
+
+
+def _run_file(path: str) -> Any:
+    """The module that the file is; what is defined there is pickled by value."""
+    from numba import cloudpickle
+
+    place = Path(path).resolve()
+    name = f"hogwild_file_{place.stem}_{abs(hash(place)):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None  # for a name that ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(place.parent) not in sys.path:
+        sys.path.insert(0, str(place.parent))  # the modules beside it; workers have the same path
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise InputError(where(path, error)) from error
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def where(path: str, error: BaseException) -> str:
+    """One line: file and line, and what went wrong there."""
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}: SyntaxError: {error.msg}"
+    place = os.path.realpath(path)
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if os.path.realpath(frame.filename) == place]
+    return f"{path}, line {mine[-1].lineno}: {what}" if mine else f"{path}: {what}"

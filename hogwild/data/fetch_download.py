@@ -1,0 +1,329 @@
+"""One file from a web server, of any size, over a connection that may break: resumed, retried, checked.
+
+The decision that matters: what has come lies in ``NAME.part`` and is the state; ``NAME.part.json`` says which version
+of the file it is the beginning of (the server's ETag or date, and the size). A later call, in this process or after a
+kill, asks for the rest with ``Range`` and ``If-Range``, and begins anew only where the server has another version. The
+file gets its name when it is whole and its checksum, if the publisher gives one, is right.
+
+Plain urllib: ranges, redirects and the user's proxies are all that is needed. What it costs: one pass over the
+finished file for the checksum, at about a gigabyte a second.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hogwild.data.catalogue import File
+from hogwild.errors import InputError, OutputError
+
+Progress = Callable[[int, int | None], None]
+
+BLOCK = 1 << 18  # bytes read at a time
+TIMEOUT = 30.0  # seconds without a byte
+TRIES = 5  # in a row that bring nothing new
+LONGEST_WAIT = 30.0  # seconds between two of them
+CHANGED = "the file on the server is another one than before"
+TEMPORARY = (408, 429, 500, 502, 503, 504)  # HTTP statuses
+KEPT = "what has come is kept, and the same command goes on from there"
+
+
+class Failed(InputError):
+    """A download that trying again at once would not help. ``elsewhere`` says whether another server might."""
+
+    elsewhere = True
+
+
+class Passing(Exception):
+    """A fault of the network or the server that may be over soon; ``wait`` is in seconds, if the server says."""
+
+    wait: float | None = None
+
+
+def download(file: File, path: Path, progress: Progress | None = None) -> Path:
+    """Make ``path`` the whole of ``file``; returns it at once if it is there.
+
+    Parameters
+    ----------
+    file : File
+        Its URL and mirrors are tried in order; its size and checksums, where known, must be right.
+    path : Path
+        In a directory that exists.
+    progress : function, optional
+        Called now and then with how many bytes there are, and of how many (None if the server does not say).
+
+    Raises
+    ------
+    InputError
+        If the file cannot be had, or is another one than expected; names the URL.
+    OutputError
+        If it cannot be written.
+    """
+    if path.exists():
+        return path
+    with Partial(path) as partial:
+        failures: list[Failed] = []
+        for url in (file.url, *file.mirrors):
+            try:
+                _insist(url, file.bytes, partial, progress)
+                break
+            except Failed as error:
+                failures.append(error)
+                if not error.elsewhere:
+                    raise
+        else:
+            raise failures[0]
+        partial.finish(file)
+    return path
+
+
+def check(path: Path, file: File, called: str) -> None:
+    """Raise InputError unless ``path`` has the size and the checksums that ``file`` states, where it states any."""
+    if file.bytes is not None and (size := path.stat().st_size) != file.bytes:
+        raise InputError(f"{called}: {size:,} bytes, expected {file.bytes:,}")
+    for algorithm in ("sha256", "md5"):
+        expected = getattr(file, algorithm)
+        if expected is not None and (found := digest(path, algorithm)) != expected:
+            raise InputError(f"{called}: its {algorithm} is {found}, expected {expected}")
+
+
+def digest(path: Path, algorithm: str) -> str:
+    """Checksum of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+# -- what has come ----------------------------------------------------------------------------------------------------
+
+
+class Partial:
+    """The beginning of a file on disk, and which version of it this is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.part = path, path.with_name(path.name + ".part")
+        self.note = path.with_name(path.name + ".part.json")
+        self.file = self._open()
+        self.size = os.fstat(self.file.fileno()).st_size
+        self.version = self._read_note()
+
+    def _open(self) -> Any:
+        try:
+            return open(self.part, "ab", buffering=0)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> OutputError:
+        hint = f" ({KEPT})" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+        return OutputError(f"{self.part}: cannot be written: {error.strerror or error}{hint}")
+
+    def _read_note(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.note.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def __enter__(self) -> Partial:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.file.close()
+
+    def begin(self, version: dict[str, Any]) -> None:
+        """Forget what has come: another version comes now, or the same from its start."""
+        try:
+            self.file.truncate(0)
+            self.size, self.version = 0, version
+            self.note.write_text(json.dumps(version))
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def write(self, block: bytes) -> None:
+        view = memoryview(block)
+        try:
+            while view:  # unbuffered, so that a full disk shows here; a write may be short
+                done = self.file.write(view)
+                self.size += done
+                view = view[done:]
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def reserve(self, total: int | None) -> None:
+        """Raise OutputError if the rest has no room on the disk."""
+        if total is None:
+            return
+        free, needed = shutil.disk_usage(self.part.parent).free, total - self.size
+        if needed > free:
+            raise OutputError(
+                f"{self.part.parent}: {needed / 1e9:,.2f} GB are still to come and {free / 1e9:,.2f} GB are free: make "
+                "room, or set HOGWILD_DATA to a directory with more"
+            )
+
+    def finish(self, file: File) -> None:
+        """Check the whole and give it its name; a wrong one is removed, for going on from it would not mend it."""
+        try:
+            check(self.part, file, file.url)
+        except InputError as error:
+            self.remove()
+            raise InputError(
+                f"{error}: it was removed; fetch it again, and if that is no better the publisher has changed the file"
+            ) from None
+        try:
+            os.fsync(self.file.fileno())
+            os.replace(self.part, self.path)
+        except OSError as error:
+            raise self._failure(error) from None
+        self.note.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        self.part.unlink(missing_ok=True)
+        self.note.unlink(missing_ok=True)
+
+
+# -- asking for it ----------------------------------------------------------------------------------------------------
+
+
+def _insist(url: str, expected: int | None, partial: Partial, progress: Progress | None) -> None:
+    """Receive all of ``url``, however often that takes, as long as now and then something new comes."""
+    failures, best = 0, partial.size
+    while not partial.size or partial.size != partial.version.get("total"):  # killed just before it got its name
+        try:
+            _receive(url, expected, partial, progress)
+            return
+        except Passing as error:
+            failures = 0 if partial.size > best else failures + 1
+            best = max(best, partial.size)
+            if failures == TRIES:
+                raise Failed(f"{url}: {error}, {TRIES} times in a row ({KEPT})") from None
+            wait = 2.0 ** max(0, failures - 1) if error.wait is None else error.wait
+            time.sleep(min(wait, LONGEST_WAIT))
+
+
+def _receive(url: str, expected: int | None, partial: Partial, progress: Progress | None) -> None:
+    """One request for what is missing, and its answer to the end."""
+    with _answer(url, partial) as answer:
+        total = _place(url, answer, partial)
+        if total is not None and expected not in (None, total):
+            raise Failed(f"{url}: the server has {total:,} bytes, expected {expected:,}: it is another file")
+        partial.reserve(total)
+        while True:
+            if progress:
+                progress(partial.size, total)
+            try:
+                block = answer.read1(BLOCK)  # what there is, so that it is kept if no more comes
+            except Exception as error:
+                raise _fault(url, error) from None
+            if not block:
+                break
+            if partial.size == 0 and re.match(rb"\s*<(!doctype html|html)", block[:512], re.IGNORECASE):
+                raise Failed(f"{url}: the server sent a web page, not the file")
+            partial.write(block)
+    if total is not None and partial.size < total:
+        raise Passing(f"the connection ended after {partial.size:,} of {total:,} bytes")
+
+
+def _answer(url: str, partial: Partial) -> Any:
+    headers = {"User-Agent": "hogwild", "Accept-Encoding": "identity"}
+    known = partial.version
+    if partial.size and known.get("url") == url and known["total"] is not None:
+        headers["Range"] = f"bytes={partial.size}-"
+        if "validator" in known:
+            headers["If-Range"] = known["validator"]
+    try:
+        return _opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 416:  # the server's file ends before what has come
+                partial.begin({})
+            raise _refusal(url, error) from None
+    except Exception as error:
+        raise _fault(url, error) from None
+
+
+def _place(url: str, answer: Any, partial: Partial) -> int | None:
+    """Make ``partial`` end where the answer's body begins; returns the size of the whole file."""
+    if answer.status == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+        if found and int(found[1]) == partial.size and int(found[2]) == partial.version["total"]:
+            return int(found[2])
+        partial.begin({})
+        raise Passing(CHANGED)
+    length = answer.headers.get("Content-Length", "")
+    total = int(length) if length.isdigit() else None
+    validator = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+    strong = validator is not None and not validator.startswith("W/")
+    partial.begin({"url": url, "total": total} | ({"validator": validator} if strong else {}))
+    return total
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but not from an encrypted connection to a plain one."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise Failed(f"{req.full_url}: the server sends one on to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """For http and https only: a redirect must not open a file of this machine."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), _Redirects(),
+        urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(), urllib.request.UnknownHandler(),
+    ):  # fmt: skip
+        opener.add_handler(handler)
+    return opener
+
+
+def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
+    """What to do about an HTTP status that is none of success."""
+    said = " ".join(f"{error.code} {error.reason}".split())
+    if error.code == 416:
+        return Passing(CHANGED)
+    if error.code in TEMPORARY:
+        passing = Passing(f"the server answers {said}")
+        after = error.headers.get("Retry-After", "")
+        passing.wait = float(after) if after.isdigit() else None
+        return passing
+    if error.code in (404, 410):
+        return Failed(f"{url}: {said}: it is not there any more")
+    if error.code in (401, 403):
+        return Failed(f"{url}: {said}: the server does not give it to programs")
+    return Failed(f"{url}: the server answers {said}")
+
+
+def _fault(url: str, error: Exception) -> Exception:
+    """What to do about a connection that failed: an exception of ours for one of the many there are."""
+    reason: Any = getattr(error, "reason", None) if isinstance(error, urllib.error.URLError) else None
+    reason = reason if isinstance(reason, Exception) else error
+    if isinstance(reason, InputError):
+        return reason
+    if isinstance(reason, socket.gaierror):
+        return Failed(f"{url}: its server's name cannot be looked up ({reason.strerror}): there may be no network")
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return Failed(f"{url}: its server's certificate is not valid: {reason.verify_message}")
+    if isinstance(reason, OSError) and reason.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+        return Failed(f"{url}: its server cannot be reached ({reason.strerror}): there may be no network")
+    if isinstance(reason, TimeoutError):
+        return Passing(f"nothing came for {TIMEOUT:g} seconds")
+    if isinstance(reason, urllib.error.URLError):
+        return Failed(f"{url}: {reason.reason}")
+    if isinstance(reason, OSError | http.client.HTTPException):
+        text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return Passing(f"the connection failed ({' '.join(text.split())})")
+    return Failed(f"{url}: {' '.join(str(reason).split())}")  # such as a URL that is none

@@ -1,0 +1,108 @@
+"""Members of archives, taken out without trusting anything that an archive says.
+
+The decision that matters: no name from an archive becomes a path. A member is chosen by a pattern, must be a regular
+file, and is written under a name made here, so that ``../`` and links lead nowhere. Text that is compressed alone
+(.gz, .bz2, .xz) is not unpacked at all: the parsers read it as it is.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hogwild.errors import InputError, OutputError
+
+BLOCK = 1 << 20
+MAGIC = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError)
+LISTED = 4  # members named where none fits
+
+
+def kind(path: Path) -> str:
+    """How a file is packed, told by its first bytes: zip, tar, gzip, bzip2, xz or plain."""
+    with open(path, "rb") as file:
+        head = file.read(512)
+    if head[257:262] == b"ustar":
+        return "tar"
+    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), "plain")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether it holds files, and not just a text."""
+    found = kind(path)
+    return found in ("zip", "tar") or (found != "plain" and tarfile.is_tarfile(path))
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether ``name``, or its part behind the last ``/``, fits a pattern as shells have them, or one of ``A|B``."""
+    last = name.rpartition("/")[2]
+    return any(fnmatch.fnmatchcase(it, one) for it in (name, last) for one in pattern.split("|"))
+
+
+def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
+    """Write the members of a zip or tar archive whose names fit ``pattern`` to ``folder``, in order of their names.
+
+    Parameters
+    ----------
+    pattern : str
+        See :func:`fits`.
+    folder : Path
+        An empty directory.
+
+    Raises
+    ------
+    InputError
+        If none fits, or the archive is damaged or encrypted.
+    OutputError
+        If they cannot be written.
+    """
+    found: list[tuple[str, Path]] = []
+    others: list[str] = []
+    try:
+        for name, open_member in _members(archive):
+            if open_member is None or not fits(name, pattern):
+                others.append(name)
+                continue
+            path = folder / f"{len(found)}-{re.sub('[^A-Za-z0-9._-]', '_', name)[-80:]}"
+            _copy(open_member, path)
+            found.append((name, path))
+    except OutputError:
+        raise
+    except DAMAGE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{archive}: the archive is damaged: {reason}") from None
+    if not found:
+        some = ", ".join(others[:LISTED]) + (", ..." if len(others) > LISTED else "")
+        raise InputError(f"{archive}: no {pattern} in the archive{f', which holds {some}' if some else ''}")
+    return [path for _, path in sorted(found)]
+
+
+def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any] | None]]:
+    """Name of each member, and what opens it, or None if it is no regular file."""
+    if kind(archive) == "zip":
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                yield info.filename, None if info.is_dir() else partial(packed.open, info)
+    else:
+        with tarfile.open(archive, "r:*") as tape:
+            for entry in tape:
+                yield entry.name, partial(tape.extractfile, entry) if entry.isreg() else None
+
+
+def _copy(open_member: Callable[[], Any], path: Path) -> None:
+    try:
+        with open_member() as member, open(path, "xb") as file:
+            while block := member.read(BLOCK):
+                file.write(block)
+    except OSError as error:
+        if error.errno is None:  # the archive's fault
+            raise
+        raise OutputError(f"{path.parent}: cannot unpack there: {error.strerror}") from None

@@ -1,0 +1,253 @@
+"""Methods on a GPU in the harness, on a stand-in for one: who runs where, what rows say, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from hogwild import machine
+from hogwild.compare.harness import Comparison
+from hogwild.compare.methods import METHODS, gpu, usual
+from hogwild.compare.panels import STYLES
+from hogwild.compare.plan import Plan
+from hogwild.compare.results import load
+from hogwild.compare.runner import Pools
+from hogwild.compare.tables import tables
+from hogwild.compare.verdict import verdict
+from hogwild.config import PROBLEMS, TrainConfig
+from hogwild.cuda import streams
+from hogwild.data.rating_source import open_ratings
+from hogwild.data.source import open_data
+from hogwild.errors import InputError, UsageError
+from hogwild.module_training import pose
+from tests.compare.rows import about, halving, run, write
+from tests.cuda.standin import StandIn
+
+MODULE = TrainConfig(problem="module", host="threads", batch=16)
+LINEAR = TrainConfig(host="threads", l2=1e-4)
+OURS = [name for name, method in METHODS.items() if method.device == "cuda"]
+
+
+@pytest.fixture
+def standin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "connect", StandIn)
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect() -> StandIn:
+        raise InputError("device cuda: there is none")
+
+    monkeypatch.setattr(streams, "connect", connect)
+
+
+def posed() -> Any:
+    X = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
+    return pose(lambda: nn.Linear(4, 2), "cross-entropy", (X, (X[:, 0] > 0).astype(int)))[0]
+
+
+def few(problem: str) -> Any:
+    if problem == "module":
+        return posed()
+    if problem == "linear":
+        return open_data("synthetic:rcv1?rows=300&features=60&nnz=8")
+    return open_ratings("synthetic:ratings?users=30&items=20&ratings=300")
+
+
+def rows_in(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+
+
+def compared(directory: Path, data: Any, base: TrainConfig, plan: Plan, **options: Any) -> dict[tuple[str, int], list]:
+    """Rows of the reported runs by method and workers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no word of more workers than cores
+        Comparison(data, None, plan, base, **options).run(directory)
+    found: dict[tuple[str, int], list] = {}
+    for row in rows_in(directory)[1:]:
+        found.setdefault((row["method"], row["workers"]), []).append(row)
+    return found
+
+
+# ---- the table
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_method_of_a_gpu_is_a_config_of_its_problems(name: str, workers: int) -> None:
+    method = METHODS[name]
+    assert name in STYLES
+    for problem in method.problems:
+        base = TrainConfig(problem=problem, host="processes")
+        config = method.config(base, workers if method.parallel else 1, 0.5, 7)
+        assert (config.device, config.host, config.step, config.seed) == ("cuda", "streams", 0.5, 7)
+        assert config.discipline in PROBLEMS[problem]["cuda"]
+        held = (config.batch or 1) * (config.workers or 1)
+        assert held == (base.batch or 1) * (workers if method.parallel else 1)  # whoever shares them out
+        assert name in usual(problem, "cuda")
+    assert not any(name in usual(problem) for problem in PROBLEMS)
+
+
+def test_what_is_asked_of_a_gpu_by_name() -> None:
+    base = TrainConfig(problem="module", batch=32)
+    launched = {name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
+                for name in usual("module", "cuda")}  # fmt: skip
+    assert {name: config.launch for name, config in launched.items() if config.launch != "graphs"} == {
+        "cuda-vmap": "vmap", "cuda-eager": "eager",
+    }  # fmt: skip
+    together = launched["cuda-synchronous"]
+    assert (together.workers, together.batch) == (1, 128)
+    assert launched["cuda-locked"].discipline == "locked"
+    assert METHODS["cuda-atomic"].config(LINEAR, 1, 1.0, 0, 64).in_flight == 64
+
+
+def test_without_a_gpu_its_methods_are_refused_in_its_words(nowhere: None, tmp_path: Path) -> None:
+    plan = Plan(1, (1,), (1.0,), 1, ("serial", "cuda-hogwild"))
+    found = compared(tmp_path, few("linear"), LINEAR, plan)
+    assert found["cuda-hogwild", 1][0]["status"] == "refused: device cuda: there is none"
+    assert found["serial", 1][-1]["status"] == "ok"
+    assert "gpu" not in rows_in(tmp_path)[0]
+    with pytest.raises(InputError, match="there is none"):
+        gpu()
+
+
+def test_what_else_a_gpu_is_not_for(standin: None) -> None:
+    rows = few("linear")
+    for name, base, workers, says in (
+        ("cuda-locked", LINEAR, 1, "is for problem module, not for linear"),
+        ("cuda-hogwild", TrainConfig(host="simulator"), 1, "has no host 'simulator'"),
+        ("cuda-hogwild", LINEAR, 33, "32 streams at most"),
+        ("cuda-synchronous", MODULE, 5, "a minibatch of 5 x 16 examples is more than the 64 there are"),
+    ):
+        reason = METHODS[name].refusal(base, posed() if base is MODULE else rows, workers, cores=1)
+        assert reason is not None
+        assert says in reason
+    assert METHODS["cuda-locked"].refusal(MODULE, posed(), 4, cores=1) is None  # they do not spin
+    with pytest.raises(UsageError, match="methods say where they run"):
+        Comparison(rows, None, Plan(1, (1,), (1.0,), 1, ("serial",)), TrainConfig(device="cuda"))
+
+
+# ---- the harness
+
+
+def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "physical_cores", lambda: 1)
+    names = ("serial", *usual("module", "cuda"))
+    plan = Plan(1, (1, 3), (0.1,), 2, names, cpu_workers=(1,))
+    found = compared(tmp_path, posed(), MODULE, plan)
+    assert set(found) == {(name, count) for name in names for count in ((1, 3) if METHODS[name].parallel else (1,))}
+    for (name, count), rows in found.items():
+        method, first = METHODS[name], rows[0]
+        assert {row["status"] for row in rows} == {"ok"}, (name, rows[0]["status"])
+        assert {row["device"] for row in rows} == {method.device}
+        assert first.get("gpu") == (None if name == "serial" else "stand-in")
+        assert first["batch"] == 16 * (count if name == "cuda-synchronous" else 1)
+        assert rows[-1]["objective"] < first["objective"]
+        assert len(rows) == first["cell_rows"] == 3
+    assert found["cuda-hogwild", 3][-1]["in_flight"] == 48
+    ends = [found[name, 1][-1]["objective"] for name in names if name != "serial"]
+    assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-3)  # of one replica all are the same
+    first = rows_in(tmp_path)[0]
+    assert (first["gpu"], first["device"], list(first["meeting_seconds"])) == ("stand-in", "cuda", ["1"])
+    [source] = load([tmp_path])
+    assert source.crowd == ""
+    said = " ".join(verdict(source))
+    assert "On 3 replicas (stand-in) " in said
+    shown = next(table for table in tables([source]) if table.title == "On the GPU")
+    assert [row[:3] for row in shown.rows if row[0] == "cuda-synchronous"] == [
+        ("cuda-synchronous", "1", "16"), ("cuda-synchronous", "3", "48"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", ["linear", "completion"])
+def test_sparse_problems_say_how_much_is_in_flight(standin: None, problem: str, tmp_path: Path) -> None:
+    base = LINEAR if problem == "linear" else TrainConfig(problem=problem, host="threads", rank=4)
+    names = ("serial", "hogwild", "cuda-atomic", "cuda-hogwild")
+    plan = Plan(1, (1,), (0.05,), 1, names, cpu_workers=(2,))
+    found = compared(tmp_path, few(problem), base, plan, in_flight=8)
+    assert set(found) == {("serial", 1), ("hogwild", 2), ("cuda-atomic", 1), ("cuda-hogwild", 1)}
+    for (name, _), rows in found.items():
+        assert rows[-1]["status"] == "ok"
+        assert rows[-1]["in_flight"] == (8 if METHODS[name].device == "cuda" else None)
+        assert rows[-1]["objective"] < rows[0]["objective"]
+
+
+def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, prints = few("linear"), set()
+    for name, methods, in_flight in (
+        ("a", ("serial", "cuda-atomic"), None), ("b", ("serial", "cuda-atomic"), None),
+        ("b", ("serial", "cuda-atomic"), 9), ("b", ("serial",), None), ("a", ("serial",), None),
+    ):  # fmt: skip
+        monkeypatch.setattr(streams, "connect", lambda name=name: dataclasses.replace(Named(name)))
+        plan = Plan(1, (1,), (1.0,), 1, methods)
+        prints.add(Comparison(rows, None, plan, LINEAR, in_flight=in_flight).identity)
+    assert len(prints) == 4  # the last two do not ask for one
+
+
+@dataclasses.dataclass
+class Named:
+    """As much of a device as has a name."""
+
+    name: str
+
+
+def test_crews_of_cores_and_of_streams_are_kept_apart(standin: None) -> None:
+    with Pools("threads") as pools:
+        assert pools.of(2) is pools.of(2, "threads")
+        assert pools.of(2, "streams").host == "streams"
+        assert pools.of(2) is not pools.of(2, "streams") is pools.of(2, "streams")
+
+
+def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
+    plan = Plan(1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-eager"), cpu_workers=(2,))
+    counts: dict[str, list[int]] = {}
+    for method, count in plan.pairs():
+        counts.setdefault(method.name, []).append(count)
+    assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-eager": [1]}
+    assert plan.crews() == (2,)
+    assert {cell.method for cell in dataclasses.replace(plan, delays=(0.0,)).delayed(1.0)} == {"serial", "hogwild"}
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+# ---- the verdict
+
+
+def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list[dict]:
+    changes |= {"device": "cuda"} if method.startswith("cuda") else {}
+    runs = [run(method, halving(), seconds * (1 + 0.01 * seed), workers, seed, **changes) for seed in range(3)]
+    return [row for rows in runs for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("parts", "says", "says_not"),
+    [
+        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-locked", 0.2, 4)),
+         "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 2.0x", "cores:"),
+        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
+         "On the same GPU without a race: cuda-hogwild gets there 4.0x", "no method with locks"),
+        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1), seeds("hogwild", 0.8, 16), seeds("locked", 4.0, 16)),
+         "On the processor's cores: cuda-hogwild gets there 8.0x", "On 16 workers"),
+        ((seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-eager", 1.0)),
+         "On 2 workers hogwild reaches", "replica"),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
+    tmp_path: Path, parts: tuple, says: str, says_not: str
+) -> None:
+    [source] = load([write(tmp_path, about(gpu="A GPU", cores=2), *parts)])
+    said = " ".join(verdict(source))
+    assert says in said
+    assert says_not not in said
+
+
+def test_replicas_are_not_a_crowd(tmp_path: Path) -> None:
+    replicas = write(tmp_path / "a", about(gpu="A GPU"), seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16))
+    workers = write(tmp_path / "b", about(gpu="A GPU"), seeds("serial", 1.0), seeds("hogwild", 1.0, 16))
+    assert [bool(source.crowd) for source in load([replicas, workers])] == [False, True]

@@ -1,0 +1,206 @@
+"""Torch modules in the harness: what is told apart, what is taken, and a comparison from end to end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+
+from hogwild.cases.module import STEPS, Posed
+from hogwild.compare.harness import Comparison
+from hogwild.compare.methods import METHODS, usual
+from hogwild.compare.plan import Cell, Plan, delay_rows
+from hogwild.compare.results import load
+from hogwild.compare.runner import Judge, Pools, Task, run_cell
+from hogwild.compare.subjects import SUBJECTS, hold_out
+from hogwild.compare.tables import tables
+from hogwild.config import OPTIMIZERS, TrainConfig
+from hogwild.data.source import open_data
+from hogwild.errors import UsageError
+from hogwild.module_training import pose, train_module
+from hogwild.problems.module_data import take_data
+
+MODULE = SUBJECTS["module"]
+BASE = TrainConfig(problem="module", host="threads", batch=16)
+N = 120
+
+
+def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(seed).standard_normal((N, 4)).astype(np.float32)
+    return X, (X[:, 0] > 0).astype(np.int64)
+
+
+def network(between: type[nn.Module] = nn.ReLU) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), between(), nn.Linear(3, 2))
+
+
+def smooth(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(output, target, label_smoothing=0.1)
+
+
+def smoother(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(output, target, label_smoothing=0.2)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2.0 * self.inner(x)
+
+
+class Halved(Scaled):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * self.inner(x)
+
+
+Halved.__qualname__ = Halved.__name__ = "Scaled"  # only what it computes is another
+
+
+class Numbered(Dataset):
+    """Items one by one."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+        return torch.full((4,), float(row)), row % 2
+
+
+@pytest.fixture
+def posed() -> Posed:
+    return pose(network, "cross-entropy", data())[0]
+
+
+def plan_of(**changes: Any) -> Plan:
+    fields = {"seeds": 1, "workers": (1,), "grid": (0.1,), "epochs": 2, "methods": ("serial", "hogwild")}
+    return Plan(**(fields | changes))
+
+
+def rows_in(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+
+
+def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> None:
+    test = take_data(data(1), "cross-entropy")
+    methods = ("serial", "hogwild", "tiered", "locked", "averaging")
+    plan = plan_of(methods=methods, grid=(0.1, 0.4), seeds=2, delays=(0.0,))
+    before = [parameter.clone() for parameter in posed.model.parameters()]
+    Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
+    found = rows_in(tmp_path)
+    about = found[0]
+    names = ("problem", "loss", "optimizer", "batch", "examples", "test_examples", "parameters", "device")
+    assert [about[name] for name in names] == ["module", "cross-entropy", "sgd", 16, N, N, 23, "cpu"]
+    assert about["optimum_seen"] is True
+    with torch.no_grad():
+        X, y = (torch.from_numpy(part) for part in data())
+        assert about["start_objective"] == pytest.approx(float(functional.cross_entropy(posed.model(X), y)), rel=1e-5)
+    started = {row["objective"] for row in found if row["phase"] == "reported" and row["epoch"] == 0}
+    assert {value for value in started if value is not None} == {about["start_objective"]}  # whatever the seed
+    by_method = {name: [row for row in found if row["method"] == name and row["phase"] == "reported"]
+                 for name in methods}  # fmt: skip
+    for name in ("serial", "hogwild", "locked"):
+        assert {row["status"] for row in by_method[name]} == {"ok"}
+        assert all(row["test_accuracy"] is not None for row in by_method[name])
+        assert min(row["objective"] for row in by_method[name]) < about["start_objective"]
+    assert all("expected one of" in row["status"] for row in by_method["tiered"])
+    assert all("a module's workers share one array" in row["status"] for row in by_method["averaging"])
+    delays = [row for row in found if row["phase"] == "delay" and row["status"] == "ok"]
+    assert {row["delay_rows"] for row in delays} == {-(-N // 16)}  # gradients, of which a minibatch has one
+    assert all(torch.equal(*pair) for pair in zip(before, posed.model.parameters()))
+    facts = tables(load([tmp_path]))[-1]
+    assert any("16 examples in a minibatch" in cell for row in facts.rows for cell in row)
+    again = (tmp_path / "rows.jsonl").read_bytes()
+    Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
+    assert (tmp_path / "rows.jsonl").read_bytes() == again
+    for other in (pose(network, "cross-entropy", data(2))[0], pose(network, "cross-entropy", data(), seed=1)[0]):
+        with pytest.raises(UsageError, match="another comparison"):
+            Comparison(other, test, plan, BASE, data="mine").run(tmp_path)
+
+
+def test_a_serial_cell_is_the_run_of_train_module(posed: Posed) -> None:
+    task = Task(posed, None, dataclasses.replace(BASE, loss="cross-entropy"), "mine", 60.0)
+    with Pools("threads") as pools:
+        found = run_cell(Cell("reported", "serial", 1, 0.1, 3), task, 2, pools, Judge(task))
+    theirs = train_module(posed.model, "cross-entropy", data(), discipline="serial", workers=1, seed=3, step=0.1,
+                          epochs=2, batch=16, host="threads")  # fmt: skip
+    assert [row["objective"] for row in found] == [row["objective"] for row in theirs]
+
+
+def test_modules_are_told_apart() -> None:
+    X, y = data()
+    others = {
+        "as it is": (network, "cross-entropy", (X, y), 0),
+        "data": (network, "cross-entropy", (X, 1 - y), 0),
+        "first parameters": (network, "cross-entropy", (X, y), 1),
+        "layer without parameters": (lambda: network(nn.Tanh), "cross-entropy", (X, y), 0),
+        "loss": (network, "mse", (X, np.stack([y, y], axis=1).astype(np.float32)), 0),
+        "own loss": (network, smooth, (X, y), 0),
+        "code of the loss": (network, smoother, (X, y), 0),
+        "own class": (Scaled, "cross-entropy", (X, y), 0),
+        "code of the class": (Halved, "cross-entropy", (X, y), 0),
+        "items": (network, "cross-entropy", Numbered(), 0),
+    }
+    prints = {name: MODULE.fingerprint(pose(*about[:3], seed=about[3])[0]) for name, about in others.items()}
+    assert len(set(prints.values())) == len(others)
+    again = {name: MODULE.fingerprint(pose(*about[:3], seed=about[3])[0]) for name, about in others.items()}
+    assert again == prints
+
+
+def test_the_loss_is_the_module_s(posed: Posed) -> None:
+    assert MODULE.take(BASE, posed, None)[0].loss == "cross-entropy"
+    custom = pose(network, smooth, data())[0]
+    assert MODULE.take(BASE, custom, None)[0].loss == "custom"
+    with pytest.raises(UsageError, match="posed with loss 'cross-entropy'"):
+        MODULE.take(dataclasses.replace(BASE, loss="mse"), posed, None)
+    with pytest.raises(UsageError, match="train_module"):
+        MODULE.take(BASE, data(), None)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "sparse", "items"])
+def test_some_of_the_examples(kind: str) -> None:
+    given = {"arrays": data, "sparse": lambda: open_data("synthetic:rcv1?rows=120&features=30&nnz=5"),
+             "items": Numbered}[kind]()  # fmt: skip
+    examples = take_data(given, "cross-entropy")
+    whole = Posed(network(), smooth, examples)
+    some = MODULE.sample(whole, 7)
+    assert (len(some), some.examples.kind) == (7, kind)
+    assert len(MODULE.sample(whole, 10**6)) == N
+    rest, test = hold_out(examples, 0.25, 3)
+    assert (len(rest), len(test)) == (90, 30)
+    assert len(hold_out(examples, 0.999, 3)[0]) == 1
+    if kind == "items":
+        numbers = [int(part.dataset[k][0][0]) for part in (rest, test) for k in range(len(part))]
+        assert sorted(numbers) == list(range(N))
+    if kind == "arrays":
+        rows = np.concatenate([rest.inputs[0], test.inputs[0]])
+        assert sorted(map(tuple, rows)) == sorted(map(tuple, examples.inputs[0]))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_first_step_is_the_optimizer_s(posed: Posed, optimizer: str) -> None:
+    assert MODULE.first_step(dataclasses.replace(BASE, optimizer=optimizer), posed) == STEPS[optimizer]
+
+
+def test_what_is_usual_can_be_trained(posed: Posed) -> None:
+    assert usual("module") == ["serial", "hogwild", "atomic", "locked"]
+    for name in METHODS:
+        reason = METHODS[name].refusal(BASE, posed, 1, cores=2)
+        assert (reason is None) == (name in usual("module")), name
+
+
+def test_delays_are_counted_in_gradients() -> None:
+    for rows in (10, 5000, 10**7):
+        for delay in (0.0, 1e-4):
+            alone = delay_rows(delay, 2, rows)
+            assert alone <= delay_rows(delay, 2, rows, together=16) <= min(rows, 16 * alone)

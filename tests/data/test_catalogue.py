@@ -1,0 +1,179 @@
+"""Cards and names: what a card must hold, which name means which data, and that the real cards are sound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from hogwild.data import catalogue
+from hogwild.data.catalogue import cards, data_folder, find, is_fetched, located, look_up, near, place, read_card
+from hogwild.data.fetch import fetch
+from hogwild.data.source import convert, is_text, open_data
+from hogwild.errors import InputError, UsageError
+from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, write_card
+
+REAL = cards()
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalogue of one set, ``tiny``, of a train and a test part, the first of them here."""
+    write_card(
+        tmp_path / "cards", "tiny", {"train": {"files": [{"url": "http://x/tiny"}]},
+        "test": {"files": [{"url": "http://x/tiny.t"}]}}, aliases=["tiny.svm"], features=FEATURES,
+    )  # fmt: skip
+    monkeypatch.setattr(catalogue, "CARDS", tmp_path / "cards")
+    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "text").write_text(SVM)
+    (tmp_path / "data" / "tiny").mkdir(parents=True)
+    convert(tmp_path / "text", tmp_path / "data" / "tiny" / "train")
+    return tmp_path
+
+
+# -- the real cards ---------------------------------------------------------------------------------------------------
+
+
+def test_there_is_a_card_for_each_set_of_the_plan() -> None:
+    wanted = (
+        "rcv1 rcv1-v2 rcv1-multiclass news20 real-sim webspam-unigram webspam-trigram url kdda kddb a9a w8a covtype \
+        avazu-app avazu-site criteo epsilon netflix bvz-tsukuba lb07-bunny-sml"
+    )
+    films = {f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "25m", "32m")}
+    assert films | set(wanted.split()) <= set(REAL)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_card(name: str) -> None:
+    card = REAL[name]
+    assert card.name == name
+    for text in (card.title, card.licence, card.citation, card.source, card.homepage):
+        assert text.strip()
+    for file in card.files():
+        for url in filter(None, (file.url, *file.mirrors)):
+            assert urlsplit(url).scheme in ("http", "https")
+            assert urlsplit(url).hostname
+    for part in card.parts:
+        assert card.problem == "cuts" or part.rows, "rows are what a part is at least compared by"
+    assert {"linear": card.features, "completion": card.users, "cuts": card.vertices}[card.problem]
+
+
+def test_names_and_aliases_mean_one_set_each() -> None:
+    names = [word for card in REAL.values() for word in (card.name, *card.aliases)]
+    assert len(names) == len(set(names))
+    assert names == [name.lower() for name in names]
+    assert list(REAL) == sorted(REAL)
+
+
+def test_counts_agree_with_real_data(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path))
+    done = list(fetch(REAL["a9a"], sources=[real_data / "libsvm"]))
+    assert [(part.role, part.found["rows"], part.found["classes"]) for part in done] == [
+        ("train", 32561, 2), ("test", 16281, 2)
+    ]  # fmt: skip
+    assert open_data("a9a:test").width == open_data("a9a").width == 123  # the test file alone has 122
+    [done] = fetch(REAL["w8a"], ["train"], sources=[real_data / "libsvm" / "w8a.gz"])  # type: ignore[assignment]
+    [films] = fetch(REAL["movielens-100k"], sources=[real_data / "ml-100k"])
+    assert films.found == {"ratings": 100_000, "users": 943, "items": 1682}
+    assert films.unchecked == ("ml-100k.zip",)
+
+
+# -- what a card must be ----------------------------------------------------------------------------------------------
+
+
+FILES = {"files": [{"url": "http://x/y"}]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "changes", "said"),
+    [
+        ({"train": FILES}, {"task": "guess"}, "task 'guess': expected one of binary"),
+        ({"train": FILES}, {"format": "csv"}, "format 'csv': expected one of svmlight"),
+        ({"train": FILES}, {"task": "graph"}, "format svmlight does not go with task graph"),
+        ({"train": FILES}, {"colour": "red"}, "unknown field colour"),
+        ({"train": FILES}, {"name": "other"}, "name 'other'"),
+        ({}, {}, "no part: expected one or more of train"),
+        ({"train": {"rows": 3}}, {}, "no files"),
+        ({"train": {"files": []}}, {}, "train has no files"),
+        ({"train": {"files": [{"url": "http://x/"}]}}, {}, "has no name that a file can have"),
+        ({"train": {"files": [{"name": "../../etc"}]}}, {}, "has no name that a file can have"),
+        ({"train": {"files": [{"url": "http://x/y", "md5": "12"}]}}, {}, "md5 '12': expected 32 hexadecimal digits"),
+        ({"train": {"files": [{"url": "http://x/y", "sha": "12"}]}}, {}, "unexpected keyword argument 'sha'"),
+    ],
+)
+def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:
+    write_card(tmp_path, "tiny", parts, **changes)
+    with pytest.raises(InputError) as caught:
+        read_card(tmp_path / "tiny.toml")
+    assert str(caught.value).startswith(f"{tmp_path / 'tiny.toml'}: ")
+    assert said in str(caught.value)
+
+
+def test_card_that_lacks_something_or_is_no_toml(tmp_path: Path) -> None:
+    write_card(tmp_path, "tiny", {"train": FILES})
+    path = tmp_path / "tiny.toml"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("licence")))
+    with pytest.raises(InputError, match="no licence"):
+        read_card(path)
+    path.write_text("name =")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_card(path)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_look_up(own: Path) -> None:
+    for name, role in (("tiny", None), ("TINY", None), ("tiny.svm", None), ("tiny:test", "test")):
+        card, found = look_up(name)
+        assert (card.name, found) == ("tiny", role)
+    with pytest.raises(UsageError, match="tinny: no such data set: did you mean tiny\\?"):
+        look_up("tinny")
+    with pytest.raises(UsageError, match="expected one of train, test"):
+        look_up("tiny:tset")
+    assert near("tinyy") == ": did you mean tiny?"
+    assert near("something else") == ""
+
+
+def test_a_name_is_where_its_data_lie(own: Path) -> None:
+    assert located("tiny") == located("tiny:train") == str(own / "data" / "tiny" / "train")
+    for other in ("rows.svm", "../tiny", "/tiny", "./tiny", "synthetic:rcv1", "tiny:tset", "", "-", "tiny/train"):
+        assert located(other) == other
+    with pytest.raises(InputError) as caught:
+        located("tiny:test")
+    where = own / "data"
+    said = f"the data set of that name has not been fetched into {where}: hogwild data fetch tiny:test"
+    assert str(caught.value) == f"tiny:test: no such file, and {said}"
+
+
+def test_a_file_of_that_name_wins(own: Path) -> None:
+    Path("tiny").write_text("1 1:1\n-1 2:1\n")
+    assert find("tiny") is None
+    assert located("tiny") == "tiny"
+    assert len(open_data("tiny")) == 2
+    os.remove("tiny")
+    assert len(open_data("tiny")) == ROWS
+    os.symlink("nowhere", "tiny")  # what the user meant, even if it leads nowhere
+    assert located("tiny") == "tiny"
+
+
+def test_names_wherever_a_path_is(own: Path) -> None:
+    rows = open_data("tiny")
+    assert (len(rows), rows.nnz, rows.store) == (ROWS, NONZEROS, own / "data" / "tiny" / "train")
+    assert not is_text("tiny")
+    assert is_text("tiny.txt")
+    assert convert("tiny", own / "copy")["rows"] == ROWS
+
+
+def test_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOGWILD_DATA", "relative")
+    assert data_folder() == tmp_path / "relative"
+    monkeypatch.setenv("HOGWILD_DATA", "")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    assert data_folder() == tmp_path / "share" / "hogwild"
+    assert not is_fetched(place(REAL["a9a"], "train"))
