@@ -23,7 +23,7 @@ from hogwild.errors import InputError, UsageError
 from hogwild.hosts.job import Pool
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module_data import Examples, take_data
-from hogwild.training import Run
+from hogwild.training import Run, resolve
 
 
 def train_module(
@@ -85,7 +85,7 @@ def train_module(
     config = TrainConfig.from_json(_with_host(options, pool) | {"problem": "module", "loss": named})
     posed, tested = pose(model, loss, data, test, config.seed)
     if resume and checkpoint is not None:
-        _check_workers(Path(checkpoint), config, pool)
+        _check_workers(Path(checkpoint), resolve(config, len(posed), pool).workers)
     return Run(posed, tested, config, checkpoint, resume, pool, name)
 
 
@@ -146,14 +146,13 @@ def _module(model: Any, seed: int) -> nn.Module:
     return made
 
 
-def _check_workers(directory: Path, config: TrainConfig, pool: Pool | None) -> None:
+def _check_workers(directory: Path, asked: int | None) -> None:
     """Refuse to go on with another number of workers, each of which has something of its own in the checkpoint."""
     if not has_checkpoint(directory):
         return
     header = load_checkpoint(directory)[1]
     workers = header.get("history", [{}])[-1].get("workers") if header.get("problem") == "module" else None
-    asked = pool.workers if pool is not None else config.workers
-    if workers is not None and asked not in (None, workers):
+    if workers is not None and asked != workers:
         raise InputError(
             f"{directory}: cannot resume with {asked} workers: the {workers} of before each have buffers and optimiser "
             f"state of their own that go on: give workers={workers} (--workers {workers})"

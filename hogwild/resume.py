@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import TrainConfig
+from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.model_file import has_checkpoint, load_checkpoint
@@ -81,7 +81,7 @@ def load_saved(
         raise InputError(f"{where}: its options are of another version: {error}") from error
     if changed := asked.differences(before):
         was = ", ".join(f"{name} was {getattr(before, name)!r}" for name in changed)
-        raise InputError(f"{where} with other options: {was} (only epochs, workers and host may change)")
+        raise InputError(f"{where} with other options: {was} (only {', '.join(RESUMABLE)} may change)")
     if header["fingerprint"] != print_of_data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
     if arrays["flat"].shape != (size,):

@@ -38,8 +38,8 @@ class Schedule:
         """``(scale, offset, power)`` for the epoch after ``epoch`` complete ones (so the first is ``plan(0)``)."""
         return self.step, 1.0, 0.0
 
-    def observe(self, objective: float) -> None:
-        """Take note of the objective at the end of an epoch."""
+    def observe(self, objective: float, epochs: int = 1) -> None:
+        """Take note of the objective at the end of an epoch, so many after the last that was noted."""
 
     def state(self) -> dict[str, Any]:
         """What :meth:`restore` needs beside the constructor's arguments; goes through JSON unchanged."""
@@ -134,9 +134,9 @@ class Adaptive(Schedule):
         self.tol, self.patience = float(tol), int(patience)
         self.best, self.stale = math.inf, 0
 
-    def observe(self, objective: float) -> None:
+    def observe(self, objective: float, epochs: int = 1) -> None:
         enough = self.best - self.tol * abs(self.best) if math.isfinite(self.best) else math.inf
-        self.stale = 0 if objective < enough else self.stale + 1  # NaN is no improvement
+        self.stale = 0 if objective < enough else self.stale + epochs  # NaN is no improvement
         if objective < self.best:
             self.best = float(objective)
         if self.stale >= self.patience and self.step > 1e-6:

@@ -73,13 +73,12 @@ def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:
         return True
     if config.patience is None:
         return False
-    best, stalled = math.inf, 0
+    best, since, epoch = math.inf, 0, 0
     for row in history:
         value = row["objective"]
         if row["status"] != "ok":
             continue
+        epoch = row["epoch"]
         if value < best - config.tol * abs(best if math.isfinite(best) else 0.0):
-            best, stalled = value, 0
-        else:
-            stalled += 1
-    return stalled >= config.patience
+            best, since = value, epoch
+    return epoch - since >= config.patience

@@ -142,7 +142,8 @@ def train(
     checkpoint : path, optional
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
-        Go on from that checkpoint, if there is one. Only ``epochs``, ``workers`` and ``host`` may differ.
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``workers``, ``host`` and
+        ``in_flight`` may differ.
     pool : Pool, optional
         Workers from :func:`start_pool`; they are left running. One run after another, or in turns, can use them.
     data : str
@@ -460,7 +461,8 @@ class Run:
             self._ending = divergence(self.config, row)
             return row
         if complete:
-            self._schedule.observe(objective)
+            before = max((row["epoch"] for row in self.history[:-1] if row["status"] == "ok"), default=0)
+            self._schedule.observe(objective, self._epoch - before)
             self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
         self._done = self._stopping or enough(self.config, self.history)
         try:
@@ -505,6 +507,6 @@ class Run:
             **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
         }  # fmt: skip
         if not self.history:
-            row |= machine.machine_fields()
+            row |= machine.machine_fields() | getattr(self._pool, "about", {})
         self.history.append(row)
         return row

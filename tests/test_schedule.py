@@ -139,3 +139,13 @@ def test_refused(arguments, message):
 
 def test_names_are_those_of_the_config():
     assert tuple(SCHEDULES) == config.SCHEDULES
+
+
+def test_adaptive_counts_epochs_that_were_not_looked_at() -> None:
+    schedule = make_schedule("adaptive", 1.0)
+    schedule.observe(1.0)
+    for _ in range(2):
+        schedule.observe(1.0, 2)
+    assert schedule.plan(5)[0] == 1.0
+    schedule.observe(1.0, 2)
+    assert schedule.plan(7)[0] == 0.2

@@ -103,6 +103,12 @@ def test_rows_every_few_epochs(rows: Rows, schedule: str) -> None:
         assert row["step"] == every[row["epoch"]]["step"] or schedule == "adaptive"
 
 
+def test_patience_is_of_epochs(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+    run = hogwild.train(rows, epochs=50, evaluate_every=4, patience=5, **QUIET)
+    assert [row["epoch"] for row in run] == [0, 4, 8, 12]
+
+
 def test_averages_do_not_depend_on_the_rows(rows: Rows) -> None:
     last = [hogwild.train(rows, epochs=5, average=True, evaluate_every=k, **QUIET).finish().history[-1] for k in (1, 4)]
     assert last[0]["objective"] == last[1]["objective"]
@@ -700,7 +706,8 @@ def refused(state: Path, rows: Rows, **options: Any) -> str:
 
 def test_resume_with_other_options(rows: Rows, state: Path) -> None:
     message = refused(state, rows, l2=0.5, seed=3)
-    assert message.endswith("with other options: l2 was 1e-05, seed was 0 (only epochs, workers and host may change)")
+    changeable = "epochs, workers, host, in_flight, evaluate_every"
+    assert message.endswith(f"with other options: l2 was 1e-05, seed was 0 (only {changeable} may change)")
     assert "step was 0.5" in refused(state, rows, step=None)
     assert "average was False" in refused(state, rows, average=True)
     run = hogwild.train(rows, checkpoint=state, resume=True, epochs=2, step=0.5, workers=2, host="processes")

@@ -145,6 +145,10 @@ def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
     workers = config.workers or 1
     who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
     repeat = "reproducible to the last bit" if workers == 1 else "they race, so two runs differ"
+    if config.device == "cuda":
+        who = f"{workers} CUDA stream{'s' * (workers != 1)} ({config.launch})"
+        who = f"a stack of {workers} minibatches (vmap)" if config.launch == "vmap" else who
+        repeat = "sums in any order, so two runs differ" if workers == 1 or config.launch == "vmap" else repeat
     state = f", state {config.state}" if workers > 1 and config.optimizer != "sgd" else ""
     count = sum(place.size for place in layout.places)
     return (

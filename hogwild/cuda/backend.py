@@ -159,6 +159,7 @@ class Cuda:
         return CudaStream(self.device)
 
     def free(self) -> int:
+        torch.cuda.empty_cache()  # what torch holds on to, of an earlier run say, counts as taken
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def programs(self) -> int:

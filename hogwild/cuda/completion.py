@@ -46,7 +46,8 @@ class CompletionLauncher:
     backend : Backend
     replicas : int
     seed : int
-        Of the items drawn against ratings. Each launch draws anew: its number, counted over all replicas, is mixed in.
+        Of the items drawn against ratings. Each visit draws anew: how many came before it, since the run began, is
+        mixed in.
     triton : bool, optional
         Whether kernels are Triton's; else torch's. None: where it is installed and the device is a GPU.
     sides : (bool, bool), optional
@@ -60,7 +61,7 @@ class CompletionLauncher:
         seed: int = 0, triton: bool | None = None, sides: tuple[bool, bool] | None = None,
     ) -> None:  # fmt: skip
         self.problem, self.sides, self.streams = problem, sides or SIDES[problem.discipline], replicas
-        self._seed, self._launches, self._programs = seed, 0, backend.programs()
+        self._seed, self._rehearsed, self._programs = seed, False, backend.programs()
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
         device = backend.device
@@ -118,7 +119,7 @@ class CompletionLauncher:
             return 1
         problem = self.problem
         visits = 1 if problem.loss == "squared-error" else 1 + problem.negatives
-        most = float(self._room())
+        most = float(self.room())
         for share, meetings, atomic in zip(self._shares, self._meetings, self.sides):
             if atomic:
                 shrunk = problem.l2 * (1.0 if problem.penalty == "per-row" else share * visits)
@@ -128,7 +129,7 @@ class CompletionLauncher:
                 most = min(most, LOST / (meetings * visits))
         return max(int(most), 1)
 
-    def _room(self) -> int:
+    def room(self) -> int:
         """Ratings in hand when the device is full: none waits for another's end."""
         group, programs = self._grid(1 << 30)[0], max(self._programs // SHARE, 1)
         return group * (programs if self._width()[1] <= self._space() else max(programs // 2, 1))
@@ -138,20 +139,19 @@ class CompletionLauncher:
 
         def run(segment: Segment) -> None:
             if len(segment.rows):
-                self._launches += 1
                 launch(segment, in_flight)
 
         return run
 
-    def _salt(self) -> int:
-        """What this launch's draws depend on, uint64."""
-        return int(np.random.SeedSequence((self._seed, self._launches)).generate_state(1, np.uint64)[0])
+    def _salt(self, segment: Segment) -> int:
+        """What the draws of a segment's first visit depend on, uint64; those of the next one depend on one more."""
+        return (int(np.random.SeedSequence(self._seed).generate_state(1, np.uint64)[0]) + segment.visited) % 2**64
 
     def _with_torch(self, segment: Segment, in_flight: int) -> None:
         if self._seen is None:
             completion_torch.squared_error(self.problem, self.tables, segment, in_flight)
         else:
-            completion_torch.implicit(self.problem, self.tables, self._seen, segment, in_flight, self._salt())
+            completion_torch.implicit(self.problem, self.tables, self._seen, segment, in_flight, self._salt(segment))
 
     def _with_triton(self, segment: Segment, in_flight: int) -> None:
         from hogwild.cuda import completion_kernels as kernels
@@ -166,12 +166,13 @@ class CompletionLauncher:
         else:
             kernel = kernels.implicit
             arguments = (
-                data["users"], data["items"], *visits, *rates, tables.seen_begin, tables.seen_items, self._salt(),
-                problem.items, len(visits[0]), problem.l2, problem.negatives,
+                data["users"], data["items"], *visits, *rates, tables.seen_begin, tables.seen_items,
+                self._salt(segment), problem.items, len(visits[0]), problem.l2, problem.negatives,
             )  # fmt: skip
         arguments, constants = (*tables[:4], *arguments), self._constants()
         group, programs = self._grid(in_flight)
-        if self._launches == 1:  # a rehearsal has little in hand, and the kernel of a full program is compiled as well
+        if not self._rehearsed:  # which has little in hand: the kernel of a full program is compiled as well
+            self._rehearsed = True
             kernel.warmup(*arguments, grid=(1,), GROUP=self._grid(1 << 30)[0], **constants)
         kernel[(min(programs, -(-len(visits[0]) // group)),)](*arguments, GROUP=group, **constants)
 
@@ -200,7 +201,11 @@ class CompletionLauncher:
         return TILE // 2 if crowded else TILE  # a third row is in hand, or the old row and the new one
 
     def _grid(self, in_flight: int) -> tuple[int, int]:
-        """Ratings that a program has in hand, a power of two, and programs, for so many in hand altogether."""
-        most = min(max(self._space() // self._width()[1], 1), MOST, in_flight)
+        """Ratings that a program has in hand, and programs, for so many in hand altogether.
+
+        As many as there is room for, a power of two, or one: a kernel for each number between would be compiled on the
+        clock.
+        """
+        most = min(max(self._space() // self._width()[1], 1), MOST)
         group = 1 << (most.bit_length() - 1)
-        return group, in_flight // group
+        return (group, in_flight // group) if in_flight >= group else (1, in_flight)

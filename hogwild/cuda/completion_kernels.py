@@ -58,7 +58,7 @@ def chosen(seen_begin, seen_items, u, j):
 def draw(seen_begin, seen_items, state, u, n_items):
     """Items that users ``u`` have not chosen, or -1 after too many tries: ``implicit.draw`` for several ratings.
 
-    ``state``: uint64, ``mix(salt + rating)``, and for the t-th item drawn against a rating ``LEAP * t`` more.
+    ``state``: uint64, ``mix(salt + visit)``, and for the t-th item drawn at a visit ``LEAP * t`` more.
     """
     drawn = tl.full(u.shape, -1, tl.int32)
     tries = 0
@@ -221,7 +221,7 @@ def implicit(
                 new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
                 write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
 
-        state, t = mix(salt + row.to(tl.uint64)), 0
+        state, t = mix(salt + visit.to(tl.uint64)), 0
         while t < negatives:
             j = draw(seen_begin, seen_items, state, u, n_items)
             state += LEAP

@@ -59,12 +59,15 @@ def implicit(
     seen : torch.Tensor of int64
         What :func:`seen_pairs` makes.
     salt : int
-        Below 2^64; items drawn against a rating depend on it and on the rating's number alone.
+        Below 2^64; items drawn at a visit depend on it and on the visit's number in the segment.
     """
     visit = _bpr if problem.loss == "bpr" else _log
-    for u, i, rows, step in _batches(segment, batch):
-        drawn = [draw(seen, problem.items, salt, rows, t, u) for t in range(problem.negatives)]
+    first = 0
+    for u, i, _, step in _batches(segment, batch):
+        visits = torch.arange(first, first + len(u), device=u.device)
+        drawn = [draw(seen, problem.items, salt, visits, t, u) for t in range(problem.negatives)]
         visit(problem, tables, u, i, drawn, step)
+        first += batch
 
 
 def _log(
@@ -127,10 +130,10 @@ def seen_pairs(tables: Tables, items: int) -> torch.Tensor:
     return users * items + tables.seen_items
 
 
-def draw(seen: torch.Tensor, items: int, salt: int, rows: torch.Tensor, t: int, u: torch.Tensor) -> torch.Tensor:
-    """The ``t``-th item drawn against each of ratings ``rows``, or -1: those that ``implicit.draw`` draws."""
+def draw(seen: torch.Tensor, items: int, salt: int, visits: torch.Tensor, t: int, u: torch.Tensor) -> torch.Tensor:
+    """The ``t``-th item drawn at each of these visits, or -1: those that ``implicit.draw`` draws."""
     attempts = torch.arange(t * TRIES, (t + 1) * TRIES, device=u.device)
-    state = _mix(rows + (salt - (1 << 64) if salt >> 63 else salt))[:, None] + attempts * GOLDEN
+    state = _mix(visits + (salt - (1 << 64) if salt >> 63 else salt))[:, None] + attempts * GOLDEN
     candidates = _shift(_shift(_mix(state), 32) * items, 32)
     pairs = u[:, None] * items + candidates
     free = seen[torch.searchsorted(seen, pairs).clamp(max=len(seen) - 1)] != pairs

@@ -97,9 +97,13 @@ class LinearLauncher:
         """A launch does any number of rows."""
         return 0
 
+    def room(self) -> int:
+        """One row a program."""
+        return self._backend.programs()
+
     def in_flight(self, step: float) -> int:
         """Half the rows that may be in hand before a step this long diverges (see above), as far as the device goes."""
-        most = self._backend.programs()
+        most = self.room()
         beta, largest = self._spectrum
         bent = step * self._curvature
         if bent * largest <= 0.0:  # nothing moves, or nothing is there to be moved

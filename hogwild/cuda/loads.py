@@ -19,11 +19,12 @@ from hogwild.cuda.problem import DeviceOrder
 from hogwild.cuda.work import Launcher
 from hogwild.errors import InputError
 
-SHARE = 0.8  # of the memory that is free may be taken
+SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # of the memory that is free may be taken; replicas of a module need more
 SLOTS = 3  # parts there is room for: in work, being copied, and what the allocator may hold on to
 LARGEST_PART = 1 << 30  # bytes
-ENTRY = 16  # bytes for an example's place in the sequence, while it is made
+ENTRY = 36  # bytes for an example's place in the sequence, while it is made: torch sorts it, with a key, out of place
 PIECE = 1 << 26  # bytes copied at a time where nothing is computed meanwhile
+LARGEST = 2**31 - 2**10  # examples in a part, which int32 numbers, filled up to whole blocks
 BEFORE = 1 << 40  # the "epoch" of a permutation that is made once
 
 Step = tuple[float, float, float]
@@ -63,7 +64,8 @@ class Loads:
     def __init__(self, launcher: Launcher, order: DeviceOrder, backend: Backend, seed: int) -> None:
         self._launcher, self._order, self._backend, self._seed = launcher, order, backend, seed
         self._stream: Stream = backend.stream()
-        self._parts = cut_parts(launcher, order, int(SHARE * backend.free()))
+        share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
+        self._parts = cut_parts(launcher, order, int(share * backend.free()))
         self._whole: dict[str, torch.Tensor] | None = None
         self._block = 1
         if len(self._parts) == 1:
@@ -71,12 +73,13 @@ class Loads:
             self._stream.record().wait()
 
     def _take_all(self) -> None:
-        arrays, n = self._launcher.part(0, self._order.n_rows), self._order.n_rows
-        self._whole = {name: _upload(array, self._backend.device) for name, array in arrays.items()}
+        self._whole, scattered = {}, None
         if self._order.shuffled and self._launcher.block > 1:  # blocks of them are then as good as single examples
             self._block = self._launcher.block
-            scattered = self._permutation(BEFORE, 0, n, 1)
-            self._whole = {name: array[scattered] for name, array in self._whole.items()}
+            scattered = self._permutation(BEFORE, 0, self._order.n_rows, 1)
+        for name, array in self._launcher.part(0, self._order.n_rows).items():  # two copies of one at a time
+            there = _upload(array, self._backend.device)
+            self._whole[name] = there if scattered is None else there[scattered]
 
     @property
     def parts(self) -> int:
@@ -155,15 +158,23 @@ class Loads:
             return torch.arange(length, device=device, dtype=torch.int32)
         mixed = int(np.random.SeedSequence((self._seed, epoch, part)).generate_state(1, np.uint64)[0]) >> 1
         generator = torch.Generator(device).manual_seed(mixed)
-        blocks = torch.randperm(-(-length // block), generator=generator, device=device, dtype=torch.int32)
+        count = -(-length // block)
+        blocks = torch.randperm(count, generator=generator, device=device, dtype=torch.int32)
         if block == 1:
             return blocks
         rows = (blocks[:, None] * block + torch.arange(block, device=device, dtype=torch.int32)).flatten()
-        return rows[rows < length]
+        if (missing := count * block - length) == 0:
+            return rows
+        # without what the last block lacks; to ask which rows there are would wait for the device
+        place = torch.arange(length, device=device, dtype=torch.int32)
+        gap = (blocks == count - 1).to(torch.int32).argmax() * block + (block - missing)
+        return rows.index_select(0, place + (place >= gap).to(torch.int32) * missing)
 
 
 def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[int, int]]:
     """First and last example (exclusive) of each part: one if ``room`` bytes hold everything, else of whole chunks.
+
+    Parts are of ``LARGEST_PART`` bytes at most, or of one chunk that is larger.
 
     Raises
     ------
@@ -172,15 +183,16 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
     """
     n, chunk = order.n_rows, order.chunk
     bytes_of = [_bytes(launcher, first, min(first + chunk, n)) for first in range(0, n, chunk)]
-    if sum(bytes_of) <= room:
+    if sum(bytes_of) <= room and n <= LARGEST:
         return [(0, n)]
-    limit = min(room // SLOTS, LARGEST_PART)
+    most = room // SLOTS
+    limit = min(most, max(LARGEST_PART, *bytes_of))
     parts, begin, size = [], 0, 0
     for k, more in enumerate(bytes_of):
-        if more > limit:
+        if more > most:
             raise InputError(
                 f"device cuda: examples {k * chunk:,} to {min((k + 1) * chunk, n):,} take {more / 1e6:,.1f} MB, and "
-                f"there is room for {limit / 1e6:,.1f}: free some of the GPU's memory, or train on the CPU"
+                f"there is room for {most / 1e6:,.1f}: free some of the GPU's memory, or train on the CPU"
             )
         if size + more > limit:
             parts.append((begin, k * chunk))

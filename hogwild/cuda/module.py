@@ -93,9 +93,13 @@ class ModuleLauncher:
         """A minibatch; of a stack one for each of its workers."""
         return self._batch * (self._problem.layout.workers if self._stacked else 1)
 
-    def in_flight(self, step: float) -> int:
-        """A minibatch for each replica, whatever the step: of a module nobody knows the curvature."""
+    def room(self) -> int:
+        """A minibatch for each replica."""
         return self.granule() * self.streams
+
+    def in_flight(self, step: float) -> int:
+        """The same, whatever the step: of a module nobody knows the curvature."""
+        return self.room()
 
     def replica(self, number: int, stream: Stream, in_flight: int) -> Callable[[Segment], None]:
         """What runs a segment for one replica: its module is made, and its step captured, here."""

@@ -8,6 +8,7 @@ is of the updates that all would make from the same parameters.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ class Stack:
         self._others = {name: parameter.detach() for name, parameter in named.items() if not parameter.requires_grad}
         self._slots = flat[layout.size - self._n * layout.slot_size :].view(self._n, layout.slot_size)
         self._trained = [self._across(one) for one in module_rules.trained_of(layout, flat, 0)]
-        self._each = vmap(grad(self._loss_of), in_dims=(None, 0, 0), randomness="different")
+        each = functools.partial(_loss_of, self.model, self.loss, self._others)  # no method, which would hold the stack
+        self._each = vmap(grad(each), in_dims=(None, 0, 0), randomness="different")
         self.writes = [flat]
 
     def _across(self, one: module_rules.Trained) -> module_rules.Trained:
@@ -43,10 +45,6 @@ class Stack:
             begin = part.storage_offset() - self._slots.storage_offset()
             parts.append(self._slots[:, begin : begin + part.numel()] if part.numel() else part)
         return module_rules.Trained(one.place, one.weights, *parts)
-
-    def _loss_of(self, wanted: dict[str, Any], inputs: tuple[torch.Tensor, ...], target: torch.Tensor) -> torch.Tensor:
-        loss: torch.Tensor = self.loss(functional_call(self.model, wanted | self._others, inputs), target)
-        return loss
 
     def next(self, left: int) -> int:
         """How many of the rows that are left the next step takes: a short minibatch is a stack of its own."""
@@ -77,6 +75,14 @@ class Stack:
             for state, change in ((first, dfirst), (second, dsecond)):
                 if change is not None:
                     state.add_(change)
+
+
+def _loss_of(
+    model: Any, loss: Any, others: dict[str, Any], wanted: dict[str, Any], inputs: tuple[torch.Tensor, ...],
+    target: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    found: torch.Tensor = loss(functional_call(model, wanted | others, inputs), target)
+    return found
 
 
 def check(problem: ModuleProblem) -> None:

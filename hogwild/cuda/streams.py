@@ -11,7 +11,10 @@ The parameters stay on the device from epoch to epoch; they come home when someb
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 DEPTH = 2  # segments given to a stream at a time
 SHARES = 4  # segments of a load for each of several replicas, at least
 MOST = 1 << 22  # examples in a segment: some 10 ms
+TURNS = 1 << 14  # examples in it for each in flight, at most; one takes a microsecond or two
 MINIBATCHES = 8  # in one, where examples belong together
 REHEARSED = 64  # examples
 MORE = 1.2  # times the examples in flight for which replicas are made anew
@@ -49,6 +53,7 @@ class Given(NamedTuple):
 
     event: Event
     examples: int
+    number: int  # how many segments were given before
 
 
 @dataclass
@@ -58,7 +63,7 @@ class Replica:
     stream: Stream
     launch: Callable[[Segment], None]
     given: deque[Given]
-    load: Load | None = None  # that it knows to be ready
+    ready: Event | None = None  # of the load whose examples it was given last; not the load, whose memory others need
 
 
 class Desk:
@@ -79,10 +84,13 @@ class Desk:
         self._shares: Iterator[Share] = iter(())
         self._next: Share | None = None
         self._chain: Event | None = None  # behind what was given last
+        self._segments = 0  # given so far
         self._filled = self._dirty = False
         self._fill()
         if problem.in_flight is not None or self._granule:
             self._make(problem.in_flight or self._launcher.in_flight(0.0))
+        else:
+            self._launcher.in_flight(1.0)  # whatever it has to find out about the data, it does off the clock
         if not self._granule:
             self._rehearse()
         self._filled = False  # what was tried out is undone before the first epoch
@@ -112,7 +120,7 @@ class Desk:
             if more and len(free.given) < DEPTH:
                 self._give(free)
             elif busy and time.perf_counter() < until:
-                busy[0].given[0].event.wait()
+                min((replica.given[0] for replica in busy), key=lambda given: given.number).event.wait()
             if not more and not busy:
                 return True
             if time.perf_counter() >= until:
@@ -124,6 +132,10 @@ class Desk:
             for given in replica.given:
                 given.event.wait()
             replica.given.clear()
+
+    def clear(self) -> None:
+        """Let go of what is in hand: a sequence that was cut off holds on to the desk itself."""
+        self._shares, self._next = iter(()), None
 
     def pull(self) -> None:
         """Copy the parameters home, if the device has changed them."""
@@ -139,6 +151,7 @@ class Desk:
     def _make(self, in_flight: int) -> None:
         """Make the replicas, of which each has a share of the examples in flight; none is at work."""
         self._replicas.clear()
+        in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more can be
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
             self._replicas.append(Replica(stream, self._launcher.replica(number, stream, share), deque()))
@@ -157,13 +170,15 @@ class Desk:
     def _cut(self, task: Task) -> Iterator[Share]:
         """The segments of a task, in order."""
         loads = self._loads.of(task.epoch, task.start, (task.step, *task.further), MOST)
-        ahead = next(loads, None)
-        while ahead is not None:
-            load = ahead
-            # what is copied ahead of this load takes the place of what was before it
-            self._loads.finished([replica.given[-1].event for replica in self._replicas if replica.given])
+        load = next(loads, None)
+        while load is not None:
+            before = [replica.given[-1].event for replica in self._replicas if replica.given]
+            shares = self._cut_load(load)
+            yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host copies, for some time
+            self._loads.finished(before)  # what is copied now takes the place of what was before this load
             ahead = next(loads, None)
-            yield from self._cut_load(load)
+            yield from shares
+            load = ahead
 
     def _cut_load(self, load: Load) -> Iterator[Share]:
         chunk, ends, begin = self._order.chunk, [], 0
@@ -178,7 +193,7 @@ class Desk:
                     yield Share(load, first, last, int(last == end))
                     first = last
             return
-        together = max(MOST // chunk, 1)
+        together = max(min(MOST, TURNS * (self.in_flight or 1)) // chunk, 1)
         if len(self._streams) > 1:
             together = min(together, max(-(-len(ends) // (SHARES * len(self._streams))), 1))
         for k in range(0, len(ends), together):
@@ -191,16 +206,17 @@ class Desk:
         share, stream = self._next, replica.stream
         assert share is not None
         load = share.load
-        if replica.load is not load:
+        if replica.ready is not load.ready:
             assert load.ready is not None
             stream.after(load.ready)
-            replica.load = load
+            replica.ready = load.ready
         if self._locked and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
         self._run(stream, replica.launch, load, share.first, share.last)
         self._chain = stream.record()
-        replica.given.append(Given(self._chain, share.last - share.first))
+        self._segments += 1
+        replica.given.append(Given(self._chain, share.last - share.first, self._segments))
         self.job.control[NEXT] += share.chunks
         self._may_stop = share.chunks > 0  # a run goes on at the end of a chunk
         self._next = next(self._shares, None)
@@ -208,7 +224,8 @@ class Desk:
     def _run(self, stream: Stream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
         def work() -> None:
             assert load.rows is not None
-            launch(Segment(load.data, load.rows[first:last], load.steps_of(first, last, self._device)))
+            steps = load.steps_of(first, last, self._device)
+            launch(Segment(load.data, load.rows[first:last], steps, load.visited[0] + first))
 
         stream.run(work)
 
@@ -236,6 +253,7 @@ class Streams:
     def __init__(self, workers: int, backend: Backend | None = None) -> None:
         self.workers, self.lost, self.closed = workers, 0, False
         self._backend = connect() if backend is None else backend
+        self.about = {"gpu": self._backend.name}  # fields of a run's first row
         self._streams = [self._backend.stream() for _ in range(workers)]
         self._desk: Desk | None = None
         self._at_work = False
@@ -260,7 +278,8 @@ class Streams:
         assert isinstance(order, DeviceOrder)
         with naming("setting up"):
             self._desk = Desk(job, problem, order, self._backend, self._streams)
-        job.pull = self._desk.pull
+        # weakly, so that a run that is dropped takes the device's memory with it
+        job.pull = functools.partial(_pull, weakref.ref(self._desk))
 
     def begin(self, task: Task) -> None:
         assert self._desk is not None
@@ -279,6 +298,7 @@ class Streams:
             return
         desk, self._desk, self._at_work, job.pull = self._desk, None, False, None
         with naming("a worker failed"):
+            desk.clear()
             desk.settle()
             desk.pull()
 
@@ -286,6 +306,11 @@ class Streams:
         if self._desk is not None:
             self.release(self._desk.job)
         self.closed = True
+
+
+def _pull(desk: weakref.ref[Desk]) -> None:
+    if (found := desk()) is not None:
+        found.pull()
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ class Segment(NamedTuple):
     data: Mapping[str, torch.Tensor]  # the part's arrays, on the device: those that ``Launcher.part`` names
     rows: torch.Tensor  # (m,) int32: the examples, in the order of their visits
     steps: torch.Tensor  # (m,) float32: the step at each visit
+    visited: int = 0  # examples visited before the first of these, since the run began
 
 
 class Launcher(Protocol):
@@ -38,6 +39,9 @@ class Launcher(Protocol):
 
     def granule(self) -> int:
         """Examples of a minibatch; 0 where one launch does any number of examples."""
+
+    def room(self) -> int:
+        """Examples in hand when the device is full."""
 
     def in_flight(self, step: float) -> int:
         """Examples that may be in hand at the same time without harm, at a step; at most what the device holds."""

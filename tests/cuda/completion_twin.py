@@ -9,9 +9,9 @@ from tests.reference import splitmix
 MASK, GOLDEN, TRIES = 2**64 - 1, 0x9E3779B97F4A7C15, 8
 
 
-def draw(seen, items, salt, row, t):
-    """The t-th item drawn against a rating of a user who has chosen the items ``seen``, or -1."""
-    state = splitmix((salt + row) & MASK)
+def draw(seen, items, salt, visit, t):
+    """The t-th item drawn at a visit to a rating of a user who has chosen the items ``seen``, or -1."""
+    state = splitmix((salt + visit) & MASK)
     for attempt in range(t * TRIES, (t + 1) * TRIES):
         j = (splitmix((state + attempt * GOLDEN) & MASK) >> 32) * items >> 32
         if j not in seen:
@@ -41,7 +41,7 @@ class Twin:
         turn = self.explicit if self.problem.loss == "squared-error" else self.implicit
         for program in range(programs):
             for first in range(program * group, len(rows), programs * group):
-                turn(rows[first : first + group], np.float64(steps[first : first + group]), salt)
+                turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
 
     def write(self, array, k, old, new, atomic, factors):
         """Of several of a group at one place the changes add up, or the last one stays."""
@@ -75,7 +75,7 @@ class Twin:
     def implicit(self, rows, step, salt):
         u, i = self.arrays["users"][rows], self.arrays["items"][rows]
         drawn = [
-            np.array([draw(self.seen[user], self.problem.items, salt, int(row), t) for row, user in zip(rows, u)])
+            np.array([draw(self.seen[user], self.problem.items, salt, visit, t) for visit, user in enumerate(u)])
             for t in range(self.problem.negatives)
         ]
         (self.bpr if self.problem.loss == "bpr" else self.log)(u, i, drawn, step)

@@ -58,7 +58,7 @@ def launch(problem, arrays, flat, in_flight, rows, steps, salt=HUGE, triton=True
     """The flat array after one launch."""
     launcher = CompletionLauncher(problem, arrays, StandIn(), 1, triton=triton, **options)
     launcher.flat.copy_(torch.from_numpy(flat))
-    launcher._salt = lambda: salt
+    launcher._salt = lambda segment: salt
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
     segment = Segment(data, torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(steps.astype(np.float32)))
     launcher.replica(0, StandIn().stream(), in_flight)(segment)
@@ -206,22 +206,23 @@ def test_drawn_items_are_never_chosen_ones(salt):
 
 
 @pytest.mark.parametrize("triton", [True, False])
-def test_every_launch_draws_anew(triton):
+def test_every_visit_draws_anew(triton):
+    """The same at the same place in a run; else others, also for a rating that a launch visits twice."""
     problem, arrays, flat = a_problem("bpr", rank=3)
 
-    def train(seed, launches):
+    def train(seed, *visited, rows=6):
         launcher = CompletionLauncher(problem, arrays, StandIn(), 1, seed=seed, triton=triton)
         data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
-        run, found = launcher.replica(0, StandIn().stream(), 1), []
-        for _ in range(launches):
-            launcher.flat.copy_(torch.from_numpy(flat))
-            run(Segment(data, torch.arange(6, dtype=torch.int32), torch.full((6,), 0.1)))
-            found.append(launcher.flat.numpy().tobytes())
-        return found
+        run = launcher.replica(0, StandIn().stream(), 1)
+        launcher.flat.copy_(torch.from_numpy(flat))
+        for before in visited:
+            sequence = torch.arange(6, dtype=torch.int32).repeat(rows // 6)
+            run(Segment(data, sequence, torch.full((rows,), 0.1), before))
+        return launcher.flat.numpy().tobytes()
 
-    first, second = train(1, 2)
-    assert first != second
-    assert train(1, 1) == [first] != train(2, 1)
+    assert train(1, 0) == train(1, 0)
+    assert len({train(1, 0), train(1, 6), train(2, 0), train(1, 2**40)}) == 4
+    assert train(1, 0, 6) == train(1, 0, rows=12) != train(1, 0, 0)  # however it is cut
 
 
 @triton.jit

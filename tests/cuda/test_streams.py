@@ -54,6 +54,9 @@ class Counting:
     def granule(self):
         return self._granule
 
+    def room(self):
+        return 10**6
+
     def in_flight(self, step):
         self.asked.append(step)
         return self._granule or int(4.0 / step)
@@ -102,16 +105,16 @@ def do(pool, job, task):
         pass
 
 
-SMALL = 3000  # bytes: examples of 8 bytes, and 16 for their place, then come in several parts
+SMALL = 3000  # bytes: examples of 8 bytes, and 36 for their place, then come in several parts
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 0), (SMALL, 0), (1 << 30, 4), (SMALL, 4)])
+@pytest.mark.parametrize(("free", "granule"), [(1 << 30, 0), (SMALL, 0), (1 << 30, 4), (2 * SMALL, 4)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_example_is_visited_once_an_epoch(workers, free, granule, seed):
     n = 203
     pool, job, launcher = parts_of(n, workers, free=free, granule=granule, seed=seed, chunk=16)
-    assert (cut_parts(launcher, job.order, int(0.8 * free)) == [(0, n)]) == (free > SMALL)
+    assert (cut_parts(launcher, job.order, int(0.8 * free)) == [(0, n)]) == (free > 2 * SMALL)
     for epoch in range(3):
         do(pool, job, Task(epoch, 0, STEP))
         assert job.position() == job.order.n_chunks
@@ -240,25 +243,31 @@ def test_parts():
             self._row_bytes = row_bytes
 
     order = DeviceOrder(100, 16, True)
-    assert cut_parts(Large(84), order, 10_000) == [(0, 100)]  # 16 bytes an example are for its place
-    assert cut_parts(Large(84), order, 9_999) == [(0, 32), (32, 64), (64, 96), (96, 100)]
+    assert cut_parts(Large(64), order, 10_000) == [(0, 100)]  # 36 bytes an example are for its place
+    assert cut_parts(Large(64), order, 9_999) == [(0, 32), (32, 64), (64, 96), (96, 100)]
     with pytest.raises(InputError, match="examples 0 to 16 take 0.0 MB"):
-        cut_parts(Large(84), order, 3_000)
+        cut_parts(Large(64), order, 3_000)
+    gigabytes = 600 << 20  # chunks of 10 GB may be parts, where three have room
+    assert cut_parts(Large(gigabytes), order, 40 << 30)[:2] == [(0, 16), (16, 32)]
+    with pytest.raises(InputError, match=r"examples 0 to 16 take 10,0\d\d\.\d MB, and there is room for 7,"):
+        cut_parts(Large(gigabytes), order, 20 << 30)
 
 
 def test_examples_in_flight():
     pool, job, launcher = parts_of(50, 3)
     assert pool.measured() == {"in_flight": None}
     do(pool, job, Task(0, 0, (0.5, 4.0, 0.5)))
-    assert launcher.asked == [0.25]
+    assert launcher.asked == [1.0, 0.25]  # first for what it costs to find out, off the clock
     assert pool.measured() == {"in_flight": 15}  # five each
     for step, many in ((0.3, 12), (0.28, 12), (0.2, 18), (0.4, 9)):  # a little more is not worth new replicas
         do(pool, job, Task(1, 0, (step, 1.0, 0.0)))
         assert pool.measured() == {"in_flight": many}
     assert (job.export() == 5).all()
-    pool, job, launcher = parts_of(50, 2, in_flight=64)
-    assert pool.measured() == {"in_flight": 64}
+    pool, job, launcher = parts_of(50, 2, in_flight=40)
+    assert pool.measured() == {"in_flight": 40}
     assert not launcher.asked
+    pool, job, launcher = parts_of(50, 2, in_flight=64)
+    assert pool.measured() == {"in_flight": 50}  # all there are
 
 
 def test_failures_are_one_line():

@@ -1,0 +1,209 @@
+"""What an attack on the path to the GPU found: memory that was kept, waits, and what a clock must not see."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import hogwild
+from hogwild import training
+from hogwild.cli.train_module import _describe
+from hogwild.cuda import backend, linear, streams
+from hogwild.cuda.completion import CompletionLauncher
+from hogwild.cuda.loads import Loads
+from hogwild.cuda.problem import DeviceOrder
+from hogwild.data.rating_synthetic import generate_ratings, parse_rating_spec
+from hogwild.errors import InputError
+from hogwild.hosts.job import Task
+from tests.cuda.standin import Queued, StandIn
+from tests.cuda.test_streams import SMALL, STEP, do, parts_of
+from tests.cuda.test_training import begin, device  # noqa: F401
+
+
+class Blocks:
+    """A launcher of numbers whose neighbours may stay together."""
+
+    block = 32
+
+    def part(self, first, last):
+        return {"number": np.arange(first, last)}
+
+    def bytes_of(self, first, last):
+        return 8 * (last - first)
+
+    def granule(self):
+        return 0
+
+
+class Watched(TorchDispatchMode):
+    """Refuses what has to ask the device how large its result is, or what is in it."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        name = function.overloadpacket.__name__
+        assert name not in ("nonzero", "masked_select", "_local_scalar_dense", "item", "is_nonzero"), name
+        if name == "index":
+            assert all(index is None or index.dtype != torch.bool for index in arguments[1])
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 200, 1024])
+def test_blocks_are_permuted_without_a_wait(length):
+    loads = Loads(Blocks(), DeviceOrder.of(length, True), StandIn(), 3)
+    seen = set()
+    for epoch in range(4):
+        with Watched():
+            rows = loads._permutation(epoch, 0, length, 32)
+        assert rows.dtype == torch.int32
+        assert rows.sort().values.tolist() == list(range(length))
+        starts = [int(row) for row in rows if row % 32 == 0]
+        for start in starts:  # neighbours are
+            at = rows.tolist().index(start)
+            block = list(range(start, min(start + 32, length)))
+            assert rows[at : at + len(block)].tolist() == block
+        seen.add(tuple(starts))
+    assert len(seen) > 1 or length < 200
+
+
+@pytest.mark.parametrize("workers", [1, 6])
+def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
+    """Replicas that had nothing of the newest parts hold on to no old one."""
+    made, most, copy = [], [], Loads._copy
+
+    def counted(self, load, part):
+        made.append(weakref.ref(load))
+        most.append(sum(one() is not None for one in made))
+        return copy(self, load, part)
+
+    monkeypatch.setattr(Loads, "_copy", counted)
+    monkeypatch.setattr(streams.Desk, "_rehearse", lambda self: None)
+    monkeypatch.setattr(Queued, "run", lambda self, work: work())  # as a device: its kernels know addresses only
+    gc.collect()
+    gc.disable()
+    try:
+        pool, job, _ = parts_of(400, workers, free=SMALL, chunk=16)
+        do(pool, job, Task(0, 0, STEP, (STEP, STEP)))
+    finally:
+        gc.enable()
+    assert len(most) > 20
+    assert 2 <= max(most) <= 3, most
+
+
+@contextlib.contextmanager
+def without_collector(run):
+    """Whatever is dropped within must go at once: yields whether the parameters on the device are still there."""
+    desk = run._pool._desk
+    for steps in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
+        steps.replay = None  # the stand-in captures nothing: it goes on calling what it was given
+        del steps
+    flat = weakref.ref(desk._launcher.flat)
+    del desk, run
+    gc.collect()
+    gc.disable()
+    try:
+        yield lambda: flat() is not None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("problem", ["linear", "completion", "module", "vmap"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_dropped_run_leaves_the_device_at_once(problem, rows):
+    options = {"launch": "vmap", "workers": 2} if problem == "vmap" else {}
+    run = begin("module" if problem == "vmap" else problem, **{"device": "cuda"} | options)
+    for _ in range(rows):
+        next(run)
+    with without_collector(run) as there:
+        assert there()
+        del run
+        assert not there()
+
+
+def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(streams, "MOST", 64)
+    run = begin("linear", device="cuda", in_flight=1)
+    next(run)
+    give = streams.Desk._give
+    monkeypatch.setattr(streams.Desk, "_give", lambda self, replica: (give(self, replica), run.stop()))
+    with without_collector(run) as there:
+        assert next(run)["status"] == "interrupted"
+        while device.advance():  # what nobody waited for
+            pass
+        assert not there()
+
+
+def test_what_is_known_of_the_data_is_found_out_off_the_clock(monkeypatch):
+    seen, clocks, spectrum, enter = [], [], linear.spectrum, training.Clock.__enter__
+    monkeypatch.setattr(linear, "spectrum", lambda *about: seen.append(len(clocks)) or spectrum(*about))
+    monkeypatch.setattr(training.Clock, "__enter__", lambda self: clocks.append(1) or enter(self))
+    begin("linear", device="cuda", epochs=1).finish()
+    assert clocks
+    assert seen == [0]
+
+
+def test_few_in_flight_make_short_segments(monkeypatch):
+    """So that a run can be stopped soon."""
+    monkeypatch.setattr(streams, "TURNS", 8)
+    for in_flight, many in ((2, 32), (1000, 1)):
+        pool, job, launcher = parts_of(512, 1, in_flight=in_flight, chunk=16)
+        do(pool, job, Task(0, 0, STEP))
+        assert len(launcher.log) == many
+
+
+@pytest.mark.parametrize("loss", ["log", "bpr"])
+def test_negatives_are_not_those_of_the_epoch_before(loss, monkeypatch, tmp_path):
+    """Also of epochs that go together, after a resume, and of runs that take turns."""
+    salts, salt = [], CompletionLauncher._salt
+
+    def noted(self, segment):
+        if segment.steps.any():
+            salts.append((salt(self, segment), len(segment.rows)))
+        return salt(self, segment)
+
+    monkeypatch.setattr(CompletionLauncher, "_salt", noted)
+    ratings = generate_ratings(parse_rating_spec("synthetic:ratings?users=90&items=60&ratings=1200"))
+
+    def visits(**options):
+        salts.clear()
+        about = {"problem": "completion", "loss": loss, "device": "cuda", "epochs": 4, "in_flight": 8, "rank": 4}
+        for epochs in options.pop("until", [4]):
+            hogwild.train(ratings, **about | options | {"epochs": epochs}).finish()
+        return sorted(first + k for first, count in salts for k in range(count))
+
+    found = visits()
+    assert len(set(found)) == len(found) == 4800
+    assert visits(workers=3) == visits(evaluate_every=4) == found
+    assert visits(checkpoint=tmp_path, resume=True, until=[1, 2, 4]) == found
+
+
+def test_memory_that_torch_keeps_is_free(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("empty"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: asked.append("info") or (7, 9))
+    cuda = object.__new__(backend.Cuda)
+    cuda.device = torch.device("cuda", 0)
+    assert cuda.free() == 7
+    assert asked == ["empty", "info"]
+
+
+def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
+    about = {"device": "cuda", "optimizer": "adam", "checkpoint": tmp_path}
+    begin("module", workers=3, epochs=1, **about).finish()
+    with pytest.raises(InputError, match=r"cannot resume with 1 workers: .* give workers=3"):
+        begin("module", resume=True, epochs=2, **about)
+    assert [row["epoch"] for row in begin("module", workers=3, resume=True, epochs=2, **about)] == [2]
+
+
+@pytest.mark.parametrize(("workers", "launch", "said"), [
+    (1, "graphs", "hogwild on 1 CUDA stream (graphs): sums in any order, so two runs differ"),
+    (3, "eager", "hogwild on 3 CUDA streams (eager): they race, so two runs differ"),
+    (3, "vmap", "hogwild on a stack of 3 minibatches (vmap): sums in any order, so two runs differ"),
+])  # fmt: skip
+def test_what_is_said_of_a_module_on_a_gpu(workers, launch, said):
+    with begin("module", device="cuda", workers=workers, launch=launch) as run:
+        assert _describe(run.config, "cross-entropy", run.problem.layout).endswith(f"\n{said}")
