@@ -10,6 +10,8 @@
     run = hogwild.train(hogwild.open_ratings("ratings.csv"), problem="completion", rank=32)
     run.finish().recommend(["ann"], n=10)
 
+    hogwild.HogwildClassifier(n_jobs=-1).fit(X, y).predict(X)  # in place of sklearn.linear_model.SGDClassifier
+
 Names are imported when first used: torch, numba and scikit-learn cost seconds that a look at ``hogwild.__version__``
 should not. (Recht, Re, Wright, Niu: Hogwild!, NIPS 2011.)
 """
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from hogwild.data.rating_source import open_ratings
     from hogwild.data.ratings import Ratings
     from hogwild.data.source import open_data
+    from hogwild.estimators import HogwildClassifier, HogwildFactorizer, HogwildRegressor
     from hogwild.model import LinearModel
     from hogwild.model_file import load_model as load
     from hogwild.module_model import ModuleModel
@@ -41,7 +44,10 @@ __version__ = "0.1.0"
 __all__ = [
     "CompletionModel",
     "Graph",
+    "HogwildClassifier",
     "HogwildError",
+    "HogwildFactorizer",
+    "HogwildRegressor",
     "HogwildWarning",
     "InputError",
     "LinearModel",
@@ -66,6 +72,9 @@ __all__ = [
 _PLACES = {
     "CompletionModel": ("hogwild.recommender", "CompletionModel"),
     "Graph": ("hogwild.data.graphs", "Graph"),
+    "HogwildClassifier": ("hogwild.estimators", "HogwildClassifier"),
+    "HogwildFactorizer": ("hogwild.estimators", "HogwildFactorizer"),
+    "HogwildRegressor": ("hogwild.estimators", "HogwildRegressor"),
     "LinearModel": ("hogwild.model", "LinearModel"),
     "ModuleModel": ("hogwild.module_model", "ModuleModel"),
     "Ratings": ("hogwild.data.ratings", "Ratings"),

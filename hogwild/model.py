@@ -217,20 +217,7 @@ class LinearModel:
 
     def probabilities(self, margins: np.ndarray) -> np.ndarray:
         """Probabilities from margins, (n, K) float64."""
-        import scipy.special
-
-        if self.loss == "softmax" and margins.ndim == 2:
-            return scipy.special.softmax(margins, axis=1)
-        if self.loss == "modified-huber":
-            link = _clipped
-        else:
-            link = scipy.special.expit
-        if margins.ndim == 1:  # not 1 - p, which would be zero from a margin of 37 on
-            return np.column_stack((link(-margins), link(margins)))
-        positive = link(margins)
-        total = positive.sum(axis=1, keepdims=True)
-        none = total == 0.0  # no class is likely: all are as likely
-        return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
+        return probabilities(self.loss, margins)
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that walk the rows themselves: hashed, if it has ``hash_bits``."""
@@ -277,6 +264,24 @@ class _Margins(Margins):
     def of(self, part: Rows, scales: np.ndarray | None = None) -> np.ndarray:
         check_same(part.hash_bits, self.hash_bits, "the rows", "those of the model")
         return super().of(part, scales)
+
+
+def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
+    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K)."""
+    import scipy.special
+
+    if loss == "softmax" and margins.ndim == 2:
+        return scipy.special.softmax(margins, axis=1)
+    if loss == "modified-huber":
+        link = _clipped
+    else:
+        link = scipy.special.expit
+    if margins.ndim == 1:  # not 1 - p, which would be zero from a margin of 37 on
+        return np.column_stack((link(-margins), link(margins)))
+    positive = link(margins)
+    total = positive.sum(axis=1, keepdims=True)
+    none = total == 0.0  # no class is likely: all are as likely
+    return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
 
 
 def _clipped(margins: np.ndarray) -> np.ndarray:

@@ -146,7 +146,7 @@ class Sgd:
         """
         scale, offset, power = step
         # the kernels then multiply by one over the divisor, which rounds a second time
-        self.tabulates = power == 0.0 and self.l1 == 0 and self.classes == 1 and not self.adagrad
+        self.tabulates = power == 0.0 and self.l1 == 0 and not self.adagrad
         pending = []
         for t, row in enumerate(rows):
             if len(pending) == workers:

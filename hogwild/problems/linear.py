@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +79,7 @@ class LinearProblem(Prepared, InChunks):
     far: bool  # the weights outgrow the cache
     unit: bool  # all values are one
     delay: int = 0  # ticks that a gradient costs extra, see kernels/cycles.py
+    tabulate: bool = True  # whether l2 factors may be tabulated: not where few rows come at a time
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -102,12 +103,12 @@ class LinearProblem(Prepared, InChunks):
             stride == 1 and all_ones(rows.values), ticks_in(config.gradient_delay),
         )  # fmt: skip
 
-    @property
+    @cached_property
     def classes(self) -> int:
         """Margins of a row."""
         return len(self.labels) if _vector(self.loss, len(self.labels)) else 1
 
-    @property
+    @cached_property
     def stride(self) -> int:
         """Weights of a feature in memory: the classes rounded up, so that a feature starts on an aligned address."""
         return _stride(self.classes) if self.classes > 1 else 1
@@ -120,8 +121,9 @@ class LinearProblem(Prepared, InChunks):
     @property
     def size(self) -> int:
         """Length of the flat float32 parameter array."""
-        return self._layout()[-1]
+        return self._layout[-1]
 
+    @cached_property
     def _layout(self) -> tuple[int, int, int]:
         """Length of the weights and of the intercept, each padded to cache lines, and of everything."""
         coef, intercept = (-(-n * self.stride // LINE) * LINE for n in (self.width, 1))
@@ -129,7 +131,7 @@ class LinearProblem(Prepared, InChunks):
 
     def parameters(self, flat: np.ndarray) -> Parameters:
         """The named views of the flat array."""
-        coef, intercept, _ = self._layout()
+        coef, intercept, _ = self._layout
         squares = flat[coef + intercept :]
         return Parameters(
             flat[: self.width * self.stride],
@@ -248,7 +250,8 @@ class LinearProblem(Prepared, InChunks):
     @property
     def _tabulates(self) -> bool:
         """Whether workers keep a table of the l2 factors where the step allows; not for models as large as the data."""
-        return self._penalty == linear.L2 and not self.adagrad and self.classes == 1 and self.width <= TABLE_WIDTH
+        few = self.width <= TABLE_WIDTH and self.tabulate
+        return self._penalty == linear.L2 and not self.adagrad and few
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
@@ -307,9 +310,11 @@ def intercept_share(config: TrainConfig, rows: Rows) -> float:
         return 0.0
     if config.adagrad:
         return 1.0
-    sample = rows.select(rows.spread(SHARE_NONZEROS, SHARE_ROWS)).compact()
-    values = scaled(sample.values, sample, config.normalize, np.float64)
-    total = np.bincount(sample.indices, weights=values)
+    ids = rows.spread(SHARE_NONZEROS, SHARE_ROWS)
+    sample = rows if len(ids) == len(rows) and rows.contiguous else rows.select(ids).compact()
+    part = slice(sample.begin[0], sample.end[-1])
+    values = scaled(sample.values[part], sample, config.normalize, np.float64)
+    total = np.bincount(sample.indices[part], weights=values)
     own, mutual = (np.einsum("i,i->", x, x) for x in (values, total / len(sample)))  # without BLAS and its threads
     return float(np.clip(max(mutual, 0.01 * own / len(sample)), 1e-4, 1.0))
 

@@ -1,0 +1,202 @@
+"""``HogwildFactorizer``: matrix completion trained on all cores without locks, as a scikit-learn transformer.
+
+The one decision: a sparse matrix of ratings is the data, users in its rows; an entry that is stored is a rating, also
+one of 0, and one that is not stored is unknown, not zero. That is why scikit-learn's checks, which expect ``fit`` to
+mean something on any dense array, do not apply. ``transform`` knows users by what they rated, not by their number: it
+solves for the factors of each row against the items' (ridge regression), so it is for new users too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hogwild.config import TrainConfig
+from hogwild.data.ratings import Ratings
+from hogwild.errors import InputError, UsageError
+from hogwild.estimators.options import HOSTS, _one_of
+from hogwild.estimators.progress import shown
+from hogwild.estimators.workers import workers_of
+from hogwild.recommender import CompletionModel
+from hogwild.training import train
+
+
+def _has_ratings(self: HogwildFactorizer) -> bool:
+    if self.loss in ("squared_error", "squared-error"):
+        return True
+    raise AttributeError(f"loss={self.loss!r} ranks items: it predicts no ratings; take recommend")
+
+
+class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Recommender: ``rating = mean + b_user + b_item + p_user . q_item``, by lock-free parallel SGD.
+
+    Parameters
+    ----------
+    n_components : int
+        Factors of a user and of an item.
+    loss : {"squared_error", "log", "bpr"}
+        ``squared_error`` for ratings; the others for implicit feedback, where what is stored was chosen.
+    alpha : float
+        l2 penalty of the factors and biases of a rating.
+    eta0 : float
+        First step size; it falls by the default schedule of matrix completion.
+    max_iter : int
+        Passes over the ratings.
+    biases, nonnegative : bool
+        A number for each user and item beside the factors; factors at or above zero.
+    n_jobs, random_state, verbose, host
+        As of :class:`HogwildClassifier`.
+
+    Attributes
+    ----------
+    model_ : CompletionModel
+        With ``predict``, ``recommend``, ``similar_items`` and ``save``.
+    user_factors_ : array of float32, shape (users, n_components)
+    components_ : array of float32, shape (n_components, items)
+        Factors of the items.
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse
+    >>> from hogwild import HogwildFactorizer
+    >>> ratings = scipy.sparse.csr_array(np.array([[5.0, 4.0, 0.0], [5.0, 4.0, 1.0], [1.0, 0.0, 5.0]]))
+    >>> HogwildFactorizer(2, random_state=0).fit(ratings).transform(ratings).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 32,
+        *,
+        loss: str = "squared_error",
+        alpha: float = 0.05,
+        eta0: float = 0.05,
+        max_iter: int = 20,
+        biases: bool = True,
+        nonnegative: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        host: str = "threads",
+    ) -> None:
+        self.n_components = n_components
+        self.loss = loss
+        self.alpha = alpha
+        self.eta0 = eta0
+        self.max_iter = max_iter
+        self.biases = biases
+        self.nonnegative = nonnegative
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.host = host
+
+    def fit(self, X: Any, y: Any = None) -> HogwildFactorizer:
+        """Train on ratings.
+
+        Parameters
+        ----------
+        X : sparse matrix of shape (users, items), or Ratings
+        y : ignored
+
+        Raises
+        ------
+        UsageError, InputError
+            For parameters and data that cannot be used.
+        TrainingError
+            If it diverges.
+        """
+        _one_of("host", self.host, HOSTS)
+        ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
+        if len(ratings) == 0:
+            raise InputError("X holds no ratings")
+        self.n_features_in_ = ratings.shape[1]
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        config = TrainConfig(
+            problem="completion", loss=str(self.loss).replace("_", "-"), l2=self.alpha, step=self.eta0, seed=seed,
+            epochs=self.max_iter, rank=self.n_components, biases=self.biases, nonnegative=self.nonnegative,
+            workers=min(workers_of(self.n_jobs), len(ratings)), host=self.host,
+            evaluate_every=1 if self.verbose else self.max_iter,
+        )  # fmt: skip
+        with shown(type(self).__name__, self.max_iter, self.verbose) as report:
+            run = train(ratings, config=config)
+            for row in run:
+                report(row["epoch"], row["objective"])
+        self.model_: CompletionModel = run.model
+        self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
+        self.n_iter_, self._n_features_out = self.max_iter, self.model_.rank
+        self._scale = float(np.std(ratings.values, dtype=np.float64)) or 1.0
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Factors of the users that gave these ratings, (users, n_components) float32, known to the model or not.
+
+        Each row's factors and bias minimise the squared error of its ratings, and the penalty they were trained with,
+        for the items' factors as they are.
+
+        Raises
+        ------
+        UsageError
+            For losses that predict no ratings.
+        """
+        check_is_fitted(self)
+        if self.model_.loss != "squared-error":
+            raise UsageError(f"loss={self.loss!r} ranks items and has no factors of new users: take user_factors_")
+        ratings = self._ratings(X, reset=False)
+        X = scipy.sparse.csr_array((ratings.values, (ratings.users, ratings.items)), shape=ratings.shape)
+        model, rank = self.model_, self.model_.rank
+        # in the user's units factors are penalised by alpha times the deviation, biases by alpha
+        ridge = self.alpha * np.append(np.full(rank, self._scale), 1.0 if self.biases else 1e30)
+        items = np.hstack((model.item_factors, np.ones((len(model.item_factors), 1), np.float32))).astype(np.float64)
+        found = np.zeros((X.shape[0], rank), dtype=np.float32)
+        for user, (first, last) in enumerate(zip(X.indptr[:-1], X.indptr[1:])):
+            if first == last:
+                continue
+            rated = X.indices[first:last]
+            q, rest = items[rated], X.data[first:last] - model.mean - model.item_bias[rated]
+            found[user] = np.linalg.solve(q.T @ q + np.diag((last - first) * ridge), q.T @ rest)[:rank]
+        return found
+
+    def predict(self, pairs: Any) -> np.ndarray:
+        """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or what items are ranked by; (m,)."""
+        check_is_fitted(self)
+        pairs = np.asarray(pairs)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise UsageError(f"pairs of shape {pairs.shape}, dtype {pairs.dtype}: expected whole numbers (m, 2)")
+        return self.model_.predict(pairs[:, 0], pairs[:, 1])
+
+    def recommend(self, users: Any, n: int = 10, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """The ``n`` best items for each user and their scores, both (users, n); not those rated in ``seen``."""
+        check_is_fitted(self)
+        known = seen if seen is None or isinstance(seen, Ratings) else self._ratings(seen, reset=False)
+        return self.model_.recommend(users, n, known)
+
+    @available_if(_has_ratings)
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the root mean squared error on the ratings in ``X``, whose rows are the users of training."""
+        check_is_fitted(self)
+        ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=False)
+        error = self.model_.predict(ratings.users, ratings.items) - ratings.values
+        return -math.sqrt(float(np.mean(np.square(error))))
+
+    def _ratings(self, X: Any, reset: bool) -> Ratings:
+        if not scipy.sparse.issparse(X):
+            raise InputError(
+                "X is dense, where a rating of 0 and none cannot be told apart: give a scipy sparse matrix"
+            )
+        accepted = ("csr", "csc", "coo")
+        return Ratings.from_scipy(validate_data(self, X, accept_sparse=accepted, reset=reset, dtype="numeric"))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse, tags.input_tags.two_d_array = True, False
+        tags.no_validation = True
+        return tags

@@ -1,0 +1,194 @@
+"""What the classifier and the regressor have in common: fitting rows of kernel targets, and the attributes it leaves.
+
+The one decision: ``coef_`` and ``intercept_`` are the model. Whatever else is kept between calls (degrees and steps of
+``partial_fit``) is beside them, is checked against them, and is left behind when they are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from hogwild.data.examples import Rows
+from hogwild.errors import InputError
+from hogwild.estimators.descent import Outcome, descend
+from hogwild.estimators.options import Options, read_options
+from hogwild.estimators.posing import rows_of
+from hogwild.estimators.progress import shown
+from hogwild.estimators.stream import Stream
+from hogwild.estimators.workers import workers_of, worth_it
+from hogwild.model import LinearModel
+from hogwild.problems.linear import LinearProblem, aligned
+
+FLOATS = (np.float32, np.float64)  # float64 values are copied to float32 here, not their indices too by the check
+
+
+class LinearEstimator(BaseEstimator):
+    """The part of :class:`HogwildClassifier` and :class:`HogwildRegressor` that knows nothing of targets."""
+
+    _kind = ""  # "classifier" or "regressor"
+    coef_: Any
+    intercept_: Any
+    _stream: Stream | None
+
+    def _margins(self, X: Any) -> np.ndarray:
+        """Margins ``x . w + b``, (n,), or (n, classes) for more than two classes."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        coef = self.coef_ if scipy.sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)
+        margins = X @ coef.T
+        if scipy.sparse.issparse(margins):  # of a model made sparse
+            margins = margins.toarray()
+        margins = np.asarray(margins) + self.intercept_
+        return margins.ravel() if margins.shape[1] == 1 else margins
+
+    def sparsify(self) -> Any:
+        """Make ``coef_`` a sparse CSR matrix, which saves memory where most weights are zero (penalty l1).
+
+        Prediction goes on as before; :meth:`densify` comes before any more fitting by itself.
+        """
+        check_is_fitted(self)
+        self.coef_ = scipy.sparse.csr_matrix(self.coef_)
+        return self
+
+    def densify(self) -> Any:
+        """Make ``coef_`` an array again."""
+        check_is_fitted(self)
+        if scipy.sparse.issparse(self.coef_):
+            dense = self.coef_.toarray()
+            self.coef_ = dense if self._kind == "classifier" else dense.ravel()
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # ---- fitting
+
+    def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> tuple[Any, Any]:
+        return validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
+
+    def _weights(self, sample_weight: Any, X: Any, class_weights: np.ndarray | None) -> np.ndarray | None:
+        """Sample times class weights, (n,) float32; None if there are none.
+
+        Raises
+        ------
+        InputError
+            If one is negative, or all are zero.
+        """
+        if sample_weight is None and class_weights is None:
+            return None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if weights.min() < 0:
+            raise InputError(f"sample_weight: row {int(np.argmin(weights))} has a negative weight")
+        if class_weights is not None:
+            weights = weights * class_weights
+        if not weights.sum() > 0:
+            raise InputError("sample_weight: all rows have weight zero")
+        return weights.astype(np.float32)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _fit_rows(
+        self, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int,
+        start: Callable[[LinearProblem], np.ndarray | None], held: tuple[np.ndarray, np.ndarray] | None,
+        judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+    ) -> None:  # fmt: skip
+        """Train and set the attributes; ``held`` are the numbers of rows to train on and to validate on."""
+        seed, score = self._seed(), None
+        if held is not None:
+            score = self._scorer(X, targets, weights, held[1], judge)
+            X, targets = X[held[0]], targets[held[0]]
+            weights = None if weights is None else weights[held[0]]
+        rows = rows_of(X, targets, weights)
+        margins = classes if classes > 2 else 1
+        workers = worth_it(workers_of(self.n_jobs), options.host, rows.nnz * margins, len(rows))
+        with shown(type(self).__name__, options.max_iter, options.verbose) as report:
+            found = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
+        self._keep(found, len(rows))
+
+    def _scorer(self, X: Any, targets: Any, weights: Any, ids: np.ndarray, judge: Any) -> Any:
+        X, targets = X[ids], targets[ids]
+        weights = None if weights is None else weights[ids]
+
+        def score(problem: LinearProblem, flat: np.ndarray) -> float:
+            coef, intercept = problem.solution(flat)
+            return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))
+
+        return score
+
+    def _keep(self, found: Outcome, n: int) -> None:
+        coef, intercept = found.problem.solution(found.flat)
+        self.coef_, self.intercept_ = coef if self._kind == "regressor" else np.atleast_2d(coef), intercept
+        self.n_iter_, self.t_ = found.epochs, 1.0 + found.epochs * n
+        self.loss_curve_, self.validation_scores_ = found.curve, found.scores or None
+        self._stream = None
+
+    def _from(self, coef: Any, intercept: Any) -> Callable[[LinearProblem], np.ndarray] | None:
+        """What makes flat parameters of weights to start from, if there are such: given ones, or (warm_start) ours."""
+        if self.warm_start and hasattr(self, "coef_"):
+            self.densify()
+            coef = self.coef_ if coef is None else coef
+            intercept = self.intercept_ if intercept is None else intercept
+        if coef is None and intercept is None:
+            return None
+        return lambda problem: _flat_of(problem, coef, intercept)
+
+    def _ours(self, problem: LinearProblem) -> np.ndarray:
+        self.densify()
+        return _flat_of(problem, self.coef_, self.intercept_)
+
+    def _model(self, labels: list[float]) -> LinearModel:
+        check_is_fitted(self)
+        self.densify()
+        options = read_options(self)
+        loss = "log" if options.loss == "softmax" and len(labels) == 2 else options.loss
+        return LinearModel(self.coef_, self.intercept_, loss, options.loss_param, labels)
+
+    # ---- batch by batch
+
+    def _learn(
+        self, options: Options, rows: Rows, classes: int, first: Callable[[LinearProblem], np.ndarray | None]
+    ) -> None:
+        """Pass over a batch once, from ``coef_`` if there is one, else from what ``first`` makes of the problem."""
+        stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
+        if stream is None or (stream.width, stream.classes) != (rows.width, classes):
+            stream = self._stream = Stream(rows.width, classes)
+        own = not fresh and self.coef_ is stream.shown[0] and self.intercept_ is stream.shown[1]
+        if stream.flat is None or not own:
+            problem, raw = stream.take(options, rows), stream.mean
+            if not (own and raw is not None):
+                stream.begin(first(problem) if fresh else self._ours(problem))
+        if stream.seed is None:
+            stream.seed = self._seed()
+        margins = classes if classes > 2 else 1
+        workers = worth_it(workers_of(self.n_jobs), options.host, rows.nnz * margins, len(rows))
+        stream.learn(options, rows, workers)
+        self.coef_, self.intercept_ = stream.views()
+        self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+
+
+def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
+    """Flat parameters of weights and intercepts; either may be None, for zeros."""
+    flat = aligned(problem.size)
+    parts, k = problem.parameters(flat), problem.classes
+    for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
+        given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
+        if given.size != k * problem.width if name == "coef" else given.size != k:
+            raise InputError(
+                f"{name} has shape {given.shape}, and the data make it {shape}: warm_start, {name}_init and "
+                "partial_fit go on with the same classes and features"
+            )
+        if name == "coef":
+            parts.coef.reshape(problem.width, problem.stride)[:, :k] = given.reshape(shape).T
+        else:
+            parts.intercept[:k] = given.ravel()
+    return flat

@@ -1,0 +1,133 @@
+"""Options of the estimators: scikit-learn's names for losses, penalties and step sizes, and what they mean here.
+
+The one decision: a parameter that ``SGDClassifier`` has keeps its name, meaning and range; our own names of losses are
+taken as well. Everything is checked in ``fit``, as scikit-learn asks, and a mistake is one line with the choices.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+from hogwild.config import LARGEST_FLOAT32, PARAM_LOSSES
+from hogwild.errors import UsageError
+
+#: scikit-learn's names of losses, and ours.
+LOSSES = {
+    "hinge": "hinge",
+    "log_loss": "log",
+    "modified_huber": "modified-huber",
+    "squared_hinge": "squared-hinge",
+    "perceptron": "perceptron",
+    "squared_error": "squared-error",
+    "huber": "huber",
+    "epsilon_insensitive": "epsilon-insensitive",
+    "squared_epsilon_insensitive": "squared-epsilon-insensitive",
+}
+OWN_LOSSES = {"classifier": ("softmax",), "regressor": ("poisson",)}
+PENALTIES = ("l2", "l1", "elasticnet", None)
+LEARNING_RATES = ("auto", "optimal", "constant", "invscaling", "adaptive")
+HOSTS = ("threads", "processes")
+FLAGS = ("fit_intercept", "shuffle", "early_stopping", "warm_start")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked parameters, in the trainer's terms."""
+
+    loss: str
+    loss_param: float
+    l1: float
+    l2: float
+    intercept: bool
+    learning_rate: str
+    alpha: float
+    eta0: float
+    power_t: float
+    max_iter: int
+    tol: float  # -inf: never stop for it
+    patience: int
+    shuffle: bool
+    host: str
+    verbose: int
+    average: int  # rows after which averaging begins; 0: none
+
+
+def read_options(estimator: Any) -> Options:
+    """The parameters of a classifier or regressor, checked.
+
+    Raises
+    ------
+    UsageError
+        One line that names the parameter, its value and what is expected.
+    """
+    p = vars(estimator)  # get_params looks at signatures, a fifth of a millisecond
+    loss = loss_of(p["loss"], estimator._kind)
+    _one_of("penalty", p["penalty"], PENALTIES)
+    _one_of("learning_rate", p["learning_rate"], LEARNING_RATES)
+    _one_of("host", p["host"], HOSTS)
+    for name in FLAGS:
+        _flag(name, p[name])
+    _number("alpha", p["alpha"], 0, LARGEST_FLOAT32)
+    _number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] in ("constant", "invscaling", "adaptive"))
+    _number("power_t", p["power_t"], -math.inf)
+    _number("epsilon", p["epsilon"], 0)
+    _number("validation_fraction", p["validation_fraction"], 0, 1, strict=True)
+    _whole("max_iter", p["max_iter"], 1)
+    _whole("n_iter_no_change", p["n_iter_no_change"], 1)
+    _whole("verbose", p["verbose"], 0)
+    if p["tol"] is not None:
+        _number("tol", p["tol"], -math.inf)
+    if p["penalty"] == "elasticnet":
+        _number("l1_ratio", p["l1_ratio"], 0, 1)
+    average = p["average"]
+    if not isinstance(average, bool):
+        _whole("average", average, 0)
+    alpha = float(p["alpha"])
+    if p["learning_rate"] == "optimal" and alpha == 0:
+        raise UsageError("learning_rate='optimal' divides by alpha: give alpha > 0, or another learning_rate")
+    share = {"l2": 0.0, "l1": 1.0, "elasticnet": p["l1_ratio"], None: None}[p["penalty"]]
+    l1, l2 = (0.0, 0.0) if share is None else (alpha * share, alpha * (1.0 - share))
+    return Options(
+        loss, float(p["epsilon"]) if loss in PARAM_LOSSES else 0.0, l1, l2, bool(p["fit_intercept"]),
+        p["learning_rate"], alpha, float(p["eta0"]), float(p["power_t"]), int(p["max_iter"]),
+        -math.inf if p["tol"] is None else float(p["tol"]), int(p["n_iter_no_change"]), bool(p["shuffle"]), p["host"],
+        int(p["verbose"]), int(average),
+    )  # fmt: skip
+
+
+def loss_of(name: Any, kind: str) -> str:
+    """Our name of a loss, whosever name was given; ``kind`` is "classifier" or "regressor"."""
+    known = LOSSES | {own: own for own in (*LOSSES.values(), *OWN_LOSSES[kind])}
+    if kind == "regressor":
+        known = {theirs: ours for theirs, ours in known.items() if ours in (*PARAM_LOSSES, "squared-error", "poisson")}
+    if not isinstance(name, str) or name not in known:
+        raise UsageError(f"loss={name!r}: expected one of {', '.join(known)}")
+    return known[name]
+
+
+def _one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if not (value is None or isinstance(value, str)) or value not in choices:
+        raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+
+
+def _flag(name: str, value: Any) -> None:
+    if str(type(value).__name__) not in ("bool", "bool_") and value not in (0, 1):
+        raise UsageError(f"{name}={value!r}: expected True or False")
+
+
+def _number(name: str, value: Any, low: float, high: float = math.inf, *, strict: bool = False) -> None:
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value)
+    if good and low <= value <= high and math.isfinite(value) and not (strict and value in (low, high)):
+        return
+    bounds = "a number" if low == -math.inf else f"a number {'above' if strict else 'of at least'} {low:g}"
+    if high not in (math.inf, LARGEST_FLOAT32):
+        bounds += f" and {'below' if strict else 'at most'} {high:g}"
+    raise UsageError(f"{name}={value!r}: expected {bounds}")
+
+
+def _whole(name: str, value: Any, low: int) -> None:
+    if not isinstance(value, numbers.Integral) or value < low:
+        raise UsageError(f"{name}={value!r}: expected a whole number of at least {low}")

@@ -1,0 +1,106 @@
+"""Step sizes of the estimators: scikit-learn's schedules, and ``auto``, a step found by trial that falls as it stalls.
+
+The one decision: ``auto`` looks at what it does. The first step is the power of two that did best in trials on a
+sample (:func:`search`). It falls as ``step / (1 + step alpha t)``, t rows later (Bottou 2012), which is what many rows
+ask for, and is multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which is what few
+rows ask for: the epochs that ``n_iter_no_change`` waits for then take the noise of SGD out of the weights, instead
+of confirming that it is there. If a run diverges all the same it begins again with a quarter of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from hogwild.estimators.options import Options
+from hogwild.schedule import Optimal, Plan
+
+STALLED = 0.25
+STEEP = 1.5  # rows of an epoch over t, above which the step falls within it; below it is that of the epoch's middle
+LOWEST, HIGHEST = -124, 20  # powers of two; float32 ends at 2^-126
+SMALLEST = 1e-6  # step at which "adaptive" gives up, as in scikit-learn
+
+
+class Steps:
+    """Step sizes of one fit.
+
+    Parameters
+    ----------
+    options : Options
+    first : float
+        The step found for ``auto``; of no meaning to the others, which have ``eta0``.
+    dloss : callable
+        Derivative of the loss at a prediction for target 1, for ``optimal``.
+    n : int
+        Rows in an epoch.
+    visited : int
+        Rows that were visited before.
+    """
+
+    def __init__(
+        self, options: Options, first: float, dloss: Callable[[float], float], n: int, visited: int = 0
+    ) -> None:
+        self.kind, self._alpha, self._n, self._visited = options.learning_rate, options.alpha, n, visited
+        self._power, self._factor = options.power_t, 1.0
+        self.step = first if self.kind == "auto" else options.eta0
+        if self.kind == "optimal":
+            self.step = Optimal(options.alpha, dloss).step
+
+    def plan(self, epoch: int = 0) -> Plan:
+        """``(scale, offset, power)`` after so many epochs, see ``hogwild/schedule.py``."""
+        if self.kind == "invscaling" and self._power:
+            return self.step, 1.0 + self._visited, self._power
+        if self.kind in ("auto", "optimal") and self._alpha:
+            offset = 1.0 / (self.step * self._alpha) + self._visited  # of step / (1 + step alpha t)
+            begun = offset + epoch * self._n
+            if self.kind == "auto" and self._n < STEEP * begun:  # the kernel then has no division for each nonzero
+                return self._factor / (self._alpha * (begun + self._n / 2)), 1.0, 0.0
+            return self._factor / self._alpha, offset, 1.0
+        return self._factor * self.step, 1.0, 0.0
+
+    def observe(self, improved: bool) -> None:
+        """Take note of whether an epoch has lowered the objective by a few times ``tol``."""
+        if self.kind == "auto" and not improved:
+            self._factor *= STALLED
+
+    def give_more(self) -> bool:
+        """After ``n_iter_no_change`` epochs without progress: whether to go on with a smaller step ("adaptive")."""
+        if self.kind != "adaptive" or self.step <= SMALLEST:
+            return False
+        self.step /= 5
+        return True
+
+
+def search(value: Callable[[float], float], start: float, first: int, fine: bool = True) -> float:
+    """The power of two that does best.
+
+    Parameters
+    ----------
+    value : callable
+        The objective after a short run with a step; inf if it diverged.
+    start : float
+        The objective before it.
+    first : int
+        Exponent to begin with.
+    fine : bool
+        Else the best power of four is enough: on a few rows the difference is within the noise.
+    """
+    if start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
+        return 2.0**first
+    found: dict[int, float] = {}
+
+    def at(power: int) -> float:
+        if power not in found:
+            found[power] = value(2.0**power)
+        return found[power]
+
+    best = min(max(first, LOWEST + 2), HIGHEST - 2)
+    while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
+        best -= 2
+    for direction in (2, -2):
+        while LOWEST <= best + direction <= HIGHEST and at(best + direction) < at(best):
+            best += direction
+    if not fine:
+        return 2.0**best
+    candidates = range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1)
+    return 2.0 ** min(candidates, key=at)  # of equals the smallest

@@ -1,0 +1,172 @@
+"""What ``partial_fit`` keeps from batch to batch, so that a batch costs what is in it and not the width of the model.
+
+The one decision: nothing here passes over all weights. Degrees are counted as rows arrive, and ``N / d_u`` is brought
+up to date for the features of the batch only; the weights lie in one array that a batch changes in place and of which
+``coef_`` is a view. With 2^20 hashed features that is most of the time of a batch of a thousand short texts.
+
+The step of ``auto`` is found on the first batch of ``ENOUGH`` rows (until then it is one over the mean squared length
+of a row) and falls as ``step / (1 + step alpha t)`` (Bottou 2012), t rows later. A model may be asked after any batch,
+so each batch ends with ``COOL`` of its rows at a small share of the step: without it the noise of the last rows moves
+the accuracy on hashed film reviews by several points from batch to batch, as it does with scikit-learn's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.examples import Rows
+from hogwild.data.order import Order
+from hogwild.errors import TrainingError
+from hogwild.estimators.crew import Crew, Solo, Step
+from hogwild.estimators.descent import first_power, slope_of, try_steps
+from hogwild.estimators.options import Options
+from hogwild.estimators.posing import EMPTY, problem_of
+from hogwild.estimators.steps import Steps
+from hogwild.kernels.rows import count_features
+from hogwild.problems.linear import LinearProblem, aligned
+from hogwild.training import TAIL_POWER
+
+ENOUGH = 256  # rows of a batch on which steps are tried
+COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` passes over last, and its share of the step
+
+
+class Stream:
+    """The state of a model that learns batch by batch.
+
+    Parameters
+    ----------
+    width, classes : int
+        Features, and classes; 0 for real targets.
+    """
+
+    def __init__(self, width: int, classes: int) -> None:
+        self.width, self.classes = width, classes
+        self.problem: LinearProblem | None = None
+        self.flat: np.ndarray | None = None  # the parameters that learn
+        self.mean: np.ndarray | None = None  # and, with average, those that are shown
+        self.shown: tuple[Any, Any] = (None, None)  # the estimator's coef_ and intercept_: views of flat
+        self.seed: int | None = None
+        self.seen = self.batches = self.averaged = 0  # rows, batches, and those in the mean
+        self.step: float | None = None  # found by trial
+        self.degrees = np.zeros(width, dtype=np.int32)
+        self.rates = np.ones(width, dtype=np.float32)  # N / d_u as of the last batch with u in it
+
+    def take(self, options: Options, rows: Rows) -> LinearProblem:
+        """The problem, posed on the first batches, under the options of today."""
+        if self.problem is None or self.seen < ENOUGH:
+            fresh = problem_of(options, rows, self.classes, "serial", table=False)
+            self.problem = dataclasses.replace(fresh, unit=False)  # another batch may have other values
+        share = self.problem.intercept if options.intercept else 0.0
+        self.problem = dataclasses.replace(
+            self.problem, l1=options.l1, l2=options.l2, loss_param=options.loss_param, intercept=share
+        )
+        if self.flat is None:
+            self.flat = aligned(self.problem.size)
+        return self.problem
+
+    def begin(self, flat: np.ndarray | None) -> None:
+        """Go on from these parameters."""
+        self.mean, self.averaged = None, 0
+        self._raw[:] = 0 if flat is None else flat
+
+    def learn(self, options: Options, rows: Rows, workers: int) -> None:
+        """Pass over a batch once.
+
+        Raises
+        ------
+        TrainingError
+            If the weights are no finite numbers any more.
+        """
+        self.take(options, rows)
+        self._count(rows)
+        seed = (self.seed or 0) + self.batches
+        scale, offset, power = self._step(options, rows, seed)
+        last = int(COOL * len(rows)) if options.learning_rate == "auto" else 0
+        if not last:
+            self._pass(options, rows, seed, workers, (scale, offset, power))
+        else:
+            ids = np.random.default_rng(seed).permutation(len(rows)) if options.shuffle else np.arange(len(rows))
+            self._pass(options, rows.select(ids[:-last]), seed, workers, (scale, offset, power))
+            step = scale * COOLER, offset + len(rows) - last, power
+            self._pass(options, rows.select(ids[-last:]), seed, workers, step)
+        self.batches += 1
+        self.seen += len(rows)
+        self._check(rows)
+        if options.average and self.seen >= options.average:
+            self._average()
+
+    def views(self) -> tuple[np.ndarray, np.ndarray]:
+        """``coef_`` and ``intercept_`` as views of the parameters that learn, or of their mean."""
+        p = self._posed
+        parts = p.parameters(self._raw if self.mean is None else self.mean)
+        coef = parts.coef.reshape(p.width, p.stride)[:, : p.classes].T if self.classes else parts.coef
+        self.shown = coef, parts.intercept[: p.classes]
+        return self.shown
+
+    def _check(self, rows: Rows) -> None:
+        """The intercept is in every row and catches whatever is not finite; else the weights of the batch are asked."""
+        p = self._posed
+        parts = p.parameters(self._raw)
+        found = parts.intercept
+        if not p.intercept:
+            found = parts.coef.reshape(p.width, p.stride)[np.unique(rows.indices[rows.begin[0] : rows.end[-1]])]
+        if not np.isfinite(found).all():
+            raise TrainingError(
+                f"diverged in batch {self.batches}: weights are not finite any more; scale the columns of X, try an "
+                "eta0 that is smaller, or learning_rate='auto'"
+            )
+
+    def _average(self) -> None:
+        """Move the tail mean over batches: weight (q + 1) / (t + q) on the newest of t, q = 3."""
+        self.averaged += 1
+        if self.mean is None:
+            self.mean = aligned(len(self._raw))
+        self.mean += np.float32((TAIL_POWER + 1) / (self.averaged + TAIL_POWER)) * (self._raw - self.mean)
+
+    def _count(self, rows: Rows) -> None:
+        """Bring degrees up to date, and ``N / d_u`` of the features in these rows."""
+        count_features(rows.begin, rows.end, rows.indices, self.degrees)
+        entries = rows.indices[rows.begin[0] : rows.end[-1]]
+        self.rates[entries] = (self.seen + len(rows)) / self.degrees[entries]
+
+    def _pass(self, options: Options, rows: Rows, seed: int, workers: int, step: Step) -> None:
+        weights = EMPTY if rows.weights is None else rows.weights
+        arrays = {"targets": rows.targets, "weights": weights, "scales": EMPTY, "rates": self.rates}
+        order = Order.of(len(rows), options.shuffle)
+        if workers == 1 and options.host == "threads":
+            Solo(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
+            return
+        racing = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
+        crew = Crew(racing, order, rows, arrays, seed, min(workers, len(rows)), options.host, None, self._raw)
+        try:
+            crew.run(0, step)
+            self._raw[:] = crew.parameters()
+        finally:
+            crew.close()
+
+    def _step(self, options: Options, rows: Rows, seed: int) -> Step:
+        step = self.step
+        if options.learning_rate != "auto":
+            step = 0.0
+        elif step is None and len(rows) >= ENOUGH:
+            step = self.step = try_steps(self._posed, rows, seed, self.flat)
+        elif step is None:
+            step = 2.0 ** first_power(rows)
+        return Steps(options, step, slope_of(self._posed), len(rows), self.seen).plan()
+
+    @property
+    def _raw(self) -> np.ndarray:
+        assert self.flat is not None
+        return self.flat
+
+    @property
+    def _posed(self) -> LinearProblem:
+        assert self.problem is not None
+        return self.problem
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the parameters where the estimator's ``coef_`` holds them too."""
+        return self.__dict__ | ({"flat": None} if self.mean is None else {})

@@ -1,0 +1,42 @@
+"""Recommending: ratings as a sparse matrix, factors by lock-free SGD, the best unseen items for a user.
+
+    python scripts/examples/recommendation.py                    # generated ratings
+    python scripts/examples/recommendation.py ml-100k/u.data     # any file of "user item rating"
+
+New users are no new training: ``transform`` finds their factors from what they rated.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import scipy.sparse
+
+import hogwild
+
+GENERATED = "synthetic:ratings?users=1000&items=300&ratings=40000"
+
+
+def matrix(ratings: hogwild.Ratings) -> scipy.sparse.csr_array:
+    """Users in the rows, items in the columns."""
+    return scipy.sparse.csr_array((ratings.values, (ratings.users, ratings.items)), shape=ratings.shape)
+
+
+def main(source: str = GENERATED) -> None:
+    ratings = hogwild.open_ratings(source)
+    train, test = (matrix(part) for part in ratings.split(0.1, by="user"))
+    model = hogwild.HogwildFactorizer(n_components=16, n_jobs=-1, random_state=0).fit(train)
+    spread = np.std(test.data)
+    print(f"{train.nnz:,} ratings: RMSE {-model.score(test):.4f} held out, {spread:.4f} for the mean")
+    items, scores = model.recommend([0, 1], n=3, seen=train)
+    for user, row in enumerate(items):
+        said = ", ".join(f"item {item} ({score:.2f})" for item, score in zip(row, scores[user], strict=True))
+        print(f"user {user}: {said}")
+    stranger = train[[0]]  # as if nobody knew user 0
+    nearest = np.argmax(model.user_factors_ @ model.transform(stranger)[0])
+    print(f"a stranger with the ratings of user 0 is most like user {nearest}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

@@ -1,0 +1,42 @@
+"""The examples run as they stand, on small data, and say what they promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    found = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+@pytest.mark.slow
+def test_text_classification() -> None:
+    accuracy = [float(number) for number in re.findall(r"test accuracy ([\d.]+)", run("text_classification.py"))]
+    assert len(accuracy) == 2
+    assert accuracy[0] > accuracy[1] - 0.005
+
+
+@pytest.mark.slow
+def test_out_of_core(tmp_path: Path) -> None:
+    assert float(run("out_of_core.py").rsplit(maxsplit=1)[1]) > 0.9
+    texts = tmp_path / "texts.tsv"
+    texts.write_text("".join(f"{k % 2}\t{'high' if k % 2 else 'low'} water {k}\n" for k in range(2500)))
+    assert float(run("out_of_core.py", str(texts)).rsplit(maxsplit=1)[1]) > 0.9
+
+
+@pytest.mark.slow
+def test_recommendation() -> None:
+    said = run("recommendation.py", "synthetic:ratings?users=200&items=60&ratings=6000")
+    held_out, mean = (float(number) for number in re.findall(r"(\d\.\d+) (?:held|for)", said))
+    assert held_out < mean

@@ -1,0 +1,88 @@
+"""The factorizer: recommending and folding in, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from sklearn.base import clone
+
+import hogwild
+from hogwild import HogwildFactorizer, UsageError
+
+
+@pytest.fixture(scope="module")
+def ratings() -> tuple[Any, Any]:
+    found = hogwild.open_ratings("synthetic:ratings?users=300&items=80&ratings=9000&noise=0.1&seed=1")
+    return tuple(
+        scipy.sparse.csr_array((part.values, (part.users, part.items)), shape=part.shape) for part in found.split(0.1)
+    )
+
+
+@pytest.fixture(scope="module")
+def model(ratings: Any) -> HogwildFactorizer:
+    return HogwildFactorizer(8, random_state=0).fit(ratings[0])
+
+
+def test_it_predicts_better_than_the_mean(model: Any, ratings: Any) -> None:
+    train, test = ratings
+    assert model.score(test) > -0.9 * np.std(test.data)
+    assert model.score(train) > model.score(test)
+
+
+def test_a_seed_gives_the_same_bits(model: Any, ratings: Any) -> None:
+    again = clone(model).fit(ratings[0])
+    assert np.array_equal(again.user_factors_, model.user_factors_)
+    sent = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(sent.transform(ratings[0]), model.transform(ratings[0]))
+
+
+def test_transform_minimises_what_was_trained(model: Any, ratings: Any) -> None:
+    """Of one user, half the squared errors and alpha/2 times (deviation |p|^2 + b^2) for each rating."""
+    X = ratings[0][:1]
+    items, rated, deviation = model.model_.item_factors.astype(float), X.indices, float(np.std(ratings[0].data))
+
+    def cost(theta: np.ndarray) -> float:
+        p, b = theta[:-1], theta[-1]
+        error = model.model_.mean + b + model.model_.item_bias[rated] + items[rated] @ p - X.data
+        return float(error @ error / 2 + len(rated) * 0.05 / 2 * (deviation * p @ p + b * b))
+
+    exact = scipy.optimize.minimize(cost, np.zeros(items.shape[1] + 1), tol=1e-12).x
+    assert np.allclose(model.transform(X)[0], exact[:-1], atol=1e-3)
+
+
+def test_shapes_and_names(model: Any, ratings: Any) -> None:
+    factors = model.transform(ratings[0][:5])
+    assert factors.shape == (5, 8)
+    assert model.components_.shape == (8, 80)
+    assert list(model.get_feature_names_out()[:2]) == ["hogwildfactorizer0", "hogwildfactorizer1"]
+    assert not model.transform(scipy.sparse.csr_array((1, 80))).any()
+
+
+def test_recommend_leaves_out_what_was_seen(model: Any, ratings: Any) -> None:
+    items, scores = model.recommend([3, 4], n=5, seen=ratings[0])
+    assert items.shape == scores.shape == (2, 5)
+    assert not set(items[0]) & set(ratings[0][[3]].indices)
+    assert np.allclose(model.predict([[3, items[0, 0]]]), scores[0, 0], atol=1e-4)
+
+
+def test_choices_are_ranked(ratings: Any) -> None:
+    model = HogwildFactorizer(4, loss="bpr", random_state=0, max_iter=2).fit(ratings[0])
+    assert not hasattr(model, "score")
+    with pytest.raises(UsageError, match="has no factors of new users"):
+        model.transform(ratings[0])
+
+
+def test_errors_are_one_line(model: Any) -> None:
+    with pytest.raises(ValueError, match="X is dense"):
+        HogwildFactorizer().fit(np.eye(3))
+    with pytest.raises(UsageError, match="loss 'hinge'|loss='hinge'"):
+        HogwildFactorizer(loss="hinge").fit(scipy.sparse.csr_array(np.eye(3)))
+    with pytest.raises(UsageError, match="expected whole numbers"):
+        model.predict([0.5, 1.0])
+    with pytest.raises(ValueError, match="no ratings"):
+        HogwildFactorizer().fit(scipy.sparse.csr_array((3, 3)))

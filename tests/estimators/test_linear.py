@@ -1,0 +1,348 @@
+"""The classifier and the regressor: what they compute, accept and refuse, and whom they live with."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_regression
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
+
+import hogwild
+from hogwild import HogwildClassifier, HogwildRegressor, TrainingError, UsageError
+from hogwild.estimators import workers
+from hogwild.estimators.options import LOSSES
+
+FORMATS = [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array, scipy.sparse.csr_matrix]
+
+
+@pytest.fixture(scope="module")
+def cancer() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    return scale(X), y
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_iris(return_X_y=True)
+    return scale(X), y
+
+
+@pytest.fixture(scope="module")
+def text() -> tuple[Any, np.ndarray]:
+    rows = hogwild.open_data("synthetic:rcv1?rows=6000&seed=5")
+    X, y = rows.to_scipy()
+    return X, np.array(y)
+
+
+def objective(model: Any, X: np.ndarray, y: np.ndarray, alpha: float) -> float:
+    """Of two classes and log loss, by the formula of the docstring."""
+    z = np.where(y == model.classes_[1], 1, -1) * (X @ model.coef_[0].astype(float) + model.intercept_[0])
+    return float(np.logaddexp(0, -z).mean() + alpha / 2 * np.square(model.coef_, dtype=float).sum())
+
+
+def test_parameters_are_those_of_scikit_learn_and_a_few_more() -> None:
+    ours, theirs = HogwildClassifier().get_params(), SGDClassifier().get_params()
+    assert set(ours) == {*theirs, "host"}
+    assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
+    ours, theirs = HogwildRegressor().get_params(), SGDRegressor().get_params()
+    assert set(ours) == {*theirs, "host", "n_jobs"}
+    assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
+
+
+def test_it_minimises_the_documented_objective(cancer: Any) -> None:
+    X, y = cancer
+    alpha = 1e-2
+    exact = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-10, max_iter=10_000).fit(X, y)
+    best, zero = objective(exact, X, y, alpha), np.log(2)
+    model = HogwildClassifier("log_loss", alpha=alpha, tol=1e-5, random_state=0).fit(X, y)
+    assert best <= objective(model, X, y, alpha) < best + 0.01 * (zero - best)
+    assert model.loss_curve_[-1] == pytest.approx(objective(model, X, y, alpha), rel=1e-5)
+
+
+def test_the_regressor_finds_the_ridge_solution_whatever_the_scale() -> None:
+    X, y = make_regression(400, 10, noise=5.0, random_state=0)
+    for factor in (1e-3, 1.0, 1e4):
+        target = factor * (y + 1000.0)
+        exact = Ridge(alpha=1e-4 * len(y)).fit(X, target)
+        model = HogwildRegressor(random_state=0, tol=1e-4).fit(X, target)
+        assert model.score(X, target) > exact.score(X, target) - 0.01
+        assert model.coef_.shape == (10,)
+        assert model.intercept_.shape == (1,)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *LOSSES.values(), "softmax"])
+def test_every_loss_classifies_two_and_three_classes(loss: str, cancer: Any, iris: Any) -> None:
+    for (X, y), least in ((cancer, 0.9), (iris, 0.75)):
+        model = HogwildClassifier(loss, random_state=0).fit(X, y)
+        assert model.score(X, y) > least
+        assert model.coef_.shape == (1 if least == 0.9 else 3, X.shape[1])
+        assert model.decision_function(X).shape == ((len(X),) if least == 0.9 else (len(X), 3))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "modified_huber", "softmax"])
+def test_probabilities_are_those_of_scikit_learn(loss: str, cancer: Any, iris: Any) -> None:
+    for X, y in (cancer, iris):
+        model = HogwildClassifier(loss, random_state=0).fit(X, y)
+        p = model.predict_proba(X)
+        assert p.shape == (len(X), len(model.classes_))
+        assert np.allclose(p.sum(axis=1), 1)
+        with np.errstate(divide="ignore"):
+            assert np.array_equal(model.predict_log_proba(X), np.log(p))
+        if loss != "softmax":
+            twin = SGDClassifier(loss, max_iter=5, tol=None).fit(X, y)
+            twin.coef_, twin.intercept_ = model.coef_.astype(float), model.intercept_.astype(float)
+            assert np.allclose(p, twin.predict_proba(X), atol=1e-6)
+
+
+def test_there_are_no_probabilities_where_the_loss_has_none() -> None:
+    assert not hasattr(HogwildClassifier("hinge"), "predict_proba")
+    assert hasattr(HogwildClassifier("log_loss"), "predict_proba")
+
+
+@pytest.mark.parametrize("loss", ["huber", "epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_regression_losses(loss: str) -> None:
+    X, y = make_regression(300, 5, noise=1.0, random_state=1)
+    assert HogwildRegressor(loss, random_state=0, max_iter=2000).fit(X, y).score(X, y) > 0.9
+
+
+def test_poisson_predicts_counts() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(500, 3))
+    y = random.poisson(np.exp(X @ [0.5, -0.3, 0.2] + 1))
+    model = HogwildRegressor("poisson", random_state=0).fit(X, y)
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.1)
+    with pytest.raises(ValueError, match="is negative"):
+        model.fit(X, y - 100)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_formats_train_the_same_model(kind: Any, dtype: Any) -> None:
+    X, y = load_digits(return_X_y=True)  # half of it zeros
+    X = X.astype(dtype)
+    dense = HogwildClassifier(random_state=3, max_iter=30).fit(X, y)
+    sparse = HogwildClassifier(random_state=3, max_iter=30).fit(kind(X), y)
+    assert np.array_equal(dense.coef_, sparse.coef_)
+    assert np.allclose(dense.decision_function(X), sparse.decision_function(kind(X)), rtol=1e-4, atol=1e-3)
+
+
+def test_csr_is_used_where_it_lies(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hogwild.estimators import linear
+
+    seen = []
+    monkeypatch.setattr(linear, "rows_of", lambda *args: seen.append(rows_of(*args)) or seen[-1])
+    from hogwild.estimators.posing import rows_of
+
+    X, y = text
+    HogwildClassifier(random_state=0).fit(X, y)
+    assert np.shares_memory(seen[0].values, X.data)
+    assert np.shares_memory(seen[0].indices, X.indices)
+    wide = X.astype(np.float64)
+    HogwildClassifier(random_state=0).fit(wide, y)
+    assert np.shares_memory(seen[1].indices, wide.indices)
+
+
+def test_input_is_left_as_it_was_also_with_repeated_entries() -> None:
+    X = scipy.sparse.csr_array((np.ones(6), np.array([1, 0, 0, 2, 1, 1]), np.array([0, 2, 4, 6])), shape=(3, 3))
+    before = X.indices.copy(), X.data.copy()
+    tidy = X.copy()
+    tidy.sum_duplicates()
+    first = HogwildClassifier(random_state=0).fit(X, [0, 1, 0])
+    assert np.array_equal(X.indices, before[0])
+    assert np.array_equal(X.data, before[1])
+    assert np.array_equal(first.coef_, HogwildClassifier(random_state=0).fit(tidy, [0, 1, 0]).coef_)
+
+
+def test_a_damaged_matrix_is_refused() -> None:
+    X = scipy.sparse.csr_array(np.eye(4))
+    X.indices[2] = 40
+    with pytest.raises(ValueError, match="outside its 4 columns"):
+        HogwildClassifier().fit(X, [0, 1, 0, 1])
+
+
+def test_values_beyond_float32_are_refused() -> None:
+    with pytest.raises(ValueError, match="too large for float32"):
+        HogwildClassifier().fit(np.array([[1e300], [1.0]]), [0, 1])
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_one_worker_and_a_seed_give_the_same_bits(text: Any, average: bool) -> None:
+    fits = [HogwildClassifier(random_state=1, average=average).fit(*text) for _ in range(2)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+    other = HogwildClassifier(random_state=2, average=average).fit(*text)
+    assert not np.array_equal(fits[0].coef_, other.coef_)
+
+
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_two_workers_end_where_one_does(text: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WORTH", 0)
+    alone = HogwildClassifier("log_loss", random_state=0).fit(*text)
+    both = [HogwildClassifier("log_loss", random_state=k, n_jobs=2, host=host).fit(*text) for k in range(3)]
+    assert np.median([model.loss_curve_[-1] for model in both]) < 1.05 * alone.loss_curve_[-1]
+
+
+def test_grid_search_gives_its_workers_one_each(cancer: Any) -> None:
+    search = GridSearchCV(Spy(random_state=0, n_jobs=2), {"alpha": [1e-4, 1e-2]}, cv=3, n_jobs=2)
+    with joblib.parallel_config(backend="threading"):  # joblib keeps processes of its own until the program ends
+        search.fit(*cancer)
+        found = joblib.Parallel(n_jobs=2)(joblib.delayed(workers.workers_of)(2) for _ in range(2))
+    assert search.best_score_ > 0.9
+    assert found == [1, 1]
+    assert workers.workers_of(2) == 2
+
+
+class Spy(HogwildClassifier):
+    """Refuses to be fitted by more than one worker where it is not alone."""
+
+    def fit(self, X: Any, y: Any, **more: Any) -> Any:
+        from joblib.parallel import get_active_backend
+
+        if getattr(get_active_backend()[0], "nesting_level", 0):
+            assert workers.workers_of(self.n_jobs) == 1
+        return super().fit(X, y, **more)
+
+
+def test_n_jobs_as_in_joblib() -> None:
+    assert workers.workers_of(None) == 1
+    assert workers.workers_of(3) == 3
+    assert workers.workers_of(-1) >= 1
+    with joblib.parallel_config(n_jobs=2, backend="threading"):
+        assert workers.workers_of(None) == 2
+    for wrong in (0, 1.5, "2"):
+        with pytest.raises(UsageError, match="n_jobs"):
+            workers.workers_of(wrong)
+    assert workers.worth_it(4, "threads", workers.WORTH - 1, 100) == 1
+    assert workers.worth_it(4, "threads", workers.WORTH, 100) == 4
+    assert workers.worth_it(4, "processes", 10, 3) == 3
+
+
+def test_pickle_clone_and_pipelines(cancer: Any) -> None:
+    X, y = cancer
+    model = make_pipeline(StandardScaler(), HogwildClassifier("log_loss", random_state=0)).fit(X, y)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert np.array_equal(other.predict_proba(X), model.predict_proba(X))
+    assert not hasattr(clone(model)[-1], "coef_")
+
+
+def test_calibration(cancer: Any) -> None:
+    X, y = cancer
+    calibrated = CalibratedClassifierCV(HogwildClassifier(random_state=0), cv=3).fit(X, y)
+    assert calibrated.predict_proba(X).shape == (len(X), 2)
+    assert calibrated.score(X, y) > 0.9
+
+
+def test_sparsify_and_densify(cancer: Any) -> None:
+    X, y = cancer
+    for model in (HogwildClassifier(penalty="l1", alpha=0.05, random_state=0), HogwildRegressor(random_state=0)):
+        model.fit(X, y)
+        shape, before = model.coef_.shape, model.predict(X)
+        model.sparsify()
+        assert scipy.sparse.issparse(model.coef_)
+        assert np.allclose(model.predict(X), before, atol=1e-5)
+        assert np.allclose(model.predict(scipy.sparse.csr_array(X)), before, atol=1e-5)
+        assert model.densify().coef_.shape == shape
+
+
+@pytest.mark.parametrize("loss", ["hinge", "log_loss", "softmax"])
+def test_l1_leaves_weights_out_and_no_remainders(loss: str, cancer: Any, iris: Any) -> None:
+    for X, y in (cancer, iris):
+        coef = HogwildClassifier(loss, penalty="l1", alpha=0.05, random_state=0).fit(X, y).coef_
+        assert 0 < np.count_nonzero(coef) < 0.85 * coef.size
+        assert np.abs(coef[coef != 0]).min() > 1e-4
+
+
+def test_l1_comes_near_the_exact_minimum(cancer: Any) -> None:
+    X, y = cancer
+    exact = LogisticRegression(l1_ratio=1, C=1 / (0.05 * len(y)), solver="saga", tol=1e-8, max_iter=100_000).fit(X, y)
+    model = HogwildClassifier("log_loss", penalty="l1", alpha=0.05, tol=1e-5, random_state=0).fit(X, y)
+    best, found = (objective(m, X, y, 0.0) + 0.05 * float(np.abs(m.coef_).sum()) for m in (exact, model))
+    assert best <= found < best + 0.02 * (np.log(2) - best)
+
+
+@pytest.mark.parametrize("rate", ["constant", "invscaling", "adaptive", "optimal"])
+def test_the_schedules_of_scikit_learn(rate: str, cancer: Any, text: Any) -> None:
+    for X, y in (cancer, text):
+        model = HogwildClassifier("log_loss", learning_rate=rate, eta0=0.1, random_state=0, max_iter=200)
+        assert model.fit(X, y).score(X, y) > 0.9
+
+
+def test_what_diverges_with_a_step_of_the_users_says_so() -> None:
+    X, y = make_regression(200, 5, random_state=0)
+    with pytest.raises(TrainingError, match="diverged in epoch .*eta0 below 1000"):
+        HogwildRegressor(learning_rate="constant", eta0=1000.0).fit(X, y)
+
+
+def test_max_iter_and_tol(cancer: Any) -> None:
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="max_iter epochs"):
+        assert HogwildClassifier(max_iter=3, random_state=0).fit(X, y).n_iter_ == 3
+    assert HogwildClassifier(max_iter=17, tol=None, random_state=0).fit(X, y).n_iter_ == 17
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"loss": "squared"}, "loss='squared': expected one of hinge, log_loss"),
+        ({"penalty": "l3"}, "penalty='l3': expected one of 'l2', 'l1', 'elasticnet', None"),
+        ({"alpha": -1}, "alpha=-1: expected a number of at least 0"),
+        ({"max_iter": 0}, "max_iter=0: expected a whole number of at least 1"),
+        ({"learning_rate": "fast"}, "learning_rate='fast': expected one of 'auto', 'optimal'"),
+        ({"learning_rate": "constant", "eta0": 0.0}, "eta0=0.0: expected a number above 0"),
+        ({"learning_rate": "optimal", "alpha": 0}, "divides by alpha"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0: expected a number above 0 and below 1"),
+        ({"shuffle": "no"}, "shuffle='no': expected True or False"),
+        ({"host": "cluster"}, "host='cluster': expected one of 'threads', 'processes'"),
+        ({"penalty": "elasticnet", "l1_ratio": 2}, "l1_ratio=2: expected a number of at least 0 and at most 1"),
+    ],
+)
+def test_wrong_parameters_are_one_line(wrong: dict[str, Any], said: str, cancer: Any) -> None:
+    with pytest.raises(UsageError) as error:
+        HogwildClassifier(**wrong).fit(*cancer)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_losses_of_labels_are_not_for_the_regressor(cancer: Any) -> None:
+    with pytest.raises(UsageError, match="loss='hinge'"):
+        HogwildRegressor("hinge").fit(*cancer)
+
+
+def test_a_model_file_predicts_the_same(cancer: Any, tmp_path: Any) -> None:
+    X, y = cancer
+    model = HogwildClassifier("log_loss", random_state=0).fit(X, y)
+    model.to_model().save(tmp_path / "m")
+    loaded = hogwild.load(tmp_path / "m")
+    assert np.allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-5)
+    target = X[:, 0].astype(np.float64)
+    real = HogwildRegressor(random_state=0).fit(X, target)
+    assert np.allclose(real.to_model().predict(X), real.predict(X), atol=1e-4)
+    with pytest.raises(ValueError, match="numbers only"):
+        HogwildClassifier(random_state=0).fit(X, np.where(y, "b", "m")).to_model()
+
+
+def test_the_bar_shows_epochs(cancer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = cancer
+    quiet = HogwildClassifier(random_state=0).fit(X, y)
+    assert capsys.readouterr().out == ""
+    loud = HogwildClassifier(random_state=0, verbose=1).fit(X, y)
+    shown = capsys.readouterr().out
+    assert f"{loud.n_iter_}/{loud.n_iter_} epochs" in shown
+    assert np.array_equal(quiet.coef_, loud.coef_)
+
+
+def test_negative_weights_are_refused(cancer: Any) -> None:
+    X, y = cancer
+    with pytest.raises(ValueError, match="row 3 has a negative weight"):
+        HogwildClassifier().fit(X, y, sample_weight=np.where(np.arange(len(y)) == 3, -1.0, 1.0))

@@ -1,0 +1,113 @@
+"""``partial_fit``: batches, pickles between them, and what it costs not to pass over all weights."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import scale
+
+import hogwild
+from hogwild import HogwildClassifier, HogwildRegressor, TrainingError
+from hogwild.estimators import workers
+
+
+@pytest.fixture(scope="module")
+def text() -> tuple[Any, np.ndarray]:
+    X, y = hogwild.open_data("synthetic:rcv1?rows=6000&seed=5").to_scipy()
+    return X, np.array(y)
+
+
+def learn(model: Any, X: Any, y: np.ndarray, size: int, **more: Any) -> Any:
+    for first in range(0, len(y), size):
+        model.partial_fit(X[first : first + size], y[first : first + size], **more)
+    return model
+
+
+@pytest.mark.parametrize("size", [50, 500])
+def test_batches_learn_nearly_what_fit_does(text: Any, size: int) -> None:
+    X, y = text
+    whole = HogwildClassifier("log_loss", random_state=0).fit(X, y).score(X, y)
+    model = learn(HogwildClassifier("log_loss", random_state=0), X, y, size, classes=[-1, 1])
+    assert model.score(X, y) > whole - 0.03
+    assert model.t_ == 1 + len(y)
+    assert model.coef_.dtype == np.float32
+
+
+def test_more_classes_and_strings() -> None:
+    X, y = load_iris(return_X_y=True)
+    X, names = scale(X), np.array(["setosa", "versicolor", "virginica"])[y]
+    order = np.random.default_rng(0).permutation(len(y))
+    model = HogwildClassifier(random_state=0)
+    for _ in range(10):
+        learn(model, X[order], names[order], 30, classes=np.unique(names))
+    assert model.coef_.shape == (3, 4)
+    assert model.score(X, names) > 0.85
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_pickle_between_batches_changes_nothing(text: Any, average: bool) -> None:
+    X, y = text
+    plain = learn(HogwildClassifier(random_state=0, average=average), X[:2000], y[:2000], 400, classes=[-1, 1])
+    sent = HogwildClassifier(random_state=0, average=average)
+    for first in range(0, 2000, 400):
+        sent.partial_fit(X[first : first + 400], y[first : first + 400], classes=[-1, 1])
+        sent = pickle.loads(pickle.dumps(sent))
+    assert np.array_equal(plain.coef_, sent.coef_)
+    assert np.array_equal(plain.intercept_, sent.intercept_)
+
+
+def test_it_goes_on_from_fit_and_from_weights_of_the_users(text: Any) -> None:
+    X, y = text
+    model = HogwildClassifier(random_state=0).fit(X, y)
+    before, kept = model.coef_.copy(), model.coef_
+    model.partial_fit(X[:300], y[:300])
+    assert np.array_equal(kept, before)  # what fit gave is the caller's
+    assert 0 < np.abs(model.coef_ - before).max() < np.abs(before).max()
+    model.coef_ = np.zeros_like(before)
+    model.intercept_ = np.zeros(1, np.float32)
+    model.partial_fit(X[:1], y[:1])
+    assert np.count_nonzero(model.coef_) <= X[:1].nnz
+
+
+def test_the_seed_makes_batches_repeat(text: Any) -> None:
+    X, y = text
+    models = [learn(HogwildClassifier(random_state=7), X[:1000], y[:1000], 250, classes=[-1, 1]) for _ in range(2)]
+    assert np.array_equal(models[0].coef_, models[1].coef_)
+
+
+def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = text
+    monkeypatch.setattr(workers, "WORTH", 0)
+    models = [
+        learn(HogwildClassifier("log_loss", random_state=k, n_jobs=2), X, y, 3000, classes=[-1, 1]) for k in range(3)
+    ]
+    assert np.median([model.score(X, y) for model in models]) > 0.9
+
+
+def test_regression_in_batches() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, 5))
+    y = X @ [1.0, 2.0, 3.0, 0.0, -1.0] + 50.0
+    model = learn(HogwildRegressor(random_state=0), X, y, 200)
+    assert model.score(X, y) > 0.95
+    assert model.coef_.shape == (5,)
+
+
+def test_errors_are_one_line(text: Any) -> None:
+    X, y = text
+    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
+        HogwildClassifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows at once"):
+        HogwildClassifier(class_weight="balanced").partial_fit(X, y, classes=[-1, 1])
+    model = HogwildClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=[-1, 1])
+    with pytest.raises(ValueError, match="label 5.0 is not among the classes"):
+        model.partial_fit(X[:2], [5.0, 1.0])
+    with pytest.raises(ValueError, match="differ from those before"):
+        model.partial_fit(X[:2], y[:2], classes=[1, 2])
+    steep = HogwildRegressor(learning_rate="constant", eta0=1e20)
+    with pytest.raises(TrainingError, match="diverged in batch 1"):
+        steep.partial_fit(X[:300], y[:300])
