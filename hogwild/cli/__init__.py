@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, catalogue, compare, data, predict, recommend, report, simulate, train, train_module
+from hogwild.cli import (
+    bench,
+    catalogue,
+    compare,
+    data,
+    interchange,
+    predict,
+    recommend,
+    report,
+    simulate,
+    train,
+    train_module,
+)
 
 app = typer.Typer(
     name="hogwild",
@@ -24,6 +36,8 @@ training = train.train, train_module.train_module, simulate.simulate, predict.pr
 models = recommend.recommend, recommend.similar, recommend.labels
 for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)
+app.command()(interchange.export)
+app.command("import")(interchange.import_)
 app.add_typer(data.cache, name="cache")
 app.add_typer(catalogue.data, name="data")
 

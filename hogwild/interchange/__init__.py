@@ -1,0 +1,164 @@
+"""Models of other programs: a trained model written as one of their files, and read from one.
+
+The one decision: what is written predicts what hogwild predicts, or nothing is written. A format that cannot hold a
+part of the model (rows scaled to length one, hashed features, labels that are no whole numbers) refuses it in one line
+that says what to do; a format that holds the margins but not what follows from them says so in the notes. Files come
+from anywhere, so reading runs nothing of what they hold and takes memory in proportion to their size.
+
+A format is one module with ``encode(model, asked)`` and ``decode(path, given)``, and a row in ``FORMATS``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hogwild.config import LOSSES
+from hogwild.errors import InputError, UsageError
+from hogwild.interchange.reading import Given
+from hogwild.interchange.writing import Asked
+from hogwild.model import LinearModel
+from hogwild.model_file import write_atomically
+
+__all__ = ["FORMATS", "Format", "export_model", "import_model"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a name of a format stands for.
+
+    Attributes
+    ----------
+    title : str
+        What its files are.
+    module : str
+        Where it is read and written; imported when it is asked for.
+    linear_only : bool
+        It has no place for other models than linear ones.
+    options : tuple of str
+        Those of :func:`import_model` and :func:`export_model` that mean something to it.
+    """
+
+    title: str
+    module: str
+    linear_only: bool = True
+    options: tuple[str, ...] = ("bare",)
+
+
+FORMATS = {
+    "sklearn": Format("a fitted scikit-learn estimator in skops' format", "hogwild.interchange.sklearn"),
+    "vw": Format("text of Vowpal Wabbit", "hogwild.interchange.vw", options=("bare", "zero_based", "loss", "labels")),
+    "liblinear": Format("a LIBLINEAR model", "hogwild.interchange.liblinear"),
+    "npz": Format("NumPy arrays", "hogwild.interchange.npz", False, ("loss", "labels")),
+    "onnx": Format("an ONNX graph", "hogwild.interchange.onnx"),
+}
+#: What else people call them.
+ALIASES = {"scikit-learn": "sklearn", "scikit": "sklearn", "skops": "sklearn", "vowpal-wabbit": "vw", "numpy": "npz"}
+
+
+def export_model(
+    model: Any, path: str | Path, to: str, *, bare: bool = False, zero_based: bool = False, name: str = "the model"
+) -> list[str]:
+    """Write ``model`` to ``path`` as a file of another program.
+
+    Parameters
+    ----------
+    model : LinearModel, or, for ``npz``, a model of any problem
+    path : str or Path
+        A file already there is replaced at the end or left as it was.
+    to : str
+        One of ``FORMATS``.
+    bare : bool
+        Leave out what is done to a row before its margin (its features hashed, its length made one), where the format
+        cannot hold that; whoever applies the model does it.
+    zero_based : bool
+        ``vw``: the model's first feature is number 0, not 1 as in svmlight text.
+    name : str
+        What errors call the model.
+
+    Returns
+    -------
+    list of str
+        What to know of the file: how to use it, and what it does not hold.
+
+    Raises
+    ------
+    UsageError
+        For a format or an option of it that does not exist, or one whose package is not installed.
+    InputError
+        If the format cannot hold the model.
+    OutputError
+        If the file cannot be written; nothing half-written is left.
+    """
+    chosen = choose(to, {"bare": bare, "zero_based": zero_based}, "--to")
+    if chosen.linear_only and not isinstance(model, LinearModel):
+        raise UsageError(f"{name}: is no linear model, and only --to npz holds another")
+    try:
+        content, notes = _module(chosen).encode(model, Asked(bare, zero_based, str(path)))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    write_atomically(Path(path), content)
+    return list(notes)
+
+
+def import_model(
+    path: str | Path,
+    source: str,
+    *,
+    loss: str | None = None,
+    labels: list[float] | None = None,
+    zero_based: bool = False,
+) -> Any:
+    """The model in a file of another program; it predicts what that program does with the same rows.
+
+    Weights become float32. Labels are put in ascending order; where margins are exactly equal the first of them is
+    predicted, whatever it was there.
+
+    Parameters
+    ----------
+    path : str or Path
+    source : str
+        One of ``FORMATS``.
+    loss : str, optional
+        What the margins mean, of ``vw`` and of an ``npz`` without a header, whose files do not tell: with ``log`` they
+        give probabilities. Default: what the file says, else ``squared-error`` (``hinge`` if there are classes).
+    labels : list of float, optional
+        Values of the classes, in the order of the file, where it does not tell. Default: -1 and 1, or 1 to K.
+    zero_based : bool
+        ``vw``: its feature 0 is the model's first, not its feature 1.
+
+    Raises
+    ------
+    UsageError
+        For a format or an option of it that does not exist, or one whose package is not installed.
+    InputError
+        One line naming the file, and the line of text, for whatever is wrong with it.
+    """
+    chosen = choose(source, {"loss": loss, "labels": labels, "zero_based": zero_based}, "--from")
+    if loss is not None and loss not in LOSSES:
+        raise UsageError(f"loss {loss!r}: expected one of {', '.join(LOSSES)}{nearest(loss, LOSSES)}")
+    return _module(chosen).decode(Path(path), Given(loss, labels, zero_based))
+
+
+def choose(name: str, options: dict[str, Any], option: str) -> Format:
+    """The format called ``name``, once it is known to have all ``options`` that are given."""
+    if name not in FORMATS:
+        close = nearest(name, [*FORMATS, *ALIASES])
+        raise UsageError(f"{option} {name}: expected one of {', '.join(FORMATS)}{close}")
+    for given, value in options.items():
+        if value and given not in FORMATS[name].options:
+            raise UsageError(f"--{given.replace('_', '-')} means nothing to {option} {name}: leave it out")
+    return FORMATS[name]
+
+
+def nearest(name: str, choices: Any) -> str:
+    """``: did you mean vw?``, or nothing if no choice is like ``name``."""
+    close = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.4)
+    return f": did you mean {ALIASES.get(close[0], close[0])}?" if close else ""
+
+
+def _module(chosen: Format) -> Any:
+    return importlib.import_module(chosen.module)

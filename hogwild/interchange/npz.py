@@ -1,0 +1,112 @@
+"""Plain NumPy arrays: all of a model's arrays, and everything else as JSON in the array ``hogwild``; of any problem.
+
+The one decision: arrays and header are those of hogwild's own model files, so nothing is left out, and a reader of 10
+lines in any language has the model. ``numpy.load`` gives ``coef`` (1 or K, width) and ``intercept``; ``json.loads(str(
+file["hogwild"]))`` says what they mean. Hashed features and row lengths are in the header; README has the hash.
+
+An archive without a header is read too, if it has ``coef`` and ``intercept`` (or ``coef_``, ``intercept_``, and
+``classes_`` of a classifier): what ``numpy.savez`` makes of the attributes of any linear estimator.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import LABEL_LOSSES, LOSSES
+from hogwild.errors import InputError, UsageError
+from hogwild.interchange.archives import opened, read_array, write_array
+from hogwild.interchange.reading import Given, assemble, check_finite
+from hogwild.interchange.writing import Asked
+from hogwild.model_file import MODELS
+
+HEADER, SCHEMA = "hogwild", 1
+NAMES = {"coef": "coef", "coef_": "coef", "intercept": "intercept", "intercept_": "intercept",
+         "classes": "classes", "classes_": "classes"}  # fmt: skip
+
+
+def encode(model: Any, asked: Asked) -> tuple[bytes, list[str]]:
+    """Content of an archive; of the history the last row only."""
+    arrays, header = model.to_file()
+    if HEADER in arrays:
+        raise InputError(f"an array of the model is called {HEADER}, as the header is")
+    header = {"schema": SCHEMA, **header, "history": header["history"][-1:]}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        write_array(archive, HEADER, np.array(json.dumps(_plain(header), sort_keys=True)))
+        for name in sorted(arrays):
+            write_array(archive, name, arrays[name])
+    return content.getvalue(), []
+
+
+def decode(path: Path, given: Given) -> Any:
+    """The model in an archive, with a header or without."""
+    with opened(path, "an npz archive") as archive:
+        arrays = {member.filename.removesuffix(".npy"): read_array(archive, member) for member in archive.infolist()}
+    if HEADER not in arrays:
+        return _plain_arrays(path, arrays, given)
+    if given.loss is not None or given.labels is not None:
+        raise UsageError(f"{path}: says itself what its loss and labels are: leave --loss and --labels out")
+    header = _header(path, arrays.pop(HEADER))
+    module, name = MODELS[header["problem"]]
+    model = getattr(importlib.import_module(module), name).from_file(arrays, header, path)
+    if header["problem"] == "linear":
+        if model.loss not in LOSSES:
+            raise InputError(f"{path}: loss {model.loss!r}: expected one of {', '.join(LOSSES)}")
+        check_finite(path, model.coef_, model.intercept_)
+    return model
+
+
+def _header(path: Path, text: np.ndarray) -> dict[str, Any]:
+    try:
+        header = json.loads(str(text))
+    except ValueError as error:
+        raise InputError(f"{path}: {HEADER} is no JSON: {error}") from None
+    if not isinstance(header, dict) or header.get("problem") not in MODELS:
+        raise InputError(f"{path}: {HEADER} is not the header of a model: this version knows {', '.join(MODELS)}")
+    if header.pop("schema", None) != SCHEMA:
+        raise InputError(f"{path}: of another format than {SCHEMA}, which this version reads")
+    return header
+
+
+def _plain_arrays(path: Path, arrays: dict[str, np.ndarray], given: Given) -> Any:
+    """A linear model of a scikit-learn estimator's attributes, whoever saved them."""
+    found: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        if name not in NAMES or NAMES[name] in found or array.dtype.kind not in "iuf" or array.ndim > 2:
+            known = "coef, intercept and classes (numbers), or the header of hogwild"
+            raise InputError(f"{path}: {name}, {array.dtype} of shape {array.shape}: expected {known}")
+        found[NAMES[name]] = array
+    if "coef" not in found:
+        raise InputError(f"{path}: no coef: expected it, intercept, and classes of a classifier")
+    coef = np.atleast_2d(found["coef"])
+    intercept = found.get("intercept", np.zeros(1))
+    if intercept.size == 1 and len(coef) > 1 and not intercept.any():  # fit_intercept=False
+        intercept = np.zeros(len(coef))
+    labels = given.labels or found.get("classes", np.empty(0)).ravel().tolist()
+    loss = given.loss or ("hinge" if labels else "squared-error")
+    if not labels and loss in LABEL_LOSSES:
+        labels = [-1.0, 1.0] if len(coef) == 1 else list(range(1, len(coef) + 1))
+    if labels and loss not in LABEL_LOSSES:
+        raise UsageError(f"{path}: has classes: expected a loss of {', '.join(LABEL_LOSSES)}, not {loss}")
+    return assemble(path, coef, intercept, loss, labels)
+
+
+def _plain(value: Any) -> Any:
+    """``value`` in JSON's types; null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
