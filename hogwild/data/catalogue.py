@@ -156,7 +156,7 @@ def read_card(path: str | Path) -> Card:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         return _card(path.stem, given)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{path}: {what}") from None
 
@@ -229,8 +229,9 @@ def look_up(name: str) -> tuple[Card, str | None]:
 
 
 def near(name: str, cutoff: float = 0.65) -> str:
-    """``: did you mean rcv1?``, or nothing if no set's name is so similar (``cutoff`` of 1: the same)."""
-    names = [word for card in cards().values() for word in (card.name, *card.aliases)]
+    """``: did you mean rcv1?``, or nothing if no name of a set or a part is so similar (``cutoff`` of 1: the same)."""
+    known = cards().values()
+    names = [word for card in known for word in (card.name, *card.aliases, *map(card.title_of, card.roles))]
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
     return f": did you mean {close[0]}?" if close else ""
 

@@ -87,11 +87,11 @@ def fetch(
     with contextlib.ExitStack() as stack:
         work = None
         for n, (role, path) in enumerate(wanted):
-            if is_fetched(path) and not force:
+            if work is None and (force or not is_fetched(path)):
+                work = stack.enter_context(_workplace(card, path.parent))
+            if work is None or (is_fetched(path) and not force):  # perhaps by another process, just before
                 yield Fetched(role, path, {})
                 continue
-            if work is None:
-                work = stack.enter_context(_workplace(card, path.parent))
             later = {file.name for role, _ in wanted[n + 1 :] for file in card.files([role])}
             yield _Getting(card, card.part(role), work, given, progress).run(path, later)
 
@@ -108,7 +108,7 @@ def match(card: Card, roles: Sequence[str] | None, sources: Sequence[str | Path]
         If some source is none of them, or a part lacks some.
     """
     files = card.files(roles)
-    found: dict[str, list[Path]] = {}
+    found: dict[str, dict[str, Path]] = {}  # for each of the set's, by where they really are
     for source in map(Path, sources):
         if not source.exists():
             raise InputError(f"{source}: no such file")
@@ -124,12 +124,16 @@ def match(card: Card, roles: Sequence[str] | None, sources: Sequence[str | Path]
             names = ", ".join(file.member if not file.url else file.name for file in files)
             raise UsageError(f"--from {source}: expected {names}, or a directory that holds them")
         for file, path in hits:
-            found.setdefault(file.name, []).append(path)
+            found.setdefault(file.name, {}).setdefault(os.path.realpath(path), path)
+    for file in files:
+        several = list(found.get(file.name, {}).values())
+        if len(several) > 1 and not file.member:
+            raise UsageError(f"--from {several[0]} and {several[1]}: both are {file.name}: give one of them")
     whole = [role for role in roles or card.roles if all(file.name in found for file in card.files([role]))]
     if not whole or (roles is not None and len(whole) < len(roles)):
         lacking = ", ".join(file.name for file in files if file.name not in found)
         raise UsageError(f"{card.name}: --from lacks {lacking}")
-    return found
+    return {name: list(paths.values()) for name, paths in found.items()}
 
 
 def _bare(name: str) -> str:

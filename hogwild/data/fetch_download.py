@@ -219,7 +219,8 @@ def _receive(url: str, expected: int | None, partial: Partial, progress: Progres
         total = _place(url, answer, partial)
         if total is not None and expected not in (None, total):
             raise Failed(f"{url}: the server has {total:,} bytes, expected {expected:,}: it is another file")
-        partial.reserve(total)
+        limit = expected if total is None else total
+        partial.reserve(limit)
         while True:
             if progress:
                 progress(partial.size, total)
@@ -231,6 +232,9 @@ def _receive(url: str, expected: int | None, partial: Partial, progress: Progres
                 break
             if partial.size == 0 and re.match(rb"\s*<(!doctype html|html)", block[:512], re.IGNORECASE):
                 raise Failed(f"{url}: the server sent a web page, not the file")
+            if limit is not None and partial.size + len(block) > limit:
+                partial.begin({})
+                raise Failed(f"{url}: the server sends more than {limit:,} bytes: it is another file")
             partial.write(block)
     if total is not None and partial.size < total:
         raise Passing(f"the connection ended after {partial.size:,} of {total:,} bytes")
@@ -239,7 +243,7 @@ def _receive(url: str, expected: int | None, partial: Partial, progress: Progres
 def _answer(url: str, partial: Partial) -> Any:
     headers = {"User-Agent": "hogwild", "Accept-Encoding": "identity"}
     known = partial.version
-    if partial.size and known.get("url") == url and known["total"] is not None:
+    if partial.size and known.get("url") == url and known.get("total") is not None:
         headers["Range"] = f"bytes={partial.size}-"
         if "validator" in known:
             headers["If-Range"] = known["validator"]
@@ -257,17 +261,21 @@ def _answer(url: str, partial: Partial) -> Any:
 def _place(url: str, answer: Any, partial: Partial) -> int | None:
     """Make ``partial`` end where the answer's body begins; returns the size of the whole file."""
     if answer.status == 206:
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        if found and int(found[1]) == partial.size and int(found[2]) == partial.version["total"]:
+        found = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", answer.headers.get("Content-Range", ""))
+        if found and int(found[1]) == partial.size and int(found[2]) == partial.version.get("total"):
             return int(found[2])
         partial.begin({})
         raise Passing(CHANGED)
-    length = answer.headers.get("Content-Length", "")
-    total = int(length) if length.isdigit() else None
+    total = _whole(answer.headers.get("Content-Length"))
     validator = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
     strong = validator is not None and not validator.startswith("W/")
     partial.begin({"url": url, "total": total} | ({"validator": validator} if strong else {}))
     return total
+
+
+def _whole(header: str | None) -> int | None:
+    """The whole number in a header; None if there is none, or something else."""
+    return int(header) if header and re.fullmatch("[0-9]{1,18}", header) else None
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -297,8 +305,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
         return Passing(CHANGED)
     if error.code in TEMPORARY:
         passing = Passing(f"the server answers {said}")
-        after = error.headers.get("Retry-After", "")
-        passing.wait = float(after) if after.isdigit() else None
+        passing.wait = _whole(error.headers.get("Retry-After"))
         return passing
     if error.code in (404, 410):
         return Failed(f"{url}: {said}: it is not there any more")

@@ -46,8 +46,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     tol : float or None
         Stop when the objective on the training rows (*, with the penalty, on a sample where they are over 1,000), or
         with ``early_stopping`` the accuracy, has not become better by ``tol`` for ``n_iter_no_change`` epochs. ``tol``
-        counts for each binary problem, and relative to an objective above one (*). Where an epoch has fewer than 500
-        rows, several are taken for one (*).
+        counts for each binary problem and unit of weight, and relative to an objective above one (*). Where an epoch
+        has fewer than 500 rows, several are taken for one (*).
     shuffle : bool
         New order of the rows in every epoch.
     verbose : int
@@ -188,10 +188,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
         weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y))
         held = self._held(codes) if self.early_stopping else None
-        self.classes_ = classes
         start = self._from(coef_init, intercept_init) or _zeros
         targets = as_targets(codes, len(classes))
         self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy)
+        self.classes_ = classes  # with coef_: a fit that fails leaves the model of the last one
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
@@ -229,12 +229,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
                 raise UsageError(f"classes={classes.tolist()} differ from those before: {self.classes_.tolist()}")
         X, y = self._validated(X, y, reset=fresh)
         _check_labels(y)
-        if fresh:
-            self.classes_ = classes
-        codes = self._codes(y)
-        weights = self._weights(sample_weight, X, self._class_weights(self.classes_, codes, y))
-        rows = rows_of(X, as_targets(codes, len(self.classes_)), weights)
-        self._learn(options, rows, len(self.classes_), _zeros)
+        known = classes if fresh else self.classes_
+        codes = _codes(y, known)
+        weights = self._weights(sample_weight, X, self._class_weights(known, codes, y))
+        rows = rows_of(X, as_targets(codes, len(known)), weights)
+        self._learn(options, rows, len(known), _zeros)
+        self.classes_ = known
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -278,13 +278,6 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise InputError(f"classes {self.classes_[:3].tolist()}: a model file holds numbers only")
         return self._model([float(label) for label in self.classes_])
 
-    def _codes(self, y: np.ndarray) -> np.ndarray:
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        wrong = self.classes_[codes] != y
-        if wrong.any():
-            raise InputError(f"y: label {y[wrong].tolist()[0]!r} is not among the classes {self.classes_.tolist()}")
-        return codes
-
     def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         if self.class_weight is None:
             return None
@@ -303,6 +296,18 @@ def _check_labels(y: np.ndarray) -> None:
     """Refuse real targets; whole numbers and strings are labels, which scikit-learn's own check takes longer to see."""
     if y.dtype.kind not in "biu":
         check_classification_targets(y)
+
+
+def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The place of each label among the classes, (n,)."""
+    try:
+        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    except TypeError:  # text among numbers
+        raise InputError(f"y: labels such as {y[0]!r} cannot be held against the classes {classes.tolist()}") from None
+    wrong = classes[codes] != y
+    if wrong.any():
+        raise InputError(f"y: label {y[wrong].tolist()[0]!r} is not among the classes {classes.tolist()}")
+    return codes
 
 
 def _zeros(problem: Any) -> None:

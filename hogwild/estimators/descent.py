@@ -74,6 +74,7 @@ class Gauge:
         self._X, self._dense = (X.toarray(), True) if small else (X, False)
         self._targets = rows.targets.astype(np.float64)
         self._weights = None if rows.weights is None else rows.weights.astype(np.float64)
+        self.weight = 1.0 if self._weights is None else float(self._weights.mean())  # of a row
 
     def __call__(self, flat: np.ndarray) -> float:
         p = self.problem
@@ -233,7 +234,9 @@ def _epochs(options: Options, found: Outcome, crew: Solo | Crew, gauge: Gauge, s
     steps, mean, looks = Steps(options, found.step, slope_of(found.problem), n), None, -(-LOOK // n)
     averaged = 0
     start, best, stalled = gauge(found.flat), math.inf, 0
-    unit = 1.0 if score is not None or found.problem.loss == "softmax" else found.problem.classes  # of what tol counts
+    unit = 1.0  # of what tol counts
+    if score is None:
+        unit = gauge.weight * (1 if found.problem.loss == "softmax" else found.problem.classes)
     while found.epochs < options.max_iter:
         times = min(looks, options.max_iter - found.epochs)
         crew.run(found.epochs, steps.plan(found.epochs), times)
@@ -261,8 +264,8 @@ def _epochs(options: Options, found: Outcome, crew: Solo | Crew, gauge: Gauge, s
             if not steps.give_more():
                 return True
             stalled = 0
-    if math.isfinite(options.tol):
-        _warn_of_end()
+    if math.isfinite(options.tol) and (not stalled or len(found.curve) > options.patience):
+        _warn_of_end()  # but not where the looks were too few to say so, and the last one brought nothing
     return True
 
 
@@ -277,7 +280,7 @@ def _warn_of_end() -> None:
     from sklearn.exceptions import ConvergenceWarning
 
     said = "max_iter epochs are done and the objective is still falling: allow more, or a larger tol"
-    warnings.warn(said, ConvergenceWarning, stacklevel=5)
+    warnings.warn(said, ConvergenceWarning, stacklevel=6)  # the line that calls fit
 
 
 def _said(options: Options, found: Outcome) -> str:

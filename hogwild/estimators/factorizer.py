@@ -18,10 +18,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hogwild.config import TrainConfig
+from hogwild.config import LARGEST_FLOAT32, TrainConfig
 from hogwild.data.ratings import Ratings
 from hogwild.errors import InputError, UsageError
-from hogwild.estimators.options import HOSTS, _one_of
+from hogwild.estimators.options import HOSTS, _number, _one_of, _whole
 from hogwild.estimators.progress import shown
 from hogwild.estimators.workers import workers_of
 from hogwild.recommender import CompletionModel
@@ -115,6 +115,10 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             If it diverges.
         """
         _one_of("host", self.host, HOSTS)
+        _number("alpha", self.alpha, 0, LARGEST_FLOAT32)
+        _number("eta0", self.eta0, 0, LARGEST_FLOAT32, strict=True)
+        _whole("n_components", self.n_components, 1)
+        _whole("max_iter", self.max_iter, 1)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
@@ -140,7 +144,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Factors of the users that gave these ratings, (users, n_components) float32, known to the model or not.
 
         Each row's factors and bias minimise the squared error of its ratings, and the penalty they were trained with,
-        for the items' factors as they are.
+        for the items' factors as they are; with ``nonnegative`` among factors at or above zero.
 
         Raises
         ------
@@ -151,18 +155,19 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.model_.loss != "squared-error":
             raise UsageError(f"loss={self.loss!r} ranks items and has no factors of new users: take user_factors_")
         ratings = self._ratings(X, reset=False)
-        X = scipy.sparse.csr_array((ratings.values, (ratings.users, ratings.items)), shape=ratings.shape)
         model, rank = self.model_, self.model_.rank
         # in the user's units factors are penalised by alpha times the deviation, biases by alpha
-        ridge = self.alpha * np.append(np.full(rank, self._scale), 1.0 if self.biases else 1e30)
-        items = np.hstack((model.item_factors, np.ones((len(model.item_factors), 1), np.float32))).astype(np.float64)
-        found = np.zeros((X.shape[0], rank), dtype=np.float32)
-        for user, (first, last) in enumerate(zip(X.indptr[:-1], X.indptr[1:])):
-            if first == last:
-                continue
-            rated = X.indices[first:last]
-            q, rest = items[rated], X.data[first:last] - model.mean - model.item_bias[rated]
-            found[user] = np.linalg.solve(q.T @ q + np.diag((last - first) * ridge), q.T @ rest)[:rank]
+        ridge = self.alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
+        ones = np.ones((len(model.item_factors), int(self.biases)), np.float32)
+        items = np.hstack((model.item_factors, ones)).astype(np.float64)
+        found = np.zeros((ratings.shape[0], rank), dtype=np.float32)
+        order = np.argsort(ratings.users, kind="stable")
+        cuts = np.searchsorted(ratings.users[order], np.arange(ratings.shape[0] + 1))
+        for user in np.unique(ratings.users):
+            mine = order[cuts[user] : cuts[user + 1]]
+            rated = ratings.items[mine]
+            rest = ratings.values[mine] - model.mean - model.item_bias[rated]
+            found[user] = _solution(items[rated], rest, len(mine) * ridge, rank if self.nonnegative else 0)[:rank]
         return found
 
     def predict(self, pairs: Any) -> np.ndarray:
@@ -184,6 +189,8 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Minus the root mean squared error on the ratings in ``X``, whose rows are the users of training."""
         check_is_fitted(self)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=False)
+        if len(ratings) == 0:
+            raise InputError("X holds no ratings")
         error = self.model_.predict(ratings.users, ratings.items) - ratings.values
         return -math.sqrt(float(np.mean(np.square(error))))
 
@@ -200,3 +207,20 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.sparse, tags.input_tags.two_d_array = True, False
         tags.no_validation = True
         return tags
+
+
+def _solution(
+    q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
+    rest: np.ndarray,  # (ratings,)
+    ridge: np.ndarray,  # (k,)
+    nonnegative: int,  # so many of the k, the first, are kept at or above zero
+) -> np.ndarray:
+    """The theta, (k,), with the least ``|q theta - rest|^2 + sum ridge theta^2``."""
+    if nonnegative:
+        import scipy.optimize
+
+        both = np.vstack((q, np.diag(np.sqrt(ridge))))
+        both = np.hstack((both, -both[:, nonnegative:]))  # a bias is the difference of two numbers at or above zero
+        return scipy.optimize.nnls(both, np.append(rest, np.zeros(len(ridge))))[0][: len(ridge)]
+    gram, right = q.T @ q + np.diag(ridge), q.T @ rest
+    return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]

@@ -6,6 +6,7 @@ The one decision: ``coef_`` and ``intercept_`` are the model. Whatever else is k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ class LinearEstimator(BaseEstimator):
         Raises
         ------
         InputError
-            If one is negative, or all are zero.
+            If one is negative or not finite in float32, or all are zero there.
         """
         if sample_weight is None and class_weights is None:
             return None
@@ -89,10 +90,17 @@ class LinearEstimator(BaseEstimator):
         if weights.min() < 0:
             raise InputError(f"sample_weight: row {int(np.argmin(weights))} has a negative weight")
         if class_weights is not None:
+            if class_weights.min() < 0:
+                raise InputError(f"class_weight: {class_weights.min():g} is negative")
             weights = weights * class_weights
-        if not weights.sum() > 0:
-            raise InputError("sample_weight: all rows have weight zero")
-        return weights.astype(np.float32)
+        with np.errstate(over="ignore"):
+            weights = weights.astype(np.float32)
+        if not np.isfinite(weights).all():
+            row = int(np.argmin(np.isfinite(weights)))
+            raise InputError(f"sample_weight and class_weight: the weight of row {row} is not finite in float32")
+        if not weights.any():
+            raise InputError("sample_weight and class_weight: all rows have weight zero")
+        return weights
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -105,6 +113,8 @@ class LinearEstimator(BaseEstimator):
         """Train and set the attributes; ``held`` are the numbers of rows to train on and to validate on."""
         seed, score = self._seed(), None
         if held is not None:
+            if weights is not None and not (weights[held[0]].any() and weights[held[1]].any()):
+                raise InputError("early_stopping: all rows to train on, or all held out, have weight zero")
             score = self._scorer(X, targets, weights, held[1], judge)
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
@@ -160,9 +170,9 @@ class LinearEstimator(BaseEstimator):
     ) -> None:
         """Pass over a batch once, from ``coef_`` if there is one, else from what ``first`` makes of the problem."""
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
-        if stream is None or (stream.width, stream.classes) != (rows.width, classes):
-            stream = self._stream = Stream(rows.width, classes)
-        own = not fresh and self.coef_ is stream.shown[0] and self.intercept_ is stream.shown[1]
+        if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
+            stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
+        own = not fresh and self._shows(stream)
         if stream.flat is None or not own:
             problem, raw = stream.take(options, rows), stream.mean
             if not (own and raw is not None):
@@ -173,7 +183,25 @@ class LinearEstimator(BaseEstimator):
         workers = worth_it(workers_of(self.n_jobs), options.host, rows.nnz * margins, len(rows))
         stream.learn(options, rows, workers)
         self.coef_, self.intercept_ = stream.views()
-        self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+        self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
+
+    def _shows(self, stream: Stream) -> bool:
+        """Whether the weights are those that the stream left, and nobody has put others in their place."""
+        return self.coef_ is stream.shown[0] and self.intercept_ is stream.shown[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With the answer of :meth:`_shows`: joblib, unlike pickle, makes two arrays of one."""
+        state = dict(super().__getstate__())
+        if hasattr(self, "coef_") and state.get("_stream") is not None:
+            state["_shown"] = self._shows(state["_stream"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        shown = state.pop("_shown", False)
+        super().__setstate__(state)
+        if shown:
+            self._stream.shown = self.coef_, self.intercept_  # type: ignore[union-attr]
 
 
 def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
@@ -182,7 +210,7 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
     parts, k = problem.parameters(flat), problem.classes
     for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
         given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
-        if given.size != k * problem.width if name == "coef" else given.size != k:
+        if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # of one margin scalars, (width,)
             raise InputError(
                 f"{name} has shape {given.shape}, and the data make it {shape}: warm_start, {name}_init and "
                 "partial_fit go on with the same classes and features"

@@ -11,6 +11,8 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hogwild.config import LARGEST_FLOAT32, PARAM_LOSSES
 from hogwild.errors import UsageError
 
@@ -83,7 +85,7 @@ def read_options(estimator: Any) -> Options:
     if p["penalty"] == "elasticnet":
         _number("l1_ratio", p["l1_ratio"], 0, 1)
     average = p["average"]
-    if not isinstance(average, bool):
+    if not isinstance(average, bool | np.bool_):  # the latter from the grid of a search
         _whole("average", average, 0)
     alpha = float(p["alpha"])
     if p["learning_rate"] == "optimal" and alpha == 0:

@@ -102,7 +102,7 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, tabl
     """The problem of these rows; ``classes`` is 0 for real targets. ``table``: l2 factors may be tabulated."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
-    loss = "log" if options.loss == "softmax" and classes <= 2 else options.loss  # the same, with one margin
+    loss = loss_here(options, classes)
     stride = _stride(classes) if classes > 2 else 1
     share, cache = intercept_share(_plain(options.intercept), _few(rows)), machine_cache()
     return LinearProblem(
@@ -111,6 +111,11 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, tabl
         options.learning_rate in ("optimal", "invscaling"),
         4 * rows.width * stride > FAR * cache, stride == 1 and all_ones(rows.values), tabulate=table,
     )  # fmt: skip
+
+
+def loss_here(options: Options, classes: int) -> str:
+    """The loss of so many classes: ``softmax`` of two is ``log``, with one margin."""
+    return "log" if options.loss == "softmax" and classes <= 2 else options.loss
 
 
 @lru_cache(None)

@@ -23,7 +23,7 @@ from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Crew, Solo, Step
 from hogwild.estimators.descent import first_power, slope_of, try_steps
 from hogwild.estimators.options import Options
-from hogwild.estimators.posing import EMPTY, problem_of
+from hogwild.estimators.posing import EMPTY, loss_here, problem_of
 from hogwild.estimators.steps import Steps
 from hogwild.kernels.rows import count_features
 from hogwild.problems.linear import LinearProblem, aligned
@@ -40,10 +40,12 @@ class Stream:
     ----------
     width, classes : int
         Features, and classes; 0 for real targets.
+    before : int
+        Rows that ``fit`` had visited, for the schedules that go by their number.
     """
 
-    def __init__(self, width: int, classes: int) -> None:
-        self.width, self.classes = width, classes
+    def __init__(self, width: int, classes: int, before: int = 0) -> None:
+        self.width, self.classes, self.before = width, classes, before
         self.problem: LinearProblem | None = None
         self.flat: np.ndarray | None = None  # the parameters that learn
         self.mean: np.ndarray | None = None  # and, with average, those that are shown
@@ -61,8 +63,9 @@ class Stream:
             self.problem = dataclasses.replace(fresh, unit=False)  # another batch may have other values
         share = self.problem.intercept if options.intercept else 0.0
         self.problem = dataclasses.replace(
-            self.problem, l1=options.l1, l2=options.l2, loss_param=options.loss_param, intercept=share
-        )
+            self.problem, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1,
+            l2=options.l2, intercept=share,
+        )  # fmt: skip
         if self.flat is None:
             self.flat = aligned(self.problem.size)
         return self.problem
@@ -148,14 +151,14 @@ class Stream:
             crew.close()
 
     def _step(self, options: Options, rows: Rows, seed: int) -> Step:
-        step = self.step
+        step, visited = self.step, self.seen  # since the step was found, or nearly
         if options.learning_rate != "auto":
-            step = 0.0
+            step, visited = 0.0, self.before + self.seen
         elif step is None and len(rows) >= ENOUGH:
             step = self.step = try_steps(self._posed, rows, seed, self.flat)
         elif step is None:
             step = 2.0 ** first_power(rows)
-        return Steps(options, step, slope_of(self._posed), len(rows), self.seen).plan()
+        return Steps(options, step, slope_of(self._posed), len(rows), visited).plan()
 
     @property
     def _raw(self) -> np.ndarray:
@@ -168,5 +171,11 @@ class Stream:
         return self.problem
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the parameters where the estimator's ``coef_`` holds them too."""
-        return self.__dict__ | ({"flat": None} if self.mean is None else {})
+        """Without what the estimator's ``coef_`` holds too."""
+        return self.__dict__ | {"shown": (None, None)} | ({"flat": None} if self.mean is None else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """With arrays that can be written: joblib maps those of a model it sends or loads."""
+        for name, value in state.items():
+            mapped = isinstance(value, np.ndarray) and not value.flags.writeable
+            self.__dict__[name] = np.array(value) if mapped else value

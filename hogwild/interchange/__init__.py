@@ -66,7 +66,7 @@ def export_model(
 
     Parameters
     ----------
-    model : LinearModel, or, for ``npz``, a model of any problem
+    model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem
     path : str or Path
         A file already there is replaced at the end or left as it was.
     to : str
@@ -94,6 +94,9 @@ def export_model(
         If the file cannot be written; nothing half-written is left.
     """
     chosen = choose(to, {"bare": bare, "zero_based": zero_based}, "--to")
+    model = model.to_model() if hasattr(model, "to_model") else model
+    if not hasattr(model, "to_file"):
+        raise UsageError(f"{name}: is a {type(model).__name__}: expected a model of hogwild")
     if chosen.linear_only and not isinstance(model, LinearModel):
         raise UsageError(f"{name}: is no linear model, and only --to npz holds another")
     try:

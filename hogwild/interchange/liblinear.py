@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.config import LABEL_LOSSES
 from hogwild.errors import InputError
 from hogwild.interchange.reading import Given, assemble, check_width, number, text_lines, whole
 from hogwild.interchange.writing import Asked, check_finite, check_prepared, whole_labels
@@ -47,6 +48,8 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
     if model.loss == "poisson":
         raise InputError("loss poisson predicts exp(margin), which LIBLINEAR cannot: take sklearn, onnx or npz")
     solver = "L2R_LR" if model.loss == "softmax" and binary else WRITTEN[model.loss]
+    if labels and model.loss not in LABEL_LOSSES:  # a classifier of least squares, as scikit-learn has them
+        solver = WRITTEN["hinge"]
     if len(coef) == 2:  # two rows for two classes: to the others' mind that is Crammer and Singer's form
         solver = "MCSVM_CS"
     has_bias = bool(intercept.any())

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import LABEL_LOSSES, LOSSES
+from hogwild.config import LABEL_LOSSES, LARGEST_FLOAT32, LOSSES
 from hogwild.errors import InputError, UsageError
 from hogwild.interchange.archives import opened, read_array, write_array
 from hogwild.interchange.reading import Given, assemble, check_finite
 from hogwild.interchange.writing import Asked
+from hogwild.model import LinearModel
 from hogwild.model_file import MODELS
 
 HEADER, SCHEMA = "hogwild", 1
@@ -55,21 +56,37 @@ def decode(path: Path, given: Given) -> Any:
     if given.loss is not None or given.labels is not None:
         raise UsageError(f"{path}: says itself what its loss and labels are: leave --loss and --labels out")
     header = _header(path, arrays.pop(HEADER))
+    for key, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"{path}: {key} of type {array.dtype}: expected real numbers")
     module, name = MODELS[header["problem"]]
-    model = getattr(importlib.import_module(module), name).from_file(arrays, header, path)
+    try:
+        model = getattr(importlib.import_module(module), name).from_file(arrays, header, path)
+    except OverflowError as error:
+        raise InputError(f"{path}: not a usable hogwild model: {error}") from error
     if header["problem"] == "linear":
-        if model.loss not in LOSSES:
-            raise InputError(f"{path}: loss {model.loss!r}: expected one of {', '.join(LOSSES)}")
-        check_finite(path, model.coef_, model.intercept_)
+        _check_linear(path, model)
     return model
+
+
+def _check_linear(path: Path, model: LinearModel) -> None:
+    """Raise InputError for what a model of ours never holds."""
+    if model.loss not in LOSSES:
+        raise InputError(f"{path}: loss {model.loss!r}: expected one of {', '.join(LOSSES)}")
+    if model.loss in LABEL_LOSSES if not model.labels else model.loss == "poisson":
+        raise InputError(f"{path}: loss {model.loss} with{'' if model.labels else 'out'} labels: expected the contrary")
+    wrong = [number for number in (model.loss_param, *model.labels) if not abs(number) <= LARGEST_FLOAT32]
+    if wrong:
+        raise InputError(f"{path}: a label or loss_param is {wrong[0]:g}: expected a number that fits float32")
+    check_finite(path, model.coef_, model.intercept_)
 
 
 def _header(path: Path, text: np.ndarray) -> dict[str, Any]:
     try:
         header = json.loads(str(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {HEADER} is no JSON: {error}") from None
-    if not isinstance(header, dict) or header.get("problem") not in MODELS:
+    if not isinstance(header, dict) or str(header.get("problem")) not in MODELS:
         raise InputError(f"{path}: {HEADER} is not the header of a model: this version knows {', '.join(MODELS)}")
     if header.pop("schema", None) != SCHEMA:
         raise InputError(f"{path}: of another format than {SCHEMA}, which this version reads")

@@ -43,6 +43,8 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
     size = 4 * model.coef_.size * (2 if len(model.coef_) == 1 and model.labels else 1)
     if size > MOST_BYTES:
         raise InputError(f"{size / 2**30:.1f} GiB of weights: an ONNX file holds 2 GiB: take npz")
+    if model.width == 0:
+        raise InputError("no features, which an ONNX graph has to have: take npz")
     whole_labels(model, "ONNX", 64)
     inputs = [("X", skl2onnx.common.data_types.FloatTensorType([None, model.width]))]
     pipeline, last = _estimator(model, asked.bare)
@@ -205,7 +207,7 @@ def _classifier(path: Path, attributes: dict[str, Any], normalize: str, meant: d
     one = len(labels) == 2 and _floats(attributes, "intercepts").size == 1
     coef, intercept = _matrix(path, attributes, 1 if one else len(labels))
     loss = {b"LOGISTIC": "log", b"SOFTMAX": "softmax"}.get(transform) or meant.get("loss") or "hinge"
-    if loss not in LABEL_LOSSES:
+    if loss == "poisson":  # all others say which class it is
         raise InputError(f"{path}: LinearClassifier of loss {loss}")
     if len(coef) == 2:
         opposite = np.array_equal(coef[0], -coef[1]) and np.array_equal(intercept[0], -intercept[1])

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.errors import InputError
+from hogwild.errors import HogwildError, InputError
 from hogwild.interchange.archives import check_arrays, opened
 from hogwild.interchange.reading import Given, assemble, check_width
 from hogwild.interchange.writing import Asked, check_finite, check_prepared, needed
@@ -29,6 +29,7 @@ SGD_LOSSES = {
     "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
 }  # fmt: skip
 OURS = [f"hogwild.estimators.{kind}.Hogwild{kind.title()}" for kind in ("classifier", "regressor")]
+STREAM = ["hogwild.estimators.stream.Stream", "hogwild.problems.linear.LinearProblem"]  # what partial_fit keeps
 SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # what sparsify() makes of coef_
 #: Estimators that are read, and the loss whose predictions they make; "": it depends on their parameters.
 READ = {
@@ -127,8 +128,8 @@ def decode(path: Path, given: Given) -> LinearModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of another version of scikit-learn: only attributes of all versions are read
         try:
-            untrusted = sorted(set(skops.get_untrusted_types(file=path)) - {*OURS, *SPARSE})
-            loaded = None if untrusted else skops.load(path, trusted=[*OURS, *SPARSE])
+            untrusted = sorted(set(skops.get_untrusted_types(file=path)) - {*OURS, *STREAM, *SPARSE})
+            loaded = None if untrusted else skops.load(path, trusted=[*OURS, *STREAM, *SPARSE])
         except Exception as error:  # whatever a file that was tampered with makes of skops
             said = " ".join(str(error).split())[:120]
             raise InputError(f"{path}: not a skops file that can be read: {type(error).__name__}: {said}") from error
@@ -147,7 +148,10 @@ def _model(path: Path, loaded: Any) -> LinearModel:
     normalize, last = _steps(path, loaded)
     name = type(last).__name__
     if f"{type(last).__module__}.{name}" in OURS:
-        ours = last.to_model()
+        try:
+            ours = last.to_model()
+        except HogwildError as error:
+            raise InputError(f"{path}: {error}") from error
         return assemble(path, ours.coef_, ours.intercept_, ours.loss, ours.labels, ours.loss_param, normalize)
     if name not in READ or not type(last).__module__.startswith("sklearn."):
         raise InputError(f"{path}: a {name}: expected one of {', '.join(READ)}")

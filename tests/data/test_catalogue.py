@@ -103,6 +103,8 @@ FILES = {"files": [{"url": "http://x/y"}]}
         ({"train": {"files": [{"name": "../../etc"}]}}, {}, "has no name that a file can have"),
         ({"train": {"files": [{"url": "http://x/y", "md5": "12"}]}}, {}, "md5 '12': expected 32 hexadecimal digits"),
         ({"train": {"files": [{"url": "http://x/y", "sha": "12"}]}}, {}, "unexpected keyword argument 'sha'"),
+        ({"train": {"files": ["http://x/y"]}}, {}, "'str' object"),
+        ({"train": {"files": [{"url": 3}]}}, {}, "'int' object"),
     ],
 )
 def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:
@@ -136,6 +138,7 @@ def test_look_up(own: Path) -> None:
     with pytest.raises(UsageError, match="expected one of train, test"):
         look_up("tiny:tset")
     assert near("tinyy") == ": did you mean tiny?"
+    assert near("tiny:tset") == ": did you mean tiny:test?"
     assert near("something else") == ""
 
 

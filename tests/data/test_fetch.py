@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from hogwild.data import catalogue, fetch_download
+from hogwild.data import fetch as fetch_module
 from hogwild.data.catalogue import File, cards, place
 from hogwild.data.fetch import fetch
 from hogwild.data.fetch_convert import read_qrels
@@ -120,7 +121,7 @@ def test_what_was_whole_before_a_kill_is_not_asked_for_again(web: Site, tmp_path
 def test_a_damaged_note_costs_a_download_only(web: Site, tmp_path: Path) -> None:
     web.put("file", BODY)
     (tmp_path / "file.part").write_bytes(b"rest of something")
-    for note in ("{", "[]", "{}", '{"url": 3, "total": null}'):
+    for note in ("{", "[]", "{}", '{"url": 3, "total": null}', f'{{"url": "{web / "file"}"}}'):
         (tmp_path / "file.part.json").write_text(note)
         assert get(web, tmp_path) == BODY
         os.rename(tmp_path / "file", tmp_path / "file.part")
@@ -129,6 +130,29 @@ def test_a_damaged_note_costs_a_download_only(web: Site, tmp_path: Path) -> None
 def test_a_server_that_does_not_say_how_long_a_file_is(web: Site, tmp_path: Path) -> None:
     web.put("file", BODY, length=False)
     assert get(web, tmp_path) == BODY
+
+
+def test_numbers_that_are_none(web: Site, tmp_path: Path) -> None:
+    page = web.put("file", BODY, length=False, statuses=[503])
+    for number in ("\xb2", "9" * 5000, "-1", "1e3"):  # the first is a digit to Python
+        page.headers = {"Content-Length": number, "Retry-After": number}
+        assert get(web, tmp_path) == BODY
+        os.remove(tmp_path / "file")
+
+
+def test_a_server_that_sends_too_much(web: Site, tmp_path: Path) -> None:
+    page = web.put("file", BODY, cuts=[200_000, 0, 0, 0, 0, 0])
+    with pytest.raises(InputError):
+        get(web, tmp_path)
+    page.body += bytes(1000)
+    page.headers = {"Content-Range": "bytes 200000-899999/900000"}
+    page.cuts.clear()
+    with pytest.raises(InputError, match="sends more than 900,000 bytes: it is another file"):
+        get(web, tmp_path)
+    page.length, page.headers = False, {}
+    with pytest.raises(InputError, match="sends more than 900,000 bytes: it is another file"):
+        get(web, tmp_path, bytes=900_000)
+    assert get(web, tmp_path) == page.body  # nothing of it was gone on from
 
 
 def test_busy_servers_are_asked_again(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,6 +543,20 @@ def test_two_at_once(own: Path, web: Site) -> None:
     assert done.found["rows"] == ROWS
 
 
+def test_what_another_process_has_just_fetched_is_taken(own: Path, web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    web.put("tiny.bz2", bz2.compress(SVM.encode()))
+    card, real = rows_card(own, web), fetch_module._workplace
+
+    def later(*given: Any) -> Any:
+        monkeypatch.setattr(fetch_module, "_workplace", real)
+        assert [bool(done.found) for done in fetch(card)] == [True]
+        return real(*given)
+
+    monkeypatch.setattr(fetch_module, "_workplace", later)
+    assert [bool(done.found) for done in fetch(card)] == [False]
+    assert len(web.asked) == 1
+
+
 def test_a_data_folder_that_cannot_be_made(own: Path, web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     (own / "plain").write_text("")
     monkeypatch.setenv("HOGWILD_DATA", str(own / "plain" / "below"))
@@ -579,6 +617,11 @@ def test_by_hand_the_wrong_thing(own: Path, two: Any) -> None:
     (own / "two").write_text(SVM)
     with pytest.raises(UsageError, match="--from two: expected two.t.bz2"):
         list(fetch(two, ["test"], sources=["two"]))
+    (own / "two.bz2").write_bytes(bz2.compress(SVM.encode()))
+    with pytest.raises(UsageError, match="--from two and two.bz2: both are two.bz2: give one of them"):
+        list(fetch(two, ["train"], sources=["two", "two.bz2"]))
+    assert len(list(fetch(two, ["train"], sources=["two", own / "two"]))) == 1  # the same file
+    assert len(open_data("two")) == ROWS
 
 
 def test_several_files_in_one_part(own: Path, web: Site) -> None:

@@ -55,6 +55,21 @@ def test_transform_minimises_what_was_trained(model: Any, ratings: Any) -> None:
     assert np.allclose(model.transform(X)[0], exact[:-1], atol=1e-3)
 
 
+def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
+    X = ratings[0][:20]
+    model = HogwildFactorizer(3, nonnegative=True, max_iter=3, random_state=0).fit(X)
+    factors = model.transform(X)
+    assert factors.min() == 0
+    assert factors.max() > 0
+    free = HogwildFactorizer(3, alpha=0, biases=False, max_iter=3, random_state=0).fit(X)
+    one = scipy.sparse.csr_array(([5.0], ([0], [7])), shape=(1, 80))  # one rating does not say what three factors are
+    predicted = free.model_.mean + free.transform(one)[0] @ free.components_[:, 7]
+    assert predicted == pytest.approx(5, abs=1e-3)
+    twice = scipy.sparse.coo_array(([4.0, 4.0], ([0, 0], [7, 7])), shape=(1, 80))  # two ratings, and not one of 8
+    once = scipy.sparse.coo_array(([4.0], ([0], [7])), shape=(1, 80))
+    assert np.allclose(model.transform(twice), model.transform(once))
+
+
 def test_shapes_and_names(model: Any, ratings: Any) -> None:
     factors = model.transform(ratings[0][:5])
     assert factors.shape == (5, 8)
@@ -80,6 +95,11 @@ def test_choices_are_ranked(ratings: Any) -> None:
 def test_errors_are_one_line(model: Any) -> None:
     with pytest.raises(ValueError, match="X is dense"):
         HogwildFactorizer().fit(np.eye(3))
+    with pytest.raises(ValueError, match="X holds no ratings"):
+        model.score(scipy.sparse.csr_array((300, 80)))
+    for name, wrong in (("alpha", -1), ("eta0", 0), ("n_components", 0), ("max_iter", 0.5)):
+        with pytest.raises(UsageError, match=f"^{name}={wrong}: expected"):
+            HogwildFactorizer(**{name: wrong}).fit(scipy.sparse.csr_array(np.eye(3)))
     with pytest.raises(UsageError, match="loss 'hinge'|loss='hinge'"):
         HogwildFactorizer(loss="hinge").fit(scipy.sparse.csr_array(np.eye(3)))
     with pytest.raises(UsageError, match="expected whole numbers"):

@@ -177,7 +177,7 @@ def test_values_beyond_float32_are_refused() -> None:
         HogwildClassifier().fit(np.array([[1e300], [1.0]]), [0, 1])
 
 
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("average", [False, True, np.True_])  # the last as from the grid of a search
 def test_one_worker_and_a_seed_give_the_same_bits(text: Any, average: bool) -> None:
     fits = [HogwildClassifier(random_state=1, average=average).fit(*text) for _ in range(2)]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
@@ -286,8 +286,10 @@ def test_what_diverges_with_a_step_of_the_users_says_so() -> None:
 
 def test_max_iter_and_tol(cancer: Any) -> None:
     X, y = cancer
-    with pytest.warns(ConvergenceWarning, match="max_iter epochs"):
+    with pytest.warns(ConvergenceWarning, match="max_iter epochs") as caught:
         assert HogwildClassifier(max_iter=3, random_state=0).fit(X, y).n_iter_ == 3
+    assert caught[0].filename == __file__  # where fit was called
+    HogwildRegressor(random_state=0).fit([[1.0]], [5.0])  # a row is looked at twice in 1,000 epochs: no warning
     assert HogwildClassifier(max_iter=17, tol=None, random_state=0).fit(X, y).n_iter_ == 17
 
 
@@ -342,7 +344,48 @@ def test_the_bar_shows_epochs(cancer: Any, capsys: pytest.CaptureFixture[str]) -
     assert np.array_equal(quiet.coef_, loud.coef_)
 
 
-def test_negative_weights_are_refused(cancer: Any) -> None:
+def test_weights_that_mean_nothing_are_refused(cancer: Any) -> None:
     X, y = cancer
     with pytest.raises(ValueError, match="row 3 has a negative weight"):
         HogwildClassifier().fit(X, y, sample_weight=np.where(np.arange(len(y)) == 3, -1.0, 1.0))
+    with pytest.raises(ValueError, match="class_weight: -1 is negative"):
+        HogwildClassifier(class_weight={0: -1, 1: 1}).fit(X, y)
+    for weight in (np.nan, np.inf, 1e300):
+        with pytest.raises(ValueError, match=f"the weight of row {np.argmin(y)} is not finite in float32"):
+            HogwildClassifier(class_weight={0: weight}).fit(X, y)
+    with pytest.raises(ValueError, match="all rows have weight zero"):
+        HogwildClassifier().fit(X, y, sample_weight=np.full(len(y), 1e-60))
+    with pytest.raises(ValueError, match="all held out, have weight zero"):
+        HogwildClassifier(early_stopping=True).fit(X, y, sample_weight=np.arange(len(y)) == 3)
+
+
+def test_the_scale_of_the_weights_does_not_matter(cancer: Any) -> None:
+    X, y = cancer
+    plain = HogwildClassifier("log_loss", random_state=0).fit(X, y)
+    for factor in (2.0**-10, 2.0**10):  # with them that of alpha, which the weights are held against
+        model = HogwildClassifier("log_loss", alpha=1e-4 * factor, random_state=0)
+        model.fit(X, y, sample_weight=np.full(len(y), factor))
+        assert model.n_iter_ == plain.n_iter_
+        assert np.allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_a_fit_that_fails_leaves_the_last_model(cancer: Any) -> None:
+    X, y = cancer
+    model = HogwildClassifier("squared_error", random_state=0).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(TrainingError):
+        model.set_params(learning_rate="constant", eta0=1e30).fit(X, np.where(y, "benign", "malign"))
+    assert np.array_equal(model.predict(X), before)
+
+
+def test_weights_to_start_from_have_to_fit(iris: Any, cancer: Any) -> None:
+    X, y = iris
+    model = HogwildClassifier(random_state=0)
+    with pytest.raises(ValueError, match=r"coef has shape \(4, 3\), and the data make it \(3, 4\)"):
+        model.fit(X, y, coef_init=np.ones((4, 3)))
+    with pytest.raises(ValueError, match="intercept has shape"):
+        model.fit(X, y, intercept_init=1.0)
+    X, y = cancer
+    one = HogwildClassifier(random_state=0).fit(X, y, coef_init=np.ones(30), intercept_init=1.0)
+    same = HogwildClassifier(random_state=0).fit(X, y, coef_init=np.ones((1, 30)), intercept_init=[1.0])
+    assert np.array_equal(one.coef_, same.coef_)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -48,14 +51,28 @@ def test_more_classes_and_strings() -> None:
     assert model.score(X, names) > 0.85
 
 
+def dumped(model: Any, path: Path, **how: Any) -> Any:
+    joblib.dump(model, path)
+    return joblib.load(path, **how)
+
+
+SENT = {
+    "pickle": lambda model, path: pickle.loads(pickle.dumps(model)),
+    "deepcopy": lambda model, path: copy.deepcopy(model),
+    "joblib": dumped,
+    "joblib, read-only maps": lambda model, path: dumped(model, path, mmap_mode="r"),
+}
+
+
+@pytest.mark.parametrize("way", SENT)
 @pytest.mark.parametrize("average", [False, True])
-def test_a_pickle_between_batches_changes_nothing(text: Any, average: bool) -> None:
+def test_a_pickle_between_batches_changes_nothing(text: Any, average: bool, way: str, tmp_path: Path) -> None:
     X, y = text
     plain = learn(HogwildClassifier(random_state=0, average=average), X[:2000], y[:2000], 400, classes=[-1, 1])
     sent = HogwildClassifier(random_state=0, average=average)
     for first in range(0, 2000, 400):
         sent.partial_fit(X[first : first + 400], y[first : first + 400], classes=[-1, 1])
-        sent = pickle.loads(pickle.dumps(sent))
+        sent = SENT[way](sent, tmp_path / f"model-{first}")  # a mapped file must not be written over
     assert np.array_equal(plain.coef_, sent.coef_)
     assert np.array_equal(plain.intercept_, sent.intercept_)
 
@@ -71,6 +88,41 @@ def test_it_goes_on_from_fit_and_from_weights_of_the_users(text: Any) -> None:
     model.intercept_ = np.zeros(1, np.float32)
     model.partial_fit(X[:1], y[:1])
     assert np.count_nonzero(model.coef_) <= X[:1].nnz
+
+
+def test_schedules_go_on_from_fit(text: Any) -> None:
+    X, y = text
+    model = HogwildClassifier("log_loss", learning_rate="optimal", alpha=1e-2, random_state=0).fit(X, y)
+    visited, before = model.t_, model.coef_.copy()
+    model.partial_fit(X[:50], y[:50])
+    assert model.t_ == visited + 50
+    assert np.abs(model.coef_ - before).max() < 0.05 * np.abs(before).max()
+
+
+def test_another_loss_between_batches_counts(text: Any) -> None:
+    X, y = text
+    models = [HogwildClassifier("squared_error", learning_rate="constant", random_state=0) for _ in range(2)]
+    for model in models:
+        model.partial_fit(X[:500], y[:500], classes=[-1, 1])
+    models[1].set_params(loss="log_loss")
+    for model in models:
+        model.partial_fit(X[500:1000], y[500:1000])
+    assert not np.array_equal(models[0].coef_, models[1].coef_)
+
+
+def test_a_first_batch_that_fails_leaves_nothing(text: Any) -> None:
+    X, y = text
+    model = HogwildClassifier(random_state=0)
+    with pytest.raises(ValueError, match="label -1.0 is not among the classes"):
+        model.partial_fit(X[:300], y[:300], classes=[0, 1])
+    with pytest.raises(ValueError, match="labels such as 'a' cannot be held against the classes"):
+        model.partial_fit(X[:2], np.array(["a", "b"], dtype=object), classes=[0, 1])
+    model.set_params(loss="squared_error", learning_rate="constant", eta0=1e20)
+    with pytest.raises(TrainingError):
+        model.partial_fit(X[:300], y[:300], classes=[-1, 1])
+    model.set_params(loss="hinge", learning_rate="auto").partial_fit(X[:300], y[:300], classes=[-1, 1])
+    fresh = HogwildClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=[-1, 1])
+    assert np.array_equal(model.coef_, fresh.coef_)
 
 
 def test_the_seed_makes_batches_repeat(text: Any) -> None:

@@ -31,7 +31,8 @@ def need(name: str) -> None:
 def test_predictions_survive_the_way_out_and_back(name: str, normalize: str, tmp_path: Path) -> None:
     need(name)
     X, path = rows(), tmp_path / "file"
-    for loss, classes in KINDS if normalize == "none" else [("log", 2), ("hinge", 3), ("squared-error", 1)]:
+    regression = [("squared-error", 2), ("huber", 3)]  # losses of classifiers too, as in scikit-learn
+    for loss, classes in KINDS + regression if normalize == "none" else [("log", 2), ("hinge", 3), ("huber", 1)]:
         for bias in (True, False):
             model = made(loss, classes, normalize, bias)
             if {(name, loss), (name, normalize)} & LACKING:
@@ -163,6 +164,17 @@ def test_any_prefix_and_any_flipped_byte_is_an_answer_or_one_line(name: str, tmp
             assert str(error).startswith(str(path)), error
             assert "\n" not in str(error)
     assert refused > 20
+
+
+def test_estimators_are_taken_for_their_models(tmp_path: Path) -> None:
+    from hogwild.estimators import HogwildClassifier, HogwildFactorizer
+
+    X, path = rows(), tmp_path / "file"
+    estimator = HogwildClassifier(random_state=0).fit(X, made("hinge", 3).predict(X))
+    export_model(estimator, path, "npz")
+    np.testing.assert_array_equal(import_model(path, "npz").predict(X), estimator.predict(X))
+    with pytest.raises(UsageError, match="the model: is a HogwildFactorizer: expected a model of hogwild"):
+        export_model(HogwildFactorizer(), path, "npz")
 
 
 def test_labels_come_back_in_ascending_order(tmp_path: Path) -> None:

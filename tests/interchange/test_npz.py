@@ -131,6 +131,20 @@ HEADER = json.dumps(made("log", 2).to_file()[1] | {"schema": 1})
             {"hogwild": HEADER.replace('"loss": "log"', '"loss": "os"'), "coef": np.ones((1, 30)), "intercept": [1.0]},
             "loss 'os': expected one of log, ",
         ),
+        *[
+            ({"hogwild": HEADER.replace(old, new), "coef": np.ones((1, 30), "f4"), "intercept": [1.0]}, message)
+            for old, new, message in (
+                ('"linear"', "[]", "hogwild is not the header of a model"),
+                ('"width": 30', '"width": 1e999', "not a usable hogwild model: cannot convert float infinity"),
+                ('"labels": [-1.0, 1.0]', '"labels": [NaN, 1.0]', "a label or loss_param is nan"),
+                ('"labels": [-1.0, 1.0]', '"labels": []', "loss log without labels"),
+                ('"loss": "log"', '"loss": "poisson"', "loss poisson with labels"),
+                ('"loss_param": 0.0', '"loss_param": 1e999', "a label or loss_param is inf"),
+            )
+        ],
+        ({"hogwild": "[" * 100_000, "coef": [1.0]}, "hogwild is no JSON"),
+        ({"hogwild": HEADER, "coef": np.full((1, 30), "1"), "intercept": [1.0]}, "coef of type <U1: expected real"),
+        ({"hogwild": HEADER, "coef": np.full((1, 30), 1j), "intercept": [1.0]}, "coef of type complex128: expected"),
     ],
 )  # fmt: skip
 def test_hostile_archives_are_one_line(members: dict[str, object], message: str, tmp_path: Path) -> None:

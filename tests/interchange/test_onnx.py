@@ -10,6 +10,7 @@ import pytest
 
 from hogwild.errors import InputError
 from hogwild.interchange import export_model, import_model
+from hogwild.model import LinearModel
 from tests.interchange.models import KINDS, WIDTH, made, rows, size
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -146,3 +147,8 @@ def test_other_files_are_not_opened(tmp_path: Path) -> None:
     path.write_bytes(outside.SerializeToString())
     with pytest.raises(InputError, match="a graph of nothing"):
         import_model(path, "onnx")
+
+
+def test_a_model_without_features_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no features, which an ONNX graph has to have"):
+        export_model(LinearModel(np.zeros((1, 0)), [1.0], "log", 0.0, [0, 1]), tmp_path / "file", "onnx")

@@ -102,9 +102,19 @@ def test_sparse_weights_and_our_own_estimators(tmp_path: Path) -> None:
     y = made("hinge", 3).predict(X)
     sparse = linear_model.SGDClassifier(penalty="l1").fit(X, y).sparsify()
     ours = HogwildClassifier(loss="log_loss", n_jobs=1, random_state=0).fit(X, y)
-    for estimator in (sparse, ours):
+    batches = HogwildClassifier(random_state=0).partial_fit(X, y, classes=np.unique(y))
+    for estimator in (sparse, ours, batches):
         skops.dump(estimator, path)
         np.testing.assert_array_equal(import_model(path, "sklearn").predict(X), estimator.predict(X))
+
+
+def test_our_own_estimators_of_strings(tmp_path: Path) -> None:
+    from hogwild.estimators import HogwildClassifier
+
+    X, path = rows(), tmp_path / "file.skops"
+    skops.dump(HogwildClassifier(random_state=0).fit(X, np.where(made("hinge", 2).predict(X) > 0, "a", "b")), path)
+    with pytest.raises(InputError, match=f"^{path}: classes .'a', 'b'.: a model file holds numbers only"):
+        import_model(path, "sklearn")
 
 
 def fitted(**changes: Any) -> Any:
