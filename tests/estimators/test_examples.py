@@ -40,3 +40,18 @@ def test_recommendation() -> None:
     said = run("recommendation.py", "synthetic:ratings?users=200&items=60&ratings=6000")
     held_out, mean = (float(number) for number in re.findall(r"(\d\.\d+) (?:held|for)", said))
     assert held_out < mean
+
+
+@pytest.mark.slow
+def test_click_through() -> None:
+    model, mean = (float(number) for number in re.findall(r"log loss ([\d.]+)", run("click_through.py")))
+    assert model < 0.98 * mean
+
+
+@pytest.mark.slow
+def test_comparing(tmp_path: Path) -> None:
+    data = "synthetic:rcv1?rows=1500&features=1000&nnz=10"
+    said = run("comparing.py", data, str(tmp_path / "results"))
+    assert "2 workers" in said
+    assert (tmp_path / "results" / "report.html").exists()
+    assert run("comparing.py", data, str(tmp_path / "results")) == said  # nothing is run again

@@ -1,0 +1,36 @@
+"""Comparing methods from Python: was it worth leaving the locks out, on these data and this machine?
+
+    python scripts/examples/comparing.py                             # a small generated set, some seconds
+    python scripts/examples/comparing.py rows.svm.gz comparison      # your data, results kept in comparison/
+
+The same as ``hogwild compare``: the step of every method is tuned alike, repeats are interleaved, and the verdict is in
+words. Started again with the same arguments, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from hogwild import open_data
+from hogwild.compare.harness import Comparison
+from hogwild.compare.plan import Plan
+from hogwild.compare.report import write_report
+from hogwild.config import TrainConfig
+
+
+def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str = "") -> None:
+    train, test = open_data(data).split(0.2, seed=0)
+    methods = ("serial", "hogwild", "tiered", "locked")
+    plan = Plan(seeds=3, workers=(2,), grid=(0.5, 1.0, 2.0), epochs=5, methods=methods)
+    comparison = Comparison(train, test, plan, TrainConfig(host="threads"), data=data)
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(out or folder)
+        comparison.run(where, lambda step: print(f"{step.done}/{step.total} {step.label}", file=sys.stderr))
+        report = write_report([where], where)
+    print("\n".join(report.verdict))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
