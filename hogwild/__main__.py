@@ -47,9 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
-    from hogwild.cli import app
+    from hogwild.cli import app, shell
 
     command = typer.main.get_command(app)
+    if shell.VARIABLE in os.environ:
+        return shell.answer(command)
     try:
         with command.make_context("hogwild", list(arguments)) as context:
             command.invoke(context)

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, expected_one_of, nearest
 
 LOSSES = (
     "log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax",
@@ -385,7 +385,8 @@ class TrainConfig:
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(fields) - set(known))
         if unknown:
-            raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(known)}")
+            close = nearest(unknown[0], known)
+            raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(known)}{close}")
         return cls(**fields)
 
     def differences(self, other: TrainConfig) -> list[str]:
@@ -407,13 +408,17 @@ def parse_delay(text: str) -> tuple[str, dict[str, float]]:
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
     if name not in DELAYS:
-        raise UsageError(f"delay={text!r}: expected one of {', '.join(DELAYS)}, with numbers as in straggler:alpha=1.2")
+        close = nearest(name, DELAYS)
+        laws = ", ".join(DELAYS)
+        raise UsageError(f"delay={text!r}: expected one of {laws}, with numbers as in straggler:alpha=1.2{close}")
     ranges = DELAYS[name] | TIMING
     numbers = {key: default for key, (default, _, _) in ranges.items()}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         if key not in ranges:
-            raise UsageError(f"delay={text!r}: cannot read {part!r}: {name} has {', '.join(ranges)}")
+            raise UsageError(
+                f"delay={text!r}: cannot read {part!r}: {name} has {', '.join(ranges)}{nearest(key, ranges)}"
+            )
         _, low, high = ranges[key]
         try:
             numbers[key] = float(value)
@@ -427,7 +432,7 @@ def parse_delay(text: str) -> tuple[str, dict[str, float]]:
 
 def _choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
-        raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")
+        raise UsageError(f"{name}={value!r}: {expected_one_of(choices, value)}")
 
 
 def _number(

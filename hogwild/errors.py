@@ -6,6 +6,9 @@ prints or exits. The classes also derive from the built-in a library user would 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 
 class HogwildError(Exception):
     """Base of all errors raised on purpose; ``str(error)`` is one complete line."""
@@ -33,3 +36,21 @@ class TrainingError(HogwildError, RuntimeError):
 
 class HogwildWarning(UserWarning):
     """Something the user should know that did not stop the work (unsorted indices, unseen features, ...)."""
+
+
+def expected_one_of(choices: Iterable[Any], value: Any) -> str:
+    """``expected one of log, hinge: did you mean hinge?``, for the message about a ``value`` that is none of them."""
+    names = [str(choice) for choice in choices]
+    return f"expected one of {', '.join(names)}{nearest(value, names)}"
+
+
+def nearest(value: Any, names: Iterable[str], cutoff: float = 0.5, aliases: Mapping[str, str] | None = None) -> str:
+    """``: did you mean hinge?``, or nothing if no name is so similar.
+
+    ``cutoff``: of 1 for the same only; ``aliases``: what else people write, and the name that is meant.
+    """
+    import difflib
+
+    meant = {name: name for name in names} | dict(aliases or {})
+    close = difflib.get_close_matches(str(value).lower(), meant, n=1, cutoff=cutoff)
+    return f": did you mean {meant[close[0]]}?" if close else ""

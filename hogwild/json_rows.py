@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 from hogwild.errors import OutputError
@@ -17,19 +18,20 @@ from hogwild.errors import OutputError
 
 def to_json(row: dict[str, Any]) -> str:
     """One row as one line of JSON, without the line's end."""
-    return json.dumps({name: _plain(value) for name, value in row.items()}, allow_nan=False)
+    return json.dumps(plain(row), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a NumPy scalar
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
+def plain(value: Any, nan: bool = False) -> Any:
+    """``value`` in JSON's types, for NumPy's and paths; null for numbers that are not finite, unless ``nan``."""
+    if hasattr(value, "tolist"):  # a NumPy array or scalar
+        value = value.tolist()
+    if isinstance(value, float) and not nan and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {_key(name): _plain(entry) for name, entry in value.items()}
+        return {_key(name): plain(entry, nan) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value
+        return [plain(entry, nan) for entry in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _key(name: Any) -> str:

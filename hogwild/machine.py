@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 CPUS = Path("/sys/devices/system/cpu")
+USUAL_L2 = 1 << 20  # bytes
 PACKAGES = ("numpy", "numba", "torch", "scipy", "scikit-learn", "safetensors")
 
 
@@ -86,6 +87,11 @@ def cache_bytes(level: str | None = None) -> int | None:
         if text[-1] in units and text[:-1].isdigit()
     }
     return max(sizes.values(), default=None) if level is None else sizes.get(level)
+
+
+def l2_bytes() -> int:
+    """Size of the L2 cache; where it is unknown a usual one, rather too small than too large."""
+    return cache_bytes("L2") or USUAL_L2
 
 
 def memory() -> tuple[int | None, int | None]:

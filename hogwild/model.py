@@ -23,7 +23,7 @@ from hogwild.data.examples import Rows
 from hogwild.data.hashing import check_bits, check_same, hashed_pieces
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import NORMALIZE
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 PROBABILITIES = ("log", "modified-huber", "softmax")
 
@@ -93,7 +93,7 @@ class LinearModel:
         if len(labels) == 1 or len(set(labels)) != len(labels):
             raise InputError(f"labels {labels}: expected none, or two or more different ones")
         if self.normalize not in NORMALIZE:
-            raise InputError(f"normalize {self.normalize!r}: expected one of {', '.join(NORMALIZE)}")
+            raise InputError(f"normalize {self.normalize!r}: {expected_one_of(NORMALIZE, self.normalize)}")
         if self.hash_bits is not None and coef.shape[1] != 1 << check_bits(self.hash_bits):
             raise InputError(f"coef has {coef.shape[1]} features, expected 2^{self.hash_bits} of a hashed model")
         for array in (coef, intercept):

@@ -17,7 +17,6 @@ import errno
 import hashlib
 import importlib
 import json
-import math
 import os
 import secrets
 import stat
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.errors import InputError, OutputError
+from hogwild.json_rows import plain
 
 MODEL, CHECKPOINT = "model", "checkpoint"
 #: Classes of models by problem; imported when a file of theirs is opened.
@@ -51,7 +51,7 @@ def save_model(model: Any, path: str | Path) -> None:
     """
     arrays, header = model.to_file()
     header = header | {"history": header["history"][-HISTORY_ROWS:]}
-    _write(Path(path), MODEL, arrays, _without_nan(header))
+    _write(Path(path), MODEL, arrays, plain(header))  # null for NaN, so that any JSON reader accepts it
 
 
 def load_model(path: str | Path) -> Any:
@@ -87,7 +87,7 @@ def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header:
             left.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror}") from error
-    _write(directory / CHECKPOINT_NAME, CHECKPOINT, state, header)
+    _write(directory / CHECKPOINT_NAME, CHECKPOINT, state, plain(header, nan=True))
 
 
 def has_checkpoint(directory: str | Path) -> bool:
@@ -112,7 +112,7 @@ def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[st
     from safetensors.numpy import save
 
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}  # the seal and the file see one state
-    text = json.dumps(dict(kind=kind, schema=SCHEMA[kind], **header), default=_plain)
+    text = json.dumps(dict(kind=kind, schema=SCHEMA[kind], **header))
     write_atomically(path, save(arrays, metadata={"hogwild": _sealed(text, arrays)}))
 
 
@@ -225,23 +225,3 @@ def _flush_directory(directory: Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy numbers and arrays, and paths, for JSON."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} in a header")
-
-
-def _without_nan(value: Any) -> Any:
-    """``value`` with null for numbers that are not finite, as in rows files, so that any JSON reader accepts it."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value

@@ -21,7 +21,7 @@ import numpy as np
 
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ids, Ratings
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.model import _version, usable
 from hogwild.problems.ranking import AT, USERS, each_user, ranking_metrics, top_items
 from hogwild.problems.rating_objective import LOSSES, PENALTIES, Scores
@@ -94,7 +94,7 @@ class CompletionModel:
             raise InputError(f"mean {self.mean}: expected a finite number")
         for option, value, choices in (("loss", self.loss, LOSSES), ("penalty", self.penalty, PENALTIES)):
             if value not in choices:
-                raise InputError(f"{option} {value!r}: expected one of {', '.join(choices)}")
+                raise InputError(f"{option} {value!r}: {expected_one_of(choices, value)}")
 
     @property
     def shape(self) -> tuple[int, int]:

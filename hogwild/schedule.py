@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, expected_one_of
 
 Plan = tuple[float, float, float]  # scale, offset, power
 
@@ -193,7 +193,7 @@ def make_schedule(
         For an unknown name, ``optimal`` without an l2 penalty or with a step, and a decay or power out of place.
     """
     if name not in SCHEDULES:
-        raise UsageError(f"schedule {name!r}: expected one of {', '.join(SCHEDULES)}")
+        raise UsageError(f"schedule {name!r}: {expected_one_of(SCHEDULES, name)}")
     if decay is not None and name not in ("epoch", "round"):
         raise UsageError(f"decay belongs to schedule epoch or round, not to {name}")
     if power is not None and name != "inverse":

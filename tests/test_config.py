@@ -84,7 +84,7 @@ def test_exchanges_go_with_the_serial_kernel_on_any_number_of_workers() -> None:
 
 
 def test_unknown_options_list_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"unknown option epoch, lr: expected some of problem, loss, .*epochs"):
+    with pytest.raises(UsageError, match=r"option epoch, lr: .* some of problem, loss, .*: did you mean epochs\?$"):
         TrainConfig.from_json({"epoch": 3, "lr": 0.1, "l2": 0.0})
 
 

@@ -28,7 +28,6 @@ from hogwild.cli import (
 app = typer.Typer(
     name="hogwild",
     help="Train sparse models on every core at once, without locks.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -20,11 +20,12 @@ from hogwild.bench.plan import QUICK_REPEATS, REPEATS, Plan, data_names, doublin
 from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
 from hogwild.bench.targets import targets
+from hogwild.cli import shell
 from hogwild.cli.display import Display
 from hogwild.cli.session import find_device
 from hogwild.cli.sources import CacheDir, check_apart, check_readable, check_writable
 from hogwild.config import REAL_HOSTS
-from hogwild.errors import HogwildError, HogwildWarning, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
 
 MOST_WORKERS = 1024
@@ -70,6 +71,9 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
                    ("workers", "workers", COUNT), *TIME, ("M ratings/s", "ratings_per_second", MILLIONS),
                    ("speed-up", "speedup", TIMES), ("epochs", "epochs", COUNT),
                    ("held-out RMSE", "held_out_rmse", _figure(".4f"))),
+    "estimators": (("data", "data", _file), ("classes", "classes", COUNT), ("solver", "solver", _text),
+                   ("n_jobs", "n_jobs", COUNT), *TIME, ("held-out loss", "held_out", _figure(".4f")),
+                   ("accuracy", "accuracy", SHARE), ("ours faster", "ours_faster", TIMES)),
     "modules": (("data", "data", _text), ("kind", "kind", _text), ("workers", "workers", COUNT), *TIME,
                 ("samples/s", "samples_per_second", COUNT), ("ours faster", "speedup", TIMES),
                 ("loss", "train_loss", _figure(".4f"))),
@@ -91,19 +95,23 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
 
 
 def bench(
-    sections: Annotated[list[str] | None, typer.Argument(metavar="[SECTION]...",
-        help=f"Some of {', '.join(SECTIONS)}; default: all but {' and '.join(sorted(ASKED_FOR))}.")] = None,
+    sections: Annotated[list[str] | None, typer.Argument(metavar="SECTION",
+        help=f"Some of {', '.join(SECTIONS)}.", show_default=f"all but {' and '.join(sorted(ASKED_FOR))}",
+        autocompletion=shell.among(SECTIONS))] = None,
     workers: Annotated[str | None, typer.Option("--workers", "-w", help="Numbers of workers, such as 1,2,4.",
-                                                show_default="1, 2, 4 ... physical cores")] = None,
+                                                metavar="LIST", show_default="1, 2, 4 ... physical cores")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Rounds that count.",
                                                 show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick")] = None,
     rows: Annotated[int | None, typer.Option(min=100, help="Rows of each generated set.",
                                              show_default="beyond a core's cache")] = None,
-    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.")] = "threads",
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within a minute.")] = False,
+    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.",
+                                      autocompletion=shell.among(REAL_HOSTS))] = "threads",
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within two minutes.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
-    ratings: Annotated[str | None, typer.Option(metavar="DATA",
+    ratings: Annotated[str | None, typer.Option(metavar="DATA", autocompletion=shell.data,
         help="Measure completion on these ratings too.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="DATA", autocompletion=shell.data,
+        help="Measure estimators on these rows too.")] = None,
     json: Annotated[str | None, typer.Option(metavar="ROWS",
         help="Write rows here as JSON lines ('-': standard output).")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw speed-up against workers.")] = None,
@@ -114,10 +122,12 @@ def bench(
     names = chosen(sections or [], against)
     counts = parse_workers(workers)
     if host not in REAL_HOSTS:
-        raise UsageError(f"--host {host}: expected one of {', '.join(REAL_HOSTS)}")
+        raise UsageError(f"--host {host}: {expected_one_of(REAL_HOSTS, host)}")
     check_outputs(json, plot, names)
     if ratings is not None:
         check_readable(ratings, "completion")
+    if data is not None:
+        check_readable(data)
     if "gpu" in names:
         find_device()
     display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
@@ -126,7 +136,7 @@ def bench(
 
     plan = Plan(
         counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, against or "against" in names, host,
-        data_names(quick, rows), Cache(cache), ratings, lambda text: label.__setitem__(0, text),
+        data_names(quick, rows), Cache(cache), ratings, data, lambda text: label.__setitem__(0, text),
     )  # fmt: skip
     with contextlib.closing(RowsFile(json)) as rows_file:
         run(names, plan, display, rows_file, plot, label)

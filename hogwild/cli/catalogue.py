@@ -10,6 +10,7 @@ import typer
 
 from hogwild.cli.data import size
 from hogwild.cli.display import Display, Reading
+from hogwild.cli.shell import data_sets
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.json_rows import to_json
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 data = typer.Typer(help="Public data sets: list, describe and fetch them; their names then stand wherever data do.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, or a part of one: rcv1, rcv1:test.",
-                                     show_default=False)]  # fmt: skip
+                                     show_default=False, autocompletion=data_sets)]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WIDTH = 80  # of what is printed
 
@@ -162,8 +163,8 @@ def path(name: Name) -> None:
 
 @data.command("fetch")
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, or parts: rcv1, rcv1:test.",
-                                               show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.",
+                                               show_default=False, autocompletion=data_sets)],
     source: Annotated[list[str] | None, typer.Option("--from", metavar="PATH", show_default=False,
                       help="A file downloaded by hand, or a directory with it; may be given several times.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
+from hogwild.cli import shell
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare_module import NAMED_LOSSES, check_module, read_module
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
@@ -62,12 +63,12 @@ from hogwild.cli.train import (
     Rank,
     Schedule,
     Terminals,
-    one_of,
+    choice,
     option,
 )
 from hogwild.cli.user_file import FUNCTION
-from hogwild.config import HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
-from hogwild.errors import UsageError
+from hogwild.config import DELAYS, HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
+from hogwild.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from hogwild.compare.harness import Comparison, Progress
@@ -89,34 +90,38 @@ OF_SUITE = ("suite", "scale", "methods", "workers", "seeds", "epochs", "timeout"
 
 
 def compare(
-    data: Annotated[str | None, typer.Argument(metavar="[DATA]",
-        help=f"As for train; with --model also {FUNCTION}. Default: {DEFAULT_DATA}.")] = None,
-    methods: Annotated[str | None, option(WHAT, "Methods, such as serial,hogwild,tiered,locked.",
-                                           show_default="all of the table")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,
+        autocompletion=shell.data, help=f"As for train; with --model also {FUNCTION}.")] = None,
+    methods: Annotated[str | None, option(WHAT, "Methods, such as hogwild,locked.", metavar="LIST",
+        autocompletion=shell.methods, show_default="all that the problem has")] = None,
     workers: Annotated[str | None, option(WHAT, "Numbers of workers, such as 1,2,4.", "--workers", "-w",
-                                           show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a "
-                                           "module 1,2,4,8,16")] = None,
+                                           metavar="LIST", show_default="1, 2, 4 ... physical cores; replicas on a "
+                                           "GPU: 1, of a module 1,2,4,8,16")] = None,
     seeds: Annotated[int | None, option(WHAT, "Repeats of everything, each with its own order of the rows.",
                                          show_default=f"{SEEDS}; of a suite 1")] = None,
-    epochs: Annotated[int | None, option(WHAT, "Passes over the data.", show_default=", ".join(
-        f"{count} of {name}" for name, count in EPOCHS.items()) + "; of a suite 20")] = None,
+    epochs: Annotated[int | None, option(WHAT, "Passes over the data.", show_default=f"{EPOCHS['linear']}; of cuts "
+                                          f"{EPOCHS['cuts']}, of a suite 20")] = None,
     eps: Annotated[str | None, option(WHAT, "Targets: shares of the way to the optimum, or to the best seen, that may "
-                                       "be left.", show_default="; ".join(dict.fromkeys(EPS.values())))] = None,
+                                       "be left.", metavar="LIST", show_default=f"{EPS['linear']}; of completion and "
+                                       f"modules {EPS['module']}")] = None,
     steps: Annotated[str, option(WHAT, "Steps that every method is tuned over; one: no tuning; 'auto': around the "
-                                  "step that is probed for.")] = "auto",
+                                  "step that is probed for.", metavar="LIST")] = "auto",
     gradient_delay: Annotated[str | None, option(WHAT, "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, "
                                                   "or 'paper'.", metavar="LIST")] = None,
-    budget: Annotated[float | None, option(WHAT, "Seconds: leave out seeds, workers, steps, epochs, in this order, "
-                                            "until it should do.", min=1)] = None,
-    timeout: Annotated[float | None, option(WHAT, "Seconds of training after which a run is stopped.", min=0.1,
-                                             show_default=f"{TIMEOUT:g}; of a suite {SUITE_TIMEOUT:g}")] = None,
+    budget: Annotated[float | None, option(WHAT, "Leave out seeds, workers, steps, epochs, in this order, until "
+                                            "this should do.", metavar="SECONDS", min=1,
+                                            show_default="no limit")] = None,
+    timeout: Annotated[float | None, option(WHAT, "Time of training after which a run is stopped.", min=0.1,
+                                             metavar="SECONDS", show_default=f"{TIMEOUT:g}; of a suite "
+                                             f"{SUITE_TIMEOUT:g}")] = None,
     oversubscribe: Annotated[bool, option(WHAT, "Also methods with locks on more workers than cores.",
                                            "--oversubscribe")] = False,
     dry_run: Annotated[bool, option(WHAT, "List what would be run and about how long, and end.", "--dry-run")] = False,
-    suite: Annotated[str | None, option(SUITE, "'paper': the table of the Hogwild paper, on generated data.")] = None,
+    suite: Annotated[str | None, option(SUITE, "'paper': the table of the Hogwild paper, on generated data.",
+                                         autocompletion=shell.among(SUITES))] = None,
     scale: Annotated[float | None, option(SUITE, "Share of the paper's sizes.", show_default=f"{SCALE:g}")] = None,
     problem: Problem = None,
-    test: Annotated[str | None, option("Data", "Data to test on.")] = None,
+    test: Annotated[str | None, option("Data", "Data to test on.", autocompletion=shell.data)] = None,
     holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on; 0: none.",
                                              show_default=f"{DEFAULT_HOLDOUT} without --test")] = None,
     holdout_by: HoldoutBy = HOLDOUTS[0],
@@ -137,9 +142,9 @@ def compare(
     negatives: Negatives = None,
     model: Annotated[str | None, option(MODULE, "A function of no arguments that makes the nn.Module; then --loss is "
                                          f"{', '.join(NAMED_LOSSES)} or {FUNCTION}.", metavar=FUNCTION)] = None,
-    optimizer: Annotated[str | None, option(MODULE, one_of("Rule of the updates", OPTIMIZERS),
+    optimizer: Annotated[str | None, choice(MODULE, "Rule of the updates", OPTIMIZERS,
                                              show_default=USUAL["optimizer"])] = None,
-    state: Annotated[str | None, option(MODULE, one_of("Whose its state is", STATES),
+    state: Annotated[str | None, choice(MODULE, "Whose its state is, each worker's or all workers'", STATES,
                                          show_default=USUAL["state"])] = None,
     batch: Annotated[int | None, option(MODULE, "Examples in a minibatch.", show_default=f"{USUAL['batch']}")] = None,
     momentum: Annotated[float | None, option(MODULE, "Of optimizer momentum.",
@@ -152,8 +157,9 @@ def compare(
     adagrad: Adagrad = False,
     order: OrderOfRows = DEFAULTS.order,
     seed: Annotated[int, option(STEPS, "First seed, and that of the hold-out.")] = DEFAULTS.seed,
-    host: Annotated[str, option(PARALLEL, one_of("Who runs the workers", HOSTS))] = DEFAULTS.host,
+    host: Annotated[str, choice(PARALLEL, "Who runs the workers", HOSTS)] = DEFAULTS.host,
     delay: Annotated[str, option(PARALLEL, "The simulator's delay law: see hogwild simulate.",
+                                  autocompletion=shell.among(DELAYS),
                                   metavar="LAW")] = DEFAULTS.delay,
     device: Device = DEFAULTS.device,
     in_flight: InFlight = None,
@@ -179,8 +185,6 @@ def begin(given: dict[str, Any]) -> int:
         from hogwild.compare.methods import gpu
 
         gpu()  # before data are read that may take minutes
-    if not given["dry_run"]:
-        check_writable("--out", given["out"], directory=True)
     display = Display(sys.stdout, given["quiet"])
     comparison = make_comparison(given, plan, base, sources, display)
     if given["dry_run"]:
@@ -219,7 +223,8 @@ def make_base(given: dict[str, Any]) -> TrainConfig:
 def make_plan(given: dict[str, Any]) -> Plan:
     """The plan of the options; those that are wrong are reported before anything is read."""
     from hogwild.compare.methods import chosen, usual
-    from hogwild.compare.plan import DELAYS, Plan
+    from hogwild.compare.plan import DELAYS as PAPER
+    from hogwild.compare.plan import Plan
 
     problem, device = given["problem"], given["device"]
     asked = given["methods"]
@@ -227,7 +232,7 @@ def make_plan(given: dict[str, Any]) -> Plan:
     delays: tuple[float, ...] = ()
     if given["gradient_delay"] is not None:
         paper = given["gradient_delay"] == "paper"
-        delays = DELAYS if paper else parse_numbers("--gradient-delay", given["gradient_delay"], 0.0, 1.0)
+        delays = PAPER if paper else parse_numbers("--gradient-delay", given["gradient_delay"], 0.0, 1.0)
     steps = () if given["steps"] == "auto" else parse_numbers("--steps", given["steps"], 0.0)
     epochs = EPOCHS[problem] if given["epochs"] is None else given["epochs"]
     eps = EPS[problem] if given["eps"] is None else given["eps"]
@@ -255,7 +260,7 @@ def make_comparison(
     given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, display: Display
 ) -> Comparison:
     """Read the data and pose the comparison."""
-    from hogwild.cli.session import Request, naming, read, start_fork_server
+    from hogwild.cli.session import Request, naming, read
 
     named = given["data"] is not None
     holdout = given["holdout"]
@@ -263,8 +268,7 @@ def make_comparison(
         holdout = DEFAULT_HOLDOUT
     if base.problem == "module":
         check_module(given, sources, holdout)
-        if base.host == "processes" and not given["dry_run"]:
-            start_fork_server()
+        make_ready(given, base)
         return pose(given, plan, base, sources, *read_module(given, holdout, plan.first_seed, display))
     data = given["data"] if named else CONTAINERS[base.problem].default
     request = Request(
@@ -273,12 +277,22 @@ def make_comparison(
     )  # fmt: skip
     sources.check(base.problem)
     request.check(base.problem)
-    if base.host == "processes" and not given["dry_run"]:
-        start_fork_server()
+    make_ready(given, base)
     rows, test = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
     given["data"] = data
     with naming(request):
         return pose(given, plan, base, sources, rows, test)
+
+
+def make_ready(given: dict[str, Any], base: TrainConfig) -> None:
+    """What is done for the runs before the data are read, once it is known that they are there."""
+    from hogwild.cli.session import start_fork_server
+
+    if given["dry_run"]:
+        return
+    check_writable("--out", given["out"], directory=True)
+    if base.host == "processes":
+        start_fork_server()
 
 
 def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, rows: Any, test: Any) -> Comparison:
@@ -329,7 +343,7 @@ def begin_suite(given: dict[str, Any]) -> int:
 def check_suite(given: dict[str, Any]) -> None:
     """Raise UsageError for another suite, or an option that a suite decides itself."""
     if given["suite"] not in SUITES:
-        raise UsageError(f"--suite {given['suite']}: expected {', '.join(SUITES)}")
+        raise UsageError(f"--suite {given['suite']}: expected {', '.join(SUITES)}{nearest(given['suite'], SUITES)}")
     for name, parameter in inspect.signature(compare).parameters.items():
         if name not in OF_SUITE and given[name] != parameter.default:
             option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.display import Display
 from hogwild.cli.sources import Sources, check_readable
-from hogwild.cli.user_file import FUNCTION, check_function, found, is_function, made, where
-from hogwild.config import PROBLEMS
-from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.cli.train_module import NAMED_LOSSES
+from hogwild.cli.user_file import FUNCTION, blamed, check_function, found, is_function, made
+from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
     from hogwild.cases.module import Posed
     from hogwild.problems.module_data import Examples
-
-NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
 
 
 def check_module(given: dict[str, Any], sources: Sources, holdout: float | None) -> None:
@@ -50,12 +48,9 @@ def read_module(
 
     data, test = made(given["data"]), made(given["test"])
     loss = given["loss"] if given["loss"] in NAMED_LOSSES else found(given["loss"])
-    try:
-        posed, tested = pose(found(given["model"]), loss, data, test, seed)
-    except HogwildError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise InputError(where(given["model"].rpartition(":")[0], error)) from error
+    model = found(given["model"])
+    with blamed(given["model"]):
+        posed, tested = pose(model, loss, data, test, seed)
     count = sum(parameter.numel() for parameter in posed.model.parameters())
     display.say(f"{given['data']}: {len(posed):,} examples; {given['model']}: {count:,} parameters")
     if holdout and len(posed):

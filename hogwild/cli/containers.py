@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hogwild.cli.sources import Sources, check_memory
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, nearest
 
 if TYPE_CHECKING:
     from hogwild.data.examples import Rows
@@ -195,8 +195,8 @@ def chosen(problem: str | None, name: str, format: str | None = None) -> str:
     """The problem asked for, or the one that the data's format or name tell of."""
     problem = problem or problem_of(name, format)
     if problem not in CONTAINERS:
-        choices = ", ".join(CONTAINERS)
-        raise UsageError(f"--problem {problem}: expected one of {choices} (modules: hogwild train-module)")
+        choices, close = ", ".join(CONTAINERS), nearest(problem, CONTAINERS)
+        raise UsageError(f"--problem {problem}: expected one of {choices} (modules: hogwild train-module){close}")
     return problem
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hogwild.cli import shell
 from hogwild.cli.containers import CONTAINERS, chosen
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.sources import (
@@ -34,11 +35,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 Problem = Annotated[str | None, typer.Option(help="linear for rows of features, completion for ratings, cuts for a "
-                                             "graph; default: by the name, else linear.")]  # fmt: skip
+                                             "graph.", show_default="what the data's name says, else linear",
+                                             autocompletion=shell.among(CONTAINERS))]  # fmt: skip
 
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False, autocompletion=shell.data)
+    ],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
     problem: Problem = None,
     features: Features = None,
@@ -76,7 +80,8 @@ def convert(
 
 def info(
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="Data or a model; without it, this machine.")
+        str | None,
+        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine", autocompletion=shell.data),
     ] = None,
     problem: Problem = None,
     features: Features = None,

@@ -7,16 +7,30 @@ from typing import Annotated
 import typer
 
 from hogwild.cli.display import Display
+from hogwild.cli.shell import among
 from hogwild.cli.sources import check_apart, check_readable, check_writable
+from hogwild.config import LOSSES
 from hogwild.errors import UsageError
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 FORMATS = "sklearn (by skops), vw, liblinear, npz or onnx"
 
 
+def formats() -> list[str]:
+    """Names of the formats, for a shell."""
+    from hogwild.interchange import FORMATS
+
+    return [*FORMATS]
+
+
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"What to write: {FORMATS}.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="FORMAT", help=f"What to write: {FORMATS}.", show_default=False, autocompletion=formats
+        ),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
     bare: Annotated[
         bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it before.")
@@ -42,14 +56,28 @@ def export(
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A model of another program.", show_default=False)],
     source: Annotated[
-        str, typer.Option("--from", metavar="FORMAT", help=f"What it is: {FORMATS}.", show_default=False)
+        str,
+        typer.Option(
+            "--from", metavar="FORMAT", help=f"What it is: {FORMATS}.", show_default=False, autocompletion=formats
+        ),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="MODEL", help="Write it here.", show_default=False)],
     loss: Annotated[
-        str | None, typer.Option(metavar="LOSS", help="vw, npz: what margins mean; log gives probabilities.")
+        str | None,
+        typer.Option(
+            metavar="LOSS",
+            help="vw, npz: what margins mean; log gives probabilities.",
+            show_default="the file's, else squared-error, or of classes hinge",
+            autocompletion=among(LOSSES),
+        ),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="vw, npz: values of the classes, in the file's order.")
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="vw, npz: values of the classes, in the file's order.",
+            show_default="the file's, else -1,1 or 1,2,...",
+        ),
     ] = None,
     zero_based: Annotated[
         bool, typer.Option("--zero-based", help="vw: feature 0 there is the first here, not feature 1.")

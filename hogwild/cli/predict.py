@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
+from hogwild.cli import shell
 from hogwild.cli.sources import (
     CacheDir,
     Format,
@@ -43,9 +44,9 @@ TABLE_LABELS = 12  # that fit on a terminal
 PAIRS = 1 << 16  # whose scores are written at a time
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
-Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, help="svmlight text ('-': standard input), "
-                                     "a store, .npz, .mtx or synthetic:...; for a model of ratings any "
-                                     "ratings.")]  # fmt: skip
+Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, autocompletion=shell.data,
+                                     help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+                                     "set's name or synthetic:...; for a model of ratings any ratings.")]  # fmt: skip
 
 
 def predict(
@@ -93,7 +94,9 @@ def evaluate(
     seen: Annotated[
         str | None,
         typer.Option(
-            metavar="DATA", help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr)."
+            metavar="DATA",
+            help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
+            autocompletion=shell.data,
         ),
     ] = None,
     zero_based: ZeroBased = False,
@@ -102,7 +105,7 @@ def evaluate(
     cache: CacheDir = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Measure a model on DATA: accuracy, log loss, AUC and F1, or the errors of a regression."""
+    """Measure a model on DATA: accuracy, log loss, AUC and F1; errors of values or ratings; how items are ranked."""
     sources = Sources(None, zero_based, format, targets, cache, no_cache)
     linear = open_model(model, data)
     if not is_linear(linear):

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild.cli.predict import Model, output
+from hogwild.cli.shell import data
 from hogwild.cli.sources import (
     CacheDir,
     Format,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 BATCH = 4096  # users at a time
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", show_default="all", help="As in the data; "
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default="all", help="As in the data; "
                                                    "'-': one a line from standard input.")]  # fmt: skip
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each.")]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here ('-': standard output).")]
@@ -41,7 +42,9 @@ def recommend(
     model: Model,
     names: Names = None,
     count: Count = 10,
-    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.")] = None,
+    seen: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.", autocompletion=data)
+    ] = None,
     out: Out = "-",
     format: Format = None,
     cache: CacheDir = None,

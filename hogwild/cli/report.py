@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def report(
     directories: Annotated[list[str], typer.Argument(
-        metavar="DIR...", help="What hogwild compare --out wrote; several stand side by side.")],
-    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if there is one",
+        metavar="DIR", show_default=False, help="What hogwild compare --out wrote; several stand side by side.")],
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if only one is given",
                                             help="Directory of the report.")] = None,
     browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,

@@ -21,7 +21,7 @@ from hogwild.cli.containers import CONTAINERS, HOLDOUTS
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
 from hogwild.config import TrainConfig
-from hogwild.errors import InputError, OutputError, TrainingError, UsageError
+from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 WORKER_MODULE = "hogwild.hosts.worker"
 LABEL_FILES = (".npy", ".tsv", ".txt")  # that a Segmentation can write
+EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -53,7 +54,7 @@ class Request:
 
     def check(self, problem: str = "linear") -> None:
         if self.holdout_by not in HOLDOUTS:
-            raise UsageError(f"--holdout-by {self.holdout_by}: expected one of {', '.join(HOLDOUTS)}")
+            raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:
             raise UsageError(f"--holdout-by {self.holdout_by}: nothing is held out: give --holdout FRACTION too")
         for option, name in (("--segmentation", self.segmentation), ("--plot", self.plot)):
@@ -208,17 +209,26 @@ def read(request: Request, sources: Sources, config: TrainConfig, display: Displ
     return examples, test
 
 
+def workers_of(config: TrainConfig) -> str:
+    """Who works, defaults filled in."""
+    workers = config.workers or 1
+    if config.device != "cuda":
+        return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
+    if config.launch == "vmap":
+        return f"a stack of {workers} minibatches (vmap)"
+    streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
+    if config.problem == "module":
+        return f"{streams} ({config.launch})"
+    many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
+    return f"{streams}, examples in flight: {many}"
+
+
 def describe_run(config: TrainConfig, reason: str = "") -> str:
     """What is about to run, defaults filled in."""
-    workers = config.workers or 1
-    who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
-    if config.device == "cuda":
-        many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
-        who = f"{workers} CUDA stream{'s' * (workers != 1)}, examples in flight: {many}"
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
-    alone = workers == 1 and config.device == "cpu"
+    alone = (config.workers or 1) == 1 and config.device == "cpu"
     exact = alone or config.discipline == "round-robin" or config.host == "simulator"
-    repeat = "reproducible to the last bit" if exact else "they race, so two runs differ"
+    repeat = EXACT if exact else RACE
     name = config.discipline
     if config.exchange != "none":
         name = config.exchange
@@ -232,7 +242,7 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     }[config.problem]
     return (
         f"{goal}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{name} on {who}: {repeat}"
+        f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config)}: {repeat}"
         + (f"\n{config.discipline} because {reason}" if reason else "")
     )
 

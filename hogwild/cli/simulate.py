@@ -12,27 +12,30 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from hogwild.cli.train import PARALLEL, RESULTS, begin, train
+from hogwild.cli.shell import among, data
+from hogwild.cli.train import PARALLEL, RESULTS, STOPPING, begin, train
 from hogwild.config import DELAYS, TrainConfig
 from hogwild.errors import UsageError
 
 DEFAULT_DATA = "synthetic:rcv1?rows=10000"
 WORKERS, EPOCHS = 64, 5
-# Options of problems that have no simulator
+# Options of problems and devices that have no simulator
 OTHER_PROBLEMS = (
     "problem", "holdout_by", "terminals", "rank", "penalty", "nonnegative", "no_biases", "negatives", "segmentation",
-    "plot",
+    "plot", "device", "in_flight",
 )  # fmt: skip
 LAWS = ", ".join(name + ":" * bool(numbers) + ",".join(f"{key}={numbers[key][0]:g}" for key in numbers)
                  for name, numbers in DELAYS.items())  # fmt: skip
 
-Data = Annotated[str | None, typer.Argument(metavar="[DATA]", help=f"As for train. Default: {DEFAULT_DATA}.")]
+Data = Annotated[str | None, typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA,
+                                              autocompletion=data)]  # fmt: skip
 Workers = Annotated[int, typer.Option("--workers", "-w", help="Virtual workers, up to 1024.",
                                       rich_help_panel=PARALLEL)]  # fmt: skip
 Delay = Annotated[str, typer.Option(
-    metavar="LAW", rich_help_panel=PARALLEL,
+    metavar="LAW", rich_help_panel=PARALLEL, autocompletion=among(DELAYS),
     help=f"How long rows take: {LAWS}; any with window=0.1 (part of a row's time in which hogwild may lose updates) "
     "and quantum=1 (rows at a time; locked, tiered).")]  # fmt: skip
+Epochs = Annotated[int, typer.Option(help="Passes over the data in all.", rich_help_panel=STOPPING)]
 Histogram = Annotated[str | None, typer.Option(
     metavar="FILE", help="Write how many updates were how stale here, one JSON line an epoch.",
     rich_help_panel=RESULTS)]  # fmt: skip
@@ -43,7 +46,7 @@ def _as_train(function: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(train, include_extras=True)
     own = {
         "data": (Data, None), "workers": (Workers, WORKERS), "delay": (Delay, TrainConfig().delay),
-        "epochs": (hints["epochs"], EPOCHS), "histogram": (Histogram, None),
+        "epochs": (Epochs, EPOCHS), "histogram": (Histogram, None),
     }  # fmt: skip
     usual = {name: (hints[name], parameter.default) for name, parameter in inspect.signature(train).parameters.items()}
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
+from hogwild.cli.shell import among
+from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError, expected_one_of
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
@@ -29,18 +30,19 @@ FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", "ratings", "netflix",
 PANEL = "Data"
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block cost milliseconds, whatever its size
 
-Features = Annotated[int | None, typer.Option(min=1, help="Number of features; default: as many as the data show.",
-                                              rich_help_panel=PANEL)]  # fmt: skip
+Features = Annotated[int | None, typer.Option(min=1, help="Number of features.", rich_help_panel=PANEL,
+                                              show_default="as many as the data show")]  # fmt: skip
 ZeroBased = Annotated[bool, typer.Option("--zero-based", help="Indices of the text start at 0, not 1.",
                                          rich_help_panel=PANEL)]  # fmt: skip
-Format = Annotated[str | None, typer.Option(help=f"One of {', '.join(FORMATS)}; default: by the name.",
-                                            rich_help_panel=PANEL)]  # fmt: skip
+Format = Annotated[str | None, typer.Option(help=f"One of {', '.join(FORMATS)}.", show_default="by the name",
+                                            autocompletion=among(FORMATS), rich_help_panel=PANEL)]  # fmt: skip
 HashBits = Annotated[int | None, typer.Option(min=1, max=30, metavar="B", help="Hash features to 2^B weights; indices "
                                               "may then be any below 2^64.", rich_help_panel=PANEL)]  # fmt: skip
 Targets = Annotated[str | None, typer.Option(metavar="FILE", help="Targets (.npy) of an .npz or .mtx matrix.",
                                              rich_help_panel=PANEL)]  # fmt: skip
-CacheDir = Annotated[str | None, typer.Option("--cache", metavar="DIR", help="Where parsed text is kept; default: the "
-                                              "user's cache directory.", rich_help_panel=PANEL)]  # fmt: skip
+CacheDir = Annotated[str | None, typer.Option("--cache", metavar="DIR", help="Where parsed text is kept.",
+                                              rich_help_panel=PANEL,
+                                              show_default="the user's cache directory")]  # fmt: skip
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep nothing: parse into memory.",
                                        rich_help_panel=PANEL)]  # fmt: skip
 
@@ -60,7 +62,7 @@ class Sources:
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
-            raise UsageError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
+            raise UsageError(f"--format {self.format}: {expected_one_of(FORMATS, self.format)}")
         if self.features is not None and self.hash_bits is not None:
             raise UsageError(
                 f"--features {self.features} and --hash-bits {self.hash_bits} contradict each other: give one of them "
@@ -205,25 +207,33 @@ def check_memory(name: str, width: int, bytes_each: int) -> None:
 def check_writable(option: str, name: str, directory: bool = False, regular: bool = False) -> None:
     """Raise OutputError, before hours of work, unless a file (or directory) ``name`` can be made where it is asked for.
 
-    A directory is made; of a file only the place is tried, so that an old file stays until the new one is complete.
-    ``regular`` refuses pipes and devices.
+    Only the place is tried: an old file stays until the new one is complete, and a directory is made when there is
+    something to put there. ``regular`` refuses pipes and devices.
     """
     if not name:
         raise UsageError(f"{option} '': expected a name")
     path = Path(name)
     try:
-        if directory:
-            path.mkdir(parents=True, exist_ok=True)
-        elif path.is_dir():
+        folder = _nearest_folder(path) if directory else path.parent
+        if not directory and path.is_dir():
             raise OutputError(f"{option} {name}: is a directory, expected a file name")
-        elif path.exists() and not path.is_file():  # a pipe or device
+        if not directory and path.exists() and not path.is_file():  # a pipe or device
             if regular:
                 raise OutputError(f"{option} {name}: not a regular file")
             if os.access(path, os.W_OK):
                 return  # it is written in place
-        with tempfile.TemporaryFile(dir=path if directory else path.parent):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
+
+
+def _nearest_folder(path: Path) -> Path:
+    """``path``, or what is there of the way to it."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return _nearest_folder(path.parent)
+    return path

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
+from hogwild.cli import shell
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
 from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
 from hogwild.config import (
+    CLASS_WEIGHT,
     DEVICES,
     DISCIPLINES,
     EXCHANGES,
@@ -18,6 +21,7 @@ from hogwild.config import (
     NORMALIZE,
     ORDERS,
     PENALTIES,
+    PROBLEMS,
     SCHEDULES,
     TrainConfig,
 )
@@ -32,51 +36,66 @@ def option(panel: str, help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
-def one_of(what: str, choices: tuple[str, ...]) -> str:
-    return f"{what}: {', '.join(choices)}."
+def choice(panel: str, what: str, choices: Iterable[str], *names: str, **more: Any) -> Any:
+    """An option of a few names, which its help lists and a shell completes."""
+    choices = tuple(choices)
+    completes = {"autocompletion": shell.among(choices)} | more
+    return option(panel, f"{what}: {', '.join(choices)}.", *names, **completes)
 
 
 COMPLETION, CUTS = "Matrix completion", "Graph cuts"
 GOAL, STEPS, PARALLEL, STOPPING, RESULTS = "What is minimised", "Steps", "Workers", "When to stop", "Results"
 
 # What hogwild compare asks in the same words
-Problem = Annotated[str | None, option(GOAL, one_of("What is trained", tuple(CONTAINERS)),
-    show_default="linear, or what DATA's name says")]  # fmt: skip
-Loss = Annotated[str | None, option(GOAL, one_of("Loss", LOSSES), show_default=DEFAULTS.loss)]
+Problem = Annotated[str | None, choice(GOAL, "What is trained", CONTAINERS,
+    show_default="what DATA's name says, else linear")]  # fmt: skip
+Loss = Annotated[str | None, option(
+    GOAL, f"Of linear: {', '.join(LOSSES)}. Of completion: {', '.join(PROBLEMS['completion']['loss'])}.",
+    show_default=f"{DEFAULTS.loss}; of completion {RATED.loss}",
+    autocompletion=shell.of_problem("loss"))]  # fmt: skip
 LossParam = Annotated[float | None, option(GOAL, "Huber's threshold or the half-width of an insensitive tube.",
     show_default="the loss's own")]  # fmt: skip
 L1 = Annotated[float, option(GOAL, "L1 penalty.", "--l1")]
-L2 = Annotated[float | None, option(GOAL, "L2 penalty.", "--l2", show_default=f"{DEFAULTS.l2:g}")]
-Normalize = Annotated[str, option(GOAL, one_of("Scale each row", NORMALIZE))]
-ClassWeight = Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.")]
+L2 = Annotated[
+    float | None, option(GOAL, "L2 penalty.", "--l2", show_default=f"{DEFAULTS.l2:g}; of completion {RATED.l2:g}")
+]
+Normalize = Annotated[str, choice(GOAL, "Scale each row", NORMALIZE)]
+ClassWeight = Annotated[str | None, option(GOAL, "'balanced' weighs the classes equally.",
+    show_default="all rows alike", autocompletion=shell.among(CLASS_WEIGHT))]  # fmt: skip
 NoIntercept = Annotated[bool, option(GOAL, "Fit no intercept.", "--no-intercept")]
-Schedule = Annotated[str | None, option(STEPS, one_of("How it falls", SCHEDULES), show_default=DEFAULTS.schedule)]
-Decay = Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")]
-Power = Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")]
+Schedule = Annotated[str | None, choice(STEPS, "How the step falls", SCHEDULES, show_default=DEFAULTS.schedule,
+    autocompletion=shell.of_problem("schedule"))]  # fmt: skip
+Decay = Annotated[float | None, option(STEPS, "Factor of schedule epoch or round.", show_default="the schedule's own")]
+Power = Annotated[float | None, option(STEPS, "Power of schedule inverse.", show_default="the schedule's own")]
 Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (AdaGrad).", "--adagrad")]
-OrderOfRows = Annotated[str, option(STEPS, one_of("Order of the rows", ORDERS))]
-Device = Annotated[str, option(PARALLEL, one_of("Where", DEVICES))]
+OrderOfRows = Annotated[str, option(
+    STEPS, f"Order of the rows: {', '.join(PROBLEMS['linear']['order'])}; of completion also {ORDERS[-1]}.",
+    autocompletion=shell.of_problem("order"))]  # fmt: skip
+Device = Annotated[str, choice(PARALLEL, "What they run on", DEVICES)]
 InFlight = Annotated[int | None, option(PARALLEL, "Examples in hand at the same time on a GPU.",
     show_default="as many as the step allows")]  # fmt: skip
 EvaluateEvery = Annotated[int, option(STOPPING, "Epochs from one row of measurements to the next.")]
-HoldoutBy = Annotated[str, option("Data", one_of("Ratings are held out by", HOLDOUTS))]
+HoldoutBy = Annotated[str, choice("Data", "Ratings are held out by", HOLDOUTS)]
 Terminals = Annotated[str | None, option("Data", "Vertices of known label of a graph, 'vertex label' a line.",
     metavar="FILE")]  # fmt: skip
 Rank = Annotated[int | None, option(COMPLETION, "Numbers in a factor.", show_default=f"{RATED.rank}")]
-Penalty = Annotated[str | None, option(COMPLETION, one_of("L2 penalty", PENALTIES), show_default=RATED.penalty)]
+Penalty = Annotated[str | None, choice(COMPLETION, "L2 penalty", PENALTIES, show_default=RATED.penalty)]
 Nonnegative = Annotated[bool, option(COMPLETION, "Factors at or above zero.", "--nonnegative")]
 NoBiases = Annotated[bool, option(COMPLETION, "No number for each user and item beside the factors.", "--no-biases")]
-Negatives = Annotated[int | None, option(COMPLETION, "Items drawn a rating under loss log or bpr.",
+Negatives = Annotated[int | None, option(COMPLETION, "Items drawn for each rating under loss log or bpr.",
     show_default=f"{RATED.negatives}")]  # fmt: skip
 
 
 def train(
-    data: Annotated[str | None, typer.Argument(metavar="[DATA]",
-        help=f"svmlight text (.gz .bz2 .xz), a store, .npz, .mtx or synthetic:...; ratings or a graph for other "
-        f"problems. Default: {DEFAULT_DATA}.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,
+        autocompletion=shell.data,
+        help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
+        "synthetic:...; ratings or a graph for other problems.")] = None,
     problem: Problem = None,
-    test: Annotated[str | None, option("Data", "Data to test on after each epoch.")] = None,
-    holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on.")] = None,
+    test: Annotated[str | None, option("Data", "Data to test on after each epoch.",
+        autocompletion=shell.data)] = None,
+    holdout: Annotated[float | None, option("Data", "Fraction of DATA to hold out and test on.",
+        show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named")] = None,
     holdout_by: HoldoutBy = HOLDOUTS[0],
     terminals: Terminals = None,
     features: Features = None,
@@ -98,7 +117,8 @@ def train(
     nonnegative: Nonnegative = False,
     no_biases: NoBiases = False,
     negatives: Negatives = None,
-    step: Annotated[str, option(STEPS, "First step size, or 'auto' to probe for one.")] = "auto",
+    step: Annotated[str, option(STEPS, "First step size; 'auto' probes for one, or is "
+        f"{RATED.step:g} of completion and {PROBLEMS['cuts']['defaults']['step']:g} of cuts.")] = "auto",
     schedule: Schedule = None,
     decay: Decay = None,
     power: Power = None,
@@ -106,21 +126,25 @@ def train(
     order: OrderOfRows = DEFAULTS.order,
     seed: Annotated[int, option(STEPS, "Seed of the order and of the hold-out.")] = DEFAULTS.seed,
     average: Annotated[bool, option(STEPS, "Average the weights of the last epochs.", "--average")] = False,
-    discipline: Annotated[str, option(PARALLEL, one_of("How an update reaches a shared weight", DISCIPLINES),
+    discipline: Annotated[str, choice(PARALLEL, "How an update reaches a shared weight", DISCIPLINES,
+                                       autocompletion=shell.of_problem("discipline"),
                                        show_default="serial for one worker, else by the data")] = DEFAULTS.discipline,
-    exchange: Annotated[str, option(PARALLEL, one_of("What workers with replicas do with them", EXCHANGES))
+    exchange: Annotated[str, choice(PARALLEL, "What workers with replicas do with them", EXCHANGES)
                         ] = DEFAULTS.exchange,
     workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of streams.", "--workers",
                                            "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
-    host: Annotated[str, option(PARALLEL, one_of("Who runs them", HOSTS))] = DEFAULTS.host,
+    host: Annotated[str, choice(PARALLEL, "Who runs them", HOSTS)] = DEFAULTS.host,
     device: Device = DEFAULTS.device,
     in_flight: InFlight = None,
     evaluate_every: EvaluateEvery = DEFAULTS.evaluate_every,
     epochs: Annotated[int | None, option(STOPPING, "Passes over the data in all.",
-                                          show_default=f"{DEFAULTS.epochs}")] = None,
-    patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,
+                                          show_default=f"{DEFAULTS.epochs}; of cuts "
+                                          f"{PROBLEMS['cuts']['defaults']['epochs']}")] = None,
+    patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.",
+                                            show_default="never")] = None,
     tol: Annotated[float, option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
-    target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.")] = None,
+    target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.",
+                                            show_default="never")] = None,
     out: Annotated[str | None, option(RESULTS, "Write the model here.", "--out", "-o", metavar="MODEL")] = None,
     json: Annotated[str | None, option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
                                         metavar="ROWS")] = None,

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from hogwild.cli.display import Display
+from hogwild.cli.shell import among
 from hogwild.cli.sources import check_apart, check_readable, check_writable
 from hogwild.cli.train import (
     GOAL,
@@ -19,9 +20,11 @@ from hogwild.cli.train import (
     RESULTS,
     STEPS,
     STOPPING,
+    Decay,
     Device,
     EvaluateEvery,
-    one_of,
+    Power,
+    choice,
     option,
     parse_step,
 )
@@ -30,6 +33,7 @@ from hogwild.config import LAUNCHES, OPTIMIZERS, PROBLEMS, REAL_HOSTS, STATES, T
 from hogwild.errors import UsageError
 
 ABOUT, DEFAULTS = PROBLEMS["module"], TrainConfig(problem="module")
+NAMED_LOSSES = ABOUT["loss"][1:]
 
 
 def train_module(
@@ -38,36 +42,37 @@ def train_module(
     data: Annotated[str, option("Data", "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as "
                                 "hogwild train reads them, given to the module as bags.", metavar=FUNCTION)],
     test: Annotated[str | None, option("Data", "The same to test on after each epoch.", metavar=FUNCTION)] = None,
-    loss: Annotated[str, option(GOAL, f"{one_of('Mean loss of a batch', ABOUT['loss'][1:])[:-1]}; or a function "
-                                "(output, target).", metavar=f"NAME|{FUNCTION}")] = "cross-entropy",
-    optimizer: Annotated[str, option(STEPS, one_of("Rule of the updates", OPTIMIZERS))] = OPTIMIZERS[0],
-    state: Annotated[str, option(STEPS, one_of("Whose its state is, each worker's or all workers'", STATES))
-                     ] = STATES[0],
+    loss: Annotated[str, option(GOAL, f"Mean loss of a batch: {', '.join(NAMED_LOSSES)}; or a function (output, "
+                                "target).", autocompletion=among(NAMED_LOSSES), metavar=f"NAME|{FUNCTION}")
+                    ] = NAMED_LOSSES[0],
+    optimizer: Annotated[str, choice(STEPS, "Rule of the updates", OPTIMIZERS)] = OPTIMIZERS[0],
+    state: Annotated[str, choice(STEPS, "Whose its state is, each worker's or all workers'", STATES)] = STATES[0],
     batch: Annotated[int, option(STEPS, "Examples in a minibatch.")] = ABOUT["defaults"]["batch"],
     step: Annotated[str, option(STEPS, "First step size ('auto': the optimizer's usual one).")] = "auto",
     momentum: Annotated[float, option(STEPS, "Of optimizer momentum.")] = ABOUT["defaults"]["momentum"],
     beta1: Annotated[float, option(STEPS, "Of optimizer adam.")] = ABOUT["defaults"]["betas"][0],
     beta2: Annotated[float, option(STEPS, "Of optimizer adam.")] = ABOUT["defaults"]["betas"][1],
-    schedule: Annotated[str, option(STEPS, one_of("How it falls", ABOUT["schedule"]))
-                        ] = ABOUT["defaults"]["schedule"],
-    decay: Annotated[float | None, option(STEPS, "Factor of the schedule.", show_default="the schedule's own")] = None,
-    power: Annotated[float | None, option(STEPS, "Power of 'inverse'.", show_default="the schedule's own")] = None,
-    order: Annotated[str, option(STEPS, one_of("Order of the examples", ABOUT["order"]))] = DEFAULTS.order,
+    schedule: Annotated[str, choice(STEPS, "How the step falls", ABOUT["schedule"])] = ABOUT["defaults"]["schedule"],
+    decay: Decay = None,
+    power: Power = None,
+    order: Annotated[str, choice(STEPS, "Order of the examples", ABOUT["order"])] = DEFAULTS.order,
     seed: Annotated[int, option(STEPS, "Seed of the order, of noise, and of the module's first parameters.")] = 0,
     average: Annotated[bool, option(STEPS, "Average the parameters of the last epochs.", "--average")] = False,
-    discipline: Annotated[str, option(PARALLEL, one_of("How an update reaches a shared weight", ABOUT["discipline"]),
+    discipline: Annotated[str, choice(PARALLEL, "How an update reaches a shared weight", ABOUT["discipline"],
                                        show_default="serial for one worker, else hogwild")] = DEFAULTS.discipline,
     workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of replicas on streams.", "--workers",
                                            "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
-    host: Annotated[str | None, option(PARALLEL, one_of("Who runs them", REAL_HOSTS),
+    host: Annotated[str | None, choice(PARALLEL, "Who runs them", REAL_HOSTS,
                                         show_default="threads for one worker, else processes")] = None,
     device: Device = DEFAULTS.device,
-    launch: Annotated[str, option(PARALLEL, one_of("How a step reaches a GPU", LAUNCHES))] = LAUNCHES[0],
+    launch: Annotated[str, choice(PARALLEL, "How a step reaches a GPU", LAUNCHES)] = LAUNCHES[0],
     evaluate_every: EvaluateEvery = DEFAULTS.evaluate_every,
     epochs: Annotated[int, option(STOPPING, "Passes over the data in all.")] = ABOUT["defaults"]["epochs"],
-    patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.")] = None,
+    patience: Annotated[int | None, option(STOPPING, "Stop after so many epochs without progress.",
+                                            show_default="never")] = None,
     tol: Annotated[float, option(STOPPING, "Relative fall of the objective that is progress.")] = DEFAULTS.tol,
-    target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.")] = None,
+    target: Annotated[float | None, option(STOPPING, "Stop at or below this objective.",
+                                            show_default="never")] = None,
     out: Annotated[str | None, option(RESULTS, "Write the model's state here.", "--out", "-o", metavar="MODEL")] = None,
     json: Annotated[str | None, option(RESULTS, "Write measurements here as JSON lines ('-': standard output).",
                                         metavar="ROWS")] = None,
@@ -90,7 +95,7 @@ def begin(given: dict[str, Any]) -> int:
     files = {name: given.pop(name) for name in ("model", "data", "test", "loss")}
     results = {name: given.pop(name) for name in ("out", "json", "checkpoint", "resume", "quiet")}
     host = given.pop("host")
-    named = files["loss"] in ABOUT["loss"][1:]
+    named = files["loss"] in NAMED_LOSSES
     options = given | ({} if host is None else {"host": host})
     TrainConfig(problem="module", loss=files["loss"] if named else "custom", **options)  # checks them
     _check(files, results, named)
@@ -126,7 +131,7 @@ def _check(files: dict[str, str | None], results: dict[str, Any], named: bool) -
         raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
     check_function("the model", files["model"])
     if not named:
-        check_function("--loss", files["loss"], ABOUT["loss"][1:])
+        check_function("--loss", files["loss"], NAMED_LOSSES)
     names = [spec.rpartition(":")[0] if is_function(spec) else spec for spec in files.values() if spec]
     for name in names:
         if name not in ABOUT["loss"]:
@@ -142,17 +147,16 @@ def _check(files: dict[str, str | None], results: dict[str, Any], named: bool) -
 
 def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
     """What is about to run, defaults filled in."""
+    from hogwild.cli.session import EXACT, RACE, workers_of
+
     workers = config.workers or 1
-    who = "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
-    repeat = "reproducible to the last bit" if workers == 1 else "they race, so two runs differ"
-    if config.device == "cuda":
-        who = f"{workers} CUDA stream{'s' * (workers != 1)} ({config.launch})"
-        who = f"a stack of {workers} minibatches (vmap)" if config.launch == "vmap" else who
-        repeat = "sums in any order, so two runs differ" if workers == 1 or config.launch == "vmap" else repeat
+    repeat = EXACT if workers == 1 else RACE
+    if config.device == "cuda" and (workers == 1 or config.launch == "vmap"):
+        repeat = "sums in any order, so two runs differ"
     state = f", state {config.state}" if workers > 1 and config.optimizer != "sgd" else ""
     count = sum(place.size for place in layout.places)
     return (
         f"{count:,} parameters, {loss} loss; {config.optimizer}{state}, step {config.step:.4g}, {config.schedule} "
         f"schedule, batches of {config.batch}, {config.order} order, seed {config.seed}\n"
-        f"{config.discipline} on {who}: {repeat}"
+        f"{config.discipline} on {workers_of(config)}: {repeat}"
     )

@@ -7,14 +7,16 @@ line that names the file and the line.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.errors import HogwildError, InputError, UsageError, nearest
 
 FUNCTION = "FILE.py:NAME"
 
@@ -23,7 +25,7 @@ def check_function(what: str, spec: str | None, names: tuple[str, ...] = ()) -> 
     """Raise UsageError unless ``spec`` names a function in a file; ``names``: what else it could have been."""
     if not is_function(spec or ""):
         choices = f"{', '.join(names)} or " if names else ""
-        raise UsageError(f"{what} {spec}: expected {choices}{FUNCTION}, a function in a file")
+        raise UsageError(f"{what} {spec}: expected {choices}{FUNCTION}, a function in a file{nearest(spec, names)}")
 
 
 def is_function(spec: str) -> bool:
@@ -41,8 +43,15 @@ def made(spec: str | None) -> Any:
 
         return open_data(spec)
     function = found(spec)
-    try:
+    with blamed(spec):
         return function()
+
+
+@contextlib.contextmanager
+def blamed(spec: str) -> Iterator[None]:
+    """Make whatever the user's function raises in the block a line that names its file; our own errors stay."""
+    try:
+        yield
     except HogwildError:
         raise
     except (Exception, SystemExit) as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hogwild.compare.outside import OUTSIDE
 from hogwild.compare.subjects import SUBJECTS
 from hogwild.config import PROBLEMS, TrainConfig
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, nearest
 
 if TYPE_CHECKING:
     from hogwild.cuda.backend import Backend
@@ -182,5 +182,6 @@ def chosen(names: list[str]) -> list[Method]:
         For a name that is not in the table.
     """
     if unknown := [name for name in names if name not in METHODS]:
-        raise UsageError(f"method {unknown[0]!r}: expected some of {', '.join(METHODS)}")
+        close = nearest(unknown[0], METHODS)
+        raise UsageError(f"method {unknown[0]!r}: expected some of {', '.join(METHODS)}{close}")
     return [method for name, method in METHODS.items() if name == "serial" or name in names]

@@ -35,7 +35,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.errors import HogwildWarning, TrainingError
 from hogwild.hosts.job import Pool
-from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear_rows import row_weights
 from hogwild.problems.objective import Objective
 from hogwild.resume import fingerprint
 from hogwild.training import train

@@ -33,7 +33,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.normalize import scaled
 from hogwild.errors import UsageError
-from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear_rows import row_weights
 from hogwild.schedule import make_schedule
 
 SGD_LOSSES = {

@@ -17,6 +17,7 @@ import numpy as np
 from hogwild.cases import case_of
 from hogwild.compare.optimum import Optimum, find_optimum, unknown
 from hogwild.config import TrainConfig
+from hogwild.data.examples import evenly
 from hogwild.data.graphs import Graph, graph_statistics
 from hogwild.data.ratings import Ratings, rating_statistics
 from hogwild.data.statistics import describe
@@ -180,7 +181,7 @@ class Cuts(_Stepped):
     problem = "cuts"
 
     def sample(self, data: Graph, count: int) -> Graph:
-        which = np.unique(np.linspace(0, len(data) - 1, min(len(data), count)).astype(np.int64))
+        which = evenly(len(data), count)
         u, v, forward, backward = (array[which] for array in (data.u, data.v, data.forward, data.backward))
         ends = data.n_vertices, data.terminals, data.terminal_labels, data.n_labels
         return Graph(u, v, forward, backward, *ends, check=False)
@@ -236,7 +237,7 @@ class Module:
         return None
 
     def sample(self, data: Posed, count: int) -> Posed:
-        which = np.unique(np.linspace(0, len(data) - 1, min(len(data), count)).astype(np.int64))
+        which = evenly(len(data), count)
         return dataclasses.replace(data, examples=select(data.examples, which))
 
     def tiny(self, data: Posed, count: int) -> Posed:

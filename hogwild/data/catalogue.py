@@ -12,7 +12,6 @@ in.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.data.store import is_store
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, expected_one_of, nearest
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"  # in a checkout a link to its datasets/
 VARIABLE = "HOGWILD_DATA"
@@ -224,7 +223,7 @@ def look_up(name: str) -> tuple[Card, str | None]:
     if card is None:
         raise UsageError(f"{name}: no such data set{near(stem, 0.5)} (hogwild data list has all {len(known)})")
     if colon and role not in card.roles:
-        raise UsageError(f"{name}: {card.name} has no such part: expected one of {', '.join(card.roles)}")
+        raise UsageError(f"{name}: {card.name} has no such part: {expected_one_of(card.roles, role)}")
     return card, role or None
 
 
@@ -232,8 +231,7 @@ def near(name: str, cutoff: float = 0.65) -> str:
     """``: did you mean rcv1?``, or nothing if no name of a set or a part is so similar (``cutoff`` of 1: the same)."""
     known = cards().values()
     names = [word for card in known for word in (card.name, *card.aliases, *map(card.title_of, card.roles))]
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
-    return f": did you mean {close[0]}?" if close else ""
+    return nearest(name, names, cutoff)
 
 
 def find(name: str) -> tuple[Card, str] | None:

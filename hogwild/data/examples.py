@@ -24,6 +24,13 @@ INDEX_LIMIT = 2**31 - 1  # indices are int32, so that is also the largest width
 PIECE = 1 << 20  # entries handled at a time where temporaries are made
 
 
+def evenly(total: int, count: int) -> np.ndarray:
+    """So many of the numbers below ``total``, evenly spread from first to last; all of them if they are fewer."""
+    if count >= total:
+        return np.arange(total)
+    return np.arange(count) * (total - 1) // max(count - 1, 1)
+
+
 def _frozen(array: Any, dtype: Any) -> np.ndarray:
     """A read-only C-contiguous view (a copy only if the dtype or layout differs); never a ``memmap`` instance."""
     return readonly(np.ascontiguousarray(np.asarray(array), dtype=dtype))
@@ -60,6 +67,9 @@ def shortest(number: float) -> str:
         return str(int(value))
     text = str(value).removesuffix(".0")
     return text if np.float32(float(text)) == value else repr(float(value))  # the latter: rounded twice, in theory
+
+
+EMPTY = readonly(np.empty(0, dtype=np.float32))  # where there are no weights, no scales
 
 
 class Rows:
@@ -251,7 +261,7 @@ class Rows:
 
     def evenly(self, count: int) -> np.ndarray:
         """Ids of so many rows evenly spread over all, or of all if they are fewer."""
-        return np.unique(np.linspace(0, len(self) - 1, min(len(self), count)).astype(np.int64))
+        return evenly(len(self), count)
 
     def block(self, first: int, last: int) -> Rows:
         """Rows ``first <= i < last`` without copying anything."""

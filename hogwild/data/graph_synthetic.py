@@ -23,7 +23,7 @@ import numpy as np
 from hogwild.data.examples import readonly
 from hogwild.data.graph_mrf import mrf_graph
 from hogwild.data.graphs import Graph
-from hogwild.data.synthetic import PREFIX, _mix, parse_dials
+from hogwild.data.synthetic import PREFIX, _mix, check_family, parse_dials
 from hogwild.errors import InputError
 
 STREAMS = {"balls": 1, "noise": 2, "links": 3, "entities": 4, "partners": 5, "weights": 6, "hubs": 7}
@@ -74,9 +74,7 @@ class GraphSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            known = ", ".join(PREFIX + family for family in FAMILIES)
-            raise InputError(f"{PREFIX}{self.family}: no such synthetic graph; there are {known}")
+        check_family(self.family, FAMILIES, "graph")
         most = int(VERTICES ** (1 / 2 if self.family == "grid" else 1 / 3) + 1e-6)
         ranges = {
             "side": (2, most), "labels": (2, 64), "balls": (0, 1000), "smooth": (0, 1000), "delta": (0, 0.1),

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.catalogue import located
-from hogwild.data.examples import INDEX_LIMIT, _check_whole, _frozen
+from hogwild.data.examples import INDEX_LIMIT, _check_whole, _frozen, evenly
 from hogwild.data.rating_ids import Ids
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 Progress = Callable[[int, int | None], None]
 
@@ -240,7 +240,7 @@ class Graph:
 
     def sample_arrays(self) -> list[np.ndarray]:
         """Arrays that tell this graph from others, for a fingerprint: sizes, terminals, and edges spread over all."""
-        picked = np.unique(np.linspace(0, max(len(self) - 1, 0), min(len(self), SAMPLED)).astype(np.int64))
+        picked = evenly(len(self), SAMPLED)
         sizes = np.array([len(self), self.n_vertices, self.n_labels, *(self.shape or ())], dtype=np.int64)
         edges = [array[picked] for array in (self.u, self.v, self.forward, self.backward)]
         return [sizes, self.terminals, self.terminal_labels, *edges]
@@ -365,7 +365,7 @@ def open_graph(
     title = located(os.fspath(name))
     kind = graph_format(title) if format is None else format
     if kind not in FORMATS:
-        raise UsageError(f"format={kind!r}: expected one of {', '.join(FORMATS)}")
+        raise UsageError(f"format={kind!r}: {expected_one_of(FORMATS, kind)}")
     if terminals is not None and kind != "edges":
         raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
     if kind == "synthetic":

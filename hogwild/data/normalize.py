@@ -13,7 +13,7 @@ import numpy as np
 
 from hogwild.data.chunks import known_part, map_chunks
 from hogwild.data.examples import Rows
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, expected_one_of
 
 NORMALIZE = ("none", "l2", "max")
 
@@ -42,7 +42,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
         For another ``kind``.
     """
     if kind not in NORMALIZE:
-        raise UsageError(f"normalize {kind!r}: expected one of {', '.join(NORMALIZE)}")
+        raise UsageError(f"normalize {kind!r}: {expected_one_of(NORMALIZE, kind)}")
     if kind == "none":
         return None
     limit = rows.width if width is None else width

@@ -27,7 +27,7 @@ from hogwild.data.ratings import Ids, Ratings, last_of_repeats
 from hogwild.data.source import MATRIX_MARKET, _identity, _load, _load_mtx, _load_npz
 from hogwild.data.store import read_meta
 from hogwild.data.synthetic import PREFIX
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 Progress = Callable[[int, int | None], None]
 
@@ -94,7 +94,7 @@ def open_ratings(
     chosen = ("unknown", unknown, UNKNOWN), ("values", values, VALUES), ("repeats", repeats, REPEATS)
     for option, value, choices in chosen:
         if value not in choices:
-            raise UsageError(f"{option}={value!r}: expected one of {', '.join(choices)}")
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
     options = {"values": values, "repeats": repeats, "workers": workers, "progress": progress}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
@@ -146,7 +146,7 @@ def convert_ratings(
 
 def _kind(name: str, format: str | None) -> str:
     if format is not None and format not in FORMATS:
-        raise UsageError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
     if format == "synthetic" or (format is None and name.startswith(PREFIX)):
         return "synthetic"
     try:

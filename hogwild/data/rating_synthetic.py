@@ -30,8 +30,8 @@ import numpy as np
 from hogwild.data.examples import INDEX_LIMIT
 from hogwild.data.rating_store import RatingRecipe, build_ratings
 from hogwild.data.ratings import Ratings
-from hogwild.data.synthetic import BITS, GOLDEN, PREFIX, _exp, _log, _mix, parse_dials
-from hogwild.errors import InputError
+from hogwild.data.synthetic import BITS, GOLDEN, PREFIX, _exp, _log, _mix, check_family, parse_dials
+from hogwild.errors import InputError, expected_one_of
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
@@ -84,9 +84,7 @@ class RatingSpec:
     skip: int = 0
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            known = ", ".join(PREFIX + family for family in FAMILIES)
-            raise InputError(f"{PREFIX}{self.family}: no such synthetic set of ratings; there are {known}")
+        check_family(self.family, FAMILIES, "set of ratings")
         ranges = {
             "users": (1, INDEX_LIMIT), "items": (1, INDEX_LIMIT), "ratings": (1, 2**40), "rank": (1, 1024),
             "zipf": (0, 4), "shift": (0, 1e9), "user_zipf": (0, 4), "user_shift": (0, 1e9), "noise": (0, 10),
@@ -96,7 +94,7 @@ class RatingSpec:
             if not low <= getattr(self, name) <= high:
                 raise InputError(f"{self}: {name}={getattr(self, name)} is outside {low} to {high}")
         if self.values not in VALUES:
-            raise InputError(f"{self}: values={self.values}: expected one of {', '.join(VALUES)}")
+            raise InputError(f"{self}: values={self.values}: {expected_one_of(VALUES, self.values)}")
         if 2 * (self.ratings + self.skip) > self.users * self.items:
             pairs = f"{self.users:,} x {self.items:,}"
             raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")

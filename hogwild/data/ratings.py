@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.data.examples import INDEX_LIMIT, PIECE, _check_whole, _frozen
+from hogwild.data.examples import INDEX_LIMIT, PIECE, _check_whole, _frozen, evenly
 from hogwild.data.pieces import pieces
 from hogwild.data.rating_ids import Ids as Ids
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, expected_one_of
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -155,7 +155,7 @@ class Ratings:
 
     def evenly(self, count: int) -> np.ndarray:
         """Positions of so many ratings evenly spread over all, or of all if they are fewer."""
-        return np.unique(np.linspace(0, len(self) - 1, min(len(self), count)).astype(np.int64))
+        return evenly(len(self), count)
 
     def _part(self, which: Any) -> Ratings:
         times = None if self.times is None else self.times[which]
@@ -181,7 +181,7 @@ class Ratings:
             For another ``by``, or by time where there are no times.
         """
         if by not in SPLITS:
-            raise UsageError(f"split by {by!r}: expected one of {', '.join(SPLITS)}")
+            raise UsageError(f"split by {by!r}: {expected_one_of(SPLITS, by)}")
         if by == "time" and self.times is None:
             raise UsageError("split by time: these ratings have no times (a fourth column); split by row or by user")
         if not 0 < fraction < 1:

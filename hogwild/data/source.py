@@ -34,7 +34,7 @@ from hogwild.data.hashing import (
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 Progress = Callable[[int, int | None], None]
 
@@ -101,7 +101,7 @@ def open_data(
     """
     for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
         if value not in choices:
-            raise UsageError(f"{option}={value!r}: expected one of {', '.join(choices)}")
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
     hash_bits = _check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
     options = {"zero_based": zero_based, "width": pinned, "labels": labels, "workers": workers, "progress": progress}
@@ -192,7 +192,7 @@ def convert(
 
 def _kind(name: str, format: str | None) -> str:
     if format is not None and format not in FORMATS:
-        raise UsageError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
     if format == "synthetic" or (format is None and name.startswith(PREFIX)):
         return "synthetic"
     try:

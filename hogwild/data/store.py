@@ -26,7 +26,7 @@ from hogwild.data.chunks import chunks
 from hogwild.data.columns import BLOCK, HEADER, REMEDY, Column, entries, header, map_column, sync_folder, write_synced
 from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.leases import LOCKED, lock_exclusive, make_temporary, still_named, sweep
-from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.errors import InputError, OutputError, UsageError, expected_one_of
 
 FORMAT, VERSION = "hogwild-store", 1
 ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
@@ -312,7 +312,7 @@ def open_arrays(
     ``check_fit`` raises for arrays, by name with dtype and length, that cannot be those of the meta data.
     """
     if verify not in VERIFY:
-        raise UsageError(f"verify={verify!r}: expected one of {', '.join(VERIFY)}")
+        raise UsageError(f"verify={verify!r}: {expected_one_of(VERIFY, verify)}")
     meta = read_meta(path)
     if (found := meta.get("kind", "rows")) != kind:
         raise InputError(f"{path}: a store of {found}, expected one of {KINDS[kind]}")

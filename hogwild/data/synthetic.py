@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from hogwild.data.cache import Recipe, build
 from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.store import Sink
-from hogwild.errors import InputError
+from hogwild.errors import InputError, expected_one_of, nearest
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
@@ -86,9 +86,7 @@ class SyntheticSpec:
     skip: int = 0
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            known = ", ".join(PREFIX + family for family in FAMILIES)
-            raise InputError(f"{PREFIX}{self.family}: no such synthetic set; there are {known}")
+        check_family(self.family, FAMILIES, "set")
         ranges = {
             "rows": (1, 2**40), "features": (2, INDEX_LIMIT), "nnz": (1, self.features), "spread": (0, 2),
             "zipf": (0, 4), "shift": (0, 1e9), "classes": (2, 64),
@@ -100,7 +98,8 @@ class SyntheticSpec:
                 raise InputError(f"{self}: {name}={getattr(self, name)} is outside {low} to {high}")
         for name, choices in (("values", tuple(VALUES)), ("task", TASKS)):
             if getattr(self, name) not in choices:
-                raise InputError(f"{self}: {name}={getattr(self, name)}: expected one of {', '.join(choices)}")
+                found = getattr(self, name)
+                raise InputError(f"{self}: {name}={found}: {expected_one_of(choices, found)}")
 
     def __str__(self) -> str:
         """The name, with the dials that are not the family's own."""
@@ -147,6 +146,14 @@ def parse_spec(name: str) -> SyntheticSpec:
     return SyntheticSpec(family, **{**_usual(family, given), **given})
 
 
+def check_family(family: str, families: Iterable[str], what: str) -> None:
+    """Raise InputError, which lists them, unless it is one of ``families``."""
+    names = {each: PREFIX + each for each in families}
+    if family not in names:
+        close = nearest(family, (), aliases=names)
+        raise InputError(f"{PREFIX}{family}: no such synthetic {what}; there are {', '.join(names.values())}{close}")
+
+
 def parse_dials(name: str, usual: Callable[[str], dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     """``(family, dials given)`` of a name such as ``synthetic:rcv1?rows=200000``.
 
@@ -161,7 +168,8 @@ def parse_dials(name: str, usual: Callable[[str], dict[str, Any]]) -> tuple[str,
     for part in filter(None, query.split("&")):
         dial, equals, text = part.partition("=")
         if dial not in kinds or not equals:
-            raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {', '.join(kinds)}")
+            known = f"{', '.join(kinds)}{nearest(dial, kinds)}"
+            raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {known}")
         if dial in given:
             raise InputError(f"{name}: {dial} is given twice")
         given[dial] = _number(name, dial, text, kinds[dial])

@@ -10,14 +10,13 @@ A format is one module with ``encode(model, asked)`` and ``decode(path, given)``
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hogwild.config import LOSSES
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, expected_one_of, nearest
 from hogwild.interchange.reading import Given
 from hogwild.interchange.writing import Asked
 from hogwild.model import LinearModel
@@ -142,25 +141,19 @@ def import_model(
     """
     chosen = choose(source, {"loss": loss, "labels": labels, "zero_based": zero_based}, "--from")
     if loss is not None and loss not in LOSSES:
-        raise UsageError(f"loss {loss!r}: expected one of {', '.join(LOSSES)}{nearest(loss, LOSSES)}")
+        raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
     return _module(chosen).decode(Path(path), Given(loss, labels, zero_based))
 
 
 def choose(name: str, options: dict[str, Any], option: str) -> Format:
     """The format called ``name``, once it is known to have all ``options`` that are given."""
     if name not in FORMATS:
-        close = nearest(name, [*FORMATS, *ALIASES])
+        close = nearest(name, FORMATS, aliases=ALIASES)
         raise UsageError(f"{option} {name}: expected one of {', '.join(FORMATS)}{close}")
     for given, value in options.items():
         if value and given not in FORMATS[name].options:
             raise UsageError(f"--{given.replace('_', '-')} means nothing to {option} {name}: leave it out")
     return FORMATS[name]
-
-
-def nearest(name: str, choices: Any) -> str:
-    """``: did you mean vw?``, or nothing if no choice is like ``name``."""
-    close = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.4)
-    return f": did you mean {ALIASES.get(close[0], close[0])}?" if close else ""
 
 
 def _module(chosen: Format) -> Any:

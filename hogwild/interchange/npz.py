@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from hogwild.errors import InputError, UsageError
 from hogwild.interchange.archives import opened, read_array, write_array
 from hogwild.interchange.reading import Given, assemble, check_finite
 from hogwild.interchange.writing import Asked
+from hogwild.json_rows import plain
 from hogwild.model import LinearModel
 from hogwild.model_file import MODELS
 
@@ -41,7 +41,7 @@ def encode(model: Any, asked: Asked) -> tuple[bytes, list[str]]:
     header = {"schema": SCHEMA, **header, "history": header["history"][-1:]}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        write_array(archive, HEADER, np.array(json.dumps(_plain(header), sort_keys=True)))
+        write_array(archive, HEADER, np.array(json.dumps(plain(header), sort_keys=True)))
         for name in sorted(arrays):
             write_array(archive, name, arrays[name])
     return content.getvalue(), []
@@ -114,16 +114,3 @@ def _plain_arrays(path: Path, arrays: dict[str, np.ndarray], given: Given) -> An
     if labels and loss not in LABEL_LOSSES:
         raise UsageError(f"{path}: has classes: expected a loss of {', '.join(LABEL_LOSSES)}, not {loss}")
     return assemble(path, coef, intercept, loss, labels)
-
-
-def _plain(value: Any) -> Any:
-    """``value`` in JSON's types; null for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value

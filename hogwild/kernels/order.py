@@ -47,6 +47,17 @@ def shuffle(array, n, state):
 
 
 @njit(**JIT)
+def choose(chosen, n, seed):
+    """Fill ``chosen`` with different numbers below ``n`` < 2^32, ascending, all sets alike likely (Fan et al. 1962)."""
+    count, state = 0, generator(seed, 0, 0)
+    for i in range(n):
+        state = state + GOLDEN
+        if np.int64(((mix(state) >> S32) * np.uint64(n - i)) >> S32) < len(chosen) - count:
+            chosen[count] = i
+            count += 1
+
+
+@njit(**JIT)
 def shuffle_blocks(blocks, n_rows, block, shuffled, seed, epoch):
     """Fill ``blocks`` (n_blocks,) int32 with an epoch's sequence of blocks; a last, shorter block stays last."""
     n = len(blocks)
@@ -54,6 +65,13 @@ def shuffle_blocks(blocks, n_rows, block, shuffled, seed, epoch):
         blocks[i] = i
     if shuffled:
         shuffle(blocks, n if n_rows % block == 0 else n - 1, generator(seed, epoch, -1))
+
+
+@njit(**JIT)
+def shuffle_epochs(many, shuffled, seed, epoch):
+    """Fill each row of ``many`` (epochs, n_rows) int32 with the sequence of an epoch, in blocks of one row."""
+    for k in range(len(many)):
+        shuffle_blocks(many[k], many.shape[1], 1, shuffled, seed, epoch + k)
 
 
 @njit(**JIT)

@@ -1,4 +1,4 @@
-"""Passes over sparse rows that are no training: counting the rows that hold each feature."""
+"""Passes over sparse rows that are no training: counting and summing what they hold of each feature, copying some."""
 
 from __future__ import annotations
 
@@ -14,3 +14,37 @@ def count_features(begin, end, indices, total):
     for i in range(len(begin)):
         for j in range(begin[i], end[i]):
             total[np.uint32(indices[np.uint64(j)])] += 1
+
+
+@njit(forceinline=True, **JIT)
+def value(values, scales, j, k):
+    return np.float64(values[np.uint64(j)]) * (np.float64(scales[k]) if len(scales) else 1.0)
+
+
+@njit(**JIT)
+def lengths(ids, begin, end, indices, values, scales, total):
+    """``(sum of ||x||^2, ||sum of x||^2)`` of the rows ``ids``, float64; ``total``, zeros (width,), becomes their sum.
+
+    ``scales`` (of those rows, float32) multiply them; it may be empty.
+    """
+    own, mutual = 0.0, 0.0
+    for k in range(len(ids)):
+        for j in range(begin[ids[k]], end[ids[k]]):
+            x = value(values, scales, j, k)
+            total[np.uint32(indices[np.uint64(j)])] += x
+            own += x * x
+    for k in range(len(ids)):  # what is not zero in ``total``, found again
+        for j in range(begin[ids[k]], end[ids[k]]):
+            mutual += value(values, scales, j, k) * total[np.uint32(indices[np.uint64(j)])]
+    return own, mutual
+
+
+@njit(**JIT)
+def copy_entries(begin, indptr, indices, values, to_indices, to_values):
+    """Copy rows that begin at ``begin`` to where ``indptr`` has them."""
+    for i in range(len(begin)):
+        shift = begin[i] - indptr[i]
+        for j in range(indptr[i], indptr[i + 1]):
+            to_indices[np.uint64(j)] = indices[np.uint64(j + shift)]
+        for j in range(indptr[i], indptr[i + 1]):
+            to_values[np.uint64(j)] = values[np.uint64(j + shift)]

@@ -21,7 +21,7 @@ from hogwild.data.chunks import map_chunks
 from hogwild.data.examples import Rows, shortest
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import row_scales
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, expected_one_of
 
 POISSON_CAP = 60.0  # the loss goes on along its tangent beyond this margin; exp(60) is no count
 
@@ -96,12 +96,13 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
         A key of ``VALUES``, or "softmax".
     margins : array, shape (n,), or (n, K) for several classes
     targets : array, shape (n,)
-        For one column of margins: -1 and +1, a real target, or a count. For K columns: the class, 0 to K - 1.
+        For one column of margins: -1 and +1, a real target, or a count. For K columns: the class, 0 to K - 1; or, of
+        one-versus-rest, shape (n, K): -1 and +1 for each class, and so are the losses.
     param : float
         Huber's delta, or epsilon.
     """
     with np.errstate(all="ignore"):
-        if margins.ndim == 1:
+        if margins.ndim == 1 or targets.ndim == 2:
             return VALUES["log" if loss == "softmax" else loss](margins, targets, param)
         rows, classes = np.arange(len(margins)), targets.astype(np.int64)
         if loss == "softmax":
@@ -182,7 +183,7 @@ class Objective:
         threads: int | None = None,
     ) -> None:
         if loss != "softmax" and loss not in VALUES:
-            raise UsageError(f"loss {loss!r}: expected one of {', '.join([*VALUES, 'softmax'])}")
+            raise UsageError(f"loss {loss!r}: {expected_one_of([*VALUES, 'softmax'], loss)}")
         self.rows, self.loss, self.l1, self.l2, self.normalize = rows, loss, float(l1), float(l2), normalize
         self.loss_param = DEFAULT_PARAM.get(loss, 0.0) if loss_param is None else float(loss_param)
         self.weights = rows.weights if weights is None else np.asarray(weights)

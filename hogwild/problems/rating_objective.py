@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ratings
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, expected_one_of
 from hogwild.problems.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
@@ -176,7 +176,7 @@ class RatingObjective:
     ) -> None:
         for option, value, choices in (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES)):
             if value not in choices:
-                raise UsageError(f"{option} {value!r}: expected one of {', '.join(choices)}")
+                raise UsageError(f"{option} {value!r}: {expected_one_of(choices, value)}")
         if negatives < 1:
             raise UsageError(f"negatives {negatives}: expected at least 1")
         self.ratings, self.loss, self.penalty, self.mean = ratings, loss, penalty, float(mean)

@@ -151,7 +151,11 @@ def test_info(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     ("arguments", "status", "said"),
     [
         (("info", "tny"), 2, "tny: no such data set: did you mean tiny? (hogwild data list has all 3)"),
-        (("fetch", "tiny:tets"), 2, "tiny:tets: tiny has no such part: expected one of train, test"),
+        (
+            ("fetch", "tiny:tets"),
+            2,
+            "tiny:tets: tiny has no such part: expected one of train, test: did you mean test?",
+        ),
         (("fetch", "films", "tny"), 2, "tny: no such data set: did you mean tiny? (hogwild data list has all 3)"),
         (("fetch", "films", "tiny", "--from", "x"), 2, "--from is for one data set at a time"),
         (("fetch", "films", "--from", "missing"), 1, "missing: no such file"),

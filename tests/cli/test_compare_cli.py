@@ -144,7 +144,7 @@ def test_other_mistakes(hogwild: Callable, tmp_path: Path, svm: Path) -> None:
     result = hogwild("compare", tmp_path / "none.svm", "--out", tmp_path / "out")
     assert result.status == 1
     assert "none.svm" in result.err
-    assert not (tmp_path / "out" / "rows.jsonl").exists()
+    assert not (tmp_path / "out").exists()
     assert hogwild("compare", svm, *QUICK, "--out", tmp_path / "out").status == 0
     before = (tmp_path / "out" / "rows.jsonl").read_bytes()
     result = hogwild("compare", SMALL, *QUICK, "--out", tmp_path / "out")
@@ -157,8 +157,9 @@ def test_other_mistakes(hogwild: Callable, tmp_path: Path, svm: Path) -> None:
     assert "--out" in result.err
     one = tmp_path / "one.svm"
     one.write_text("1 1:1\n1 2:1\n1 3:1\n" * 10)
-    result = hogwild("compare", one, *QUICK, "--out", tmp_path / "one")
+    result = hogwild("compare", one, *QUICK, "--out", tmp_path / "one" / "two")
     assert result.status == 1
+    assert not (tmp_path / "one").exists()
     assert "one.svm" in result.err
     assert result.err.count("\n") == 1
 

@@ -63,6 +63,42 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
 
 
 @pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["trian"], "train"),
+        (["cache", "lst"], "list"),
+        (["train", "--disciplin", "hogwild"], "--discipline"),
+        (["train", "--discipline", "hogwld"], "hogwild"),
+        (["train", "--loss", "hing"], "hinge"),
+        (["train", "--loss", "logistic"], "log"),
+        (["train", "--problem", "complete"], "completion"),
+        (["train", "--format", "svmligt"], "svmlight"),
+        (["train", "--holdout-by", "usr"], "user"),
+        (["train", "rcv2"], "rcv1"),
+        (["train", "synthetic:uniformly"], "synthetic:uniform"),
+        (["train", "synthetic:rcv1?feature=3"], "features"),
+        (["train", "synthetic:netflx", "--problem", "completion"], "synthetic:netflix"),
+        (["compare", "rcv2"], "rcv1"),
+        (["compare", "--methods", "serial,hogwyld"], "hogwild"),
+        (["compare", "--suite", "papers"], "paper"),
+        (["simulate", "--delay", "stragler"], "straggler"),
+        (["simulate", "--delay", "straggler:alfa=2"], "alpha"),
+        (["train-module", "f.py:m", "--data", "f.py:d", "--loss", "cross_entropy"], "cross-entropy"),
+        (["train-module", "f.py:m", "--data", "f.py:d", "--optimizer", "adma"], "adam"),
+        (["export", "m", "--to", "scikitlearn", "-o", "x"], "sklearn"),
+        (["data", "fetch", "rcv1:tset"], "test"),
+        (["data", "info", "movie-lens-1m"], "movielens-1m"),
+        (["bench", "kernal"], "kernel"),
+        (["bench", "--host", "thread"], "threads"),
+    ],
+)
+def test_mistakes_name_the_nearest(hogwild: Callable, arguments: list[str], nearest: str) -> None:
+    result = hogwild(*arguments)
+    assert result.status in (1, 2)
+    assert re.search(rf"(id you mean '?|Possible options: ){nearest}\b", result.err), result.err
+
+
+@pytest.mark.parametrize(
     ("error", "status", "text"),
     [
         (InputError("f:3: bad\nlabel"), 1, "f:3: bad label"),

@@ -14,7 +14,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.synthetic import generate
 from hogwild.errors import UsageError
-from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear_rows import row_weights
 from hogwild.problems.objective import LABEL_LOSSES, Objective
 from hogwild.schedule import make_schedule
 from tests.runs import toy

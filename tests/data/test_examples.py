@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from hogwild.data.examples import Rows, shortest
+from hogwild.data.picked import picked
 from hogwild.data.statistics import describe
 from hogwild.errors import InputError
 
@@ -91,3 +92,17 @@ def test_half_floats_and_damaged_offsets() -> None:
 def test_fractions_that_cannot_be_held_out(fraction) -> None:
     with pytest.raises(InputError, match="cannot hold out"):
         rows([3, 5, 1]).split(fraction)
+
+
+@pytest.mark.parametrize("ids", [[], [7], [3, 3, 0], list(range(50)), list(range(49, -1, -2))], ids=len)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_rows_picked_by_the_compiled_loop_are_those_of_its_slow_twin(ids: list[int], dtype: type) -> None:
+    X = scipy.sparse.random_array((50, 9), density=0.3, rng=np.random.default_rng(2), format="csr")
+    whole = Rows(X.indptr.astype(dtype), X.indices, X.data, np.arange(50), 9, np.arange(50) / 2)
+    for rows in (whole, whole.select(np.arange(50)[::-1])):
+        quick, slow = picked(rows, np.array(ids, dtype=int)), rows.select(np.array(ids, dtype=int)).compact()
+        for name in ("begin", "end", "indices", "values", "targets", "weights"):
+            one, other = getattr(quick, name), getattr(slow, name)
+            assert one.dtype == other.dtype, name
+            assert np.array_equal(one, other), name
+        assert quick.contiguous

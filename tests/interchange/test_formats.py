@@ -13,6 +13,7 @@ from hogwild.errors import HogwildError, InputError, OutputError, UsageError
 from hogwild.interchange import FORMATS, export_model, import_model
 from hogwild.model import LinearModel
 from hogwild.recommender import CompletionModel
+from tests.interchange.bad_files import BAD_FILES
 from tests.interchange.models import KINDS, LABELS, made, rows
 
 PACKAGES = {"sklearn": ["skops"], "onnx": ["skl2onnx", "onnx"]}
@@ -135,6 +136,15 @@ def test_files_of_something_else_are_one_line(name: str, content: bytes, tmp_pat
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
     assert caught.value.exit_status == 1
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES)
+def test_bad_files_are_one_line(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        import_model(path, name)
+    assert str(caught.value).startswith(f"{path}{message}")
 
 
 @pytest.mark.parametrize("name", list(FORMATS))

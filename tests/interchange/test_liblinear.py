@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.errors import InputError
 from hogwild.interchange import export_model, import_model
+from tests.interchange.bad_files import HEADER
 from tests.interchange.models import KINDS, WIDTH, made, rows
 
 KINDS = [kind for kind in KINDS if kind[0] != "poisson"]
@@ -76,46 +76,6 @@ def test_read_from_liblinear(solver: int, tmp_path: Path) -> None:
             if proba:
                 order = np.argsort(theirs.get_labels())
                 np.testing.assert_allclose(model.predict_proba(X), np.array(values)[:, order], rtol=0, atol=1e-6)
-
-
-HEADER = "solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias 1\nw\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("svm_type c_svc\n", ":1: not a LIBLINEAR model: expected solver_type first, got 'svm_type c_svc'"),
-        (HEADER.replace("L2R_LR", "L3"), ":1: solver_type 'L3': expected one of L2R_LR, "),
-        (HEADER.replace("L2R_LR", "ONECLASS_SVM"), ":1: solver_type 'ONECLASS_SVM': expected one of"),
-        (HEADER + "1\n2\n", ": cut short: 2 lines of weights, nr_feature and bias call for 3"),
-        (HEADER + "1\n2\n3\n4\n", ":10: more weights than the 3 lines that nr_feature and bias call for"),
-        (HEADER + "1\n2 3\n3\n", ":8: 2 weights, expected 1"),
-        (HEADER + "1\nnan\n3\n", ":8: 'nan': expected a number that fits float32"),
-        (HEADER + "1\ninf\n3\n", ":8: 'inf': expected a number that fits float32"),
-        (HEADER + "1\n1e39\n3\n", ":8: '1e39': expected a number that fits float32"),
-        (HEADER + "1\n1_0\n3\n", ":8: '1_0': expected a number that fits float32"),
-        (HEADER.replace("nr_feature 2", f"nr_feature {10**18}") + "1\n", ": cut short: 1 lines of weights"),
-        (HEADER.replace("nr_feature 2", "nr_feature -2") + "1\n", ":4: nr_feature '-2': expected a whole number"),
-        (HEADER.replace("nr_feature 2", "nr_feature 1e9") + "1\n", ":4: nr_feature '1e9': expected a whole number"),
-        (HEADER.replace("nr_class 2", f"nr_class {10**18}") + "1\n", f":3: 2 labels, but nr_class is {10**18}"),
-        (HEADER.replace("label 1 -1", "label 1 1") + "1\n2\n3\n", ": label 1 stands for more than one class"),
-        (HEADER.replace("label 1 -1", "label 1 x") + "1\n2\n3\n", ":3: 'x': expected a number that fits float32"),
-        (HEADER.replace("1 -1", "1").replace("class 2", "class 1") + "1\n2\n3\n", ": one class, 1: expected two"),
-        (HEADER.replace("label 1 -1\n", "") + "1\n2\n3\n", ": L2R_LR without labels: expected the contrary"),
-        (HEADER.replace("L2R_LR", "L2R_L2LOSS_SVR") + "1\n2\n3\n", ": L2R_L2LOSS_SVR with labels: expected"),
-        (HEADER.replace("bias 1", "bias 1\nbias 1"), ":6: bias for the second time"),
-        (HEADER.replace("bias 1", "rho 1"), ":5: 'rho': expected one of solver_type"),
-        (HEADER.replace("bias 1\n", ""), ": not a whole LIBLINEAR model: no bias"),
-        (HEADER.replace("w\n", ""), ": not a whole LIBLINEAR model: no w"),
-        (HEADER + "1\n\0\n3\n", ":8: not text: a zero byte"),
-    ],
-)  # fmt: skip
-def test_bad_files_are_one_line(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        import_model(path, "liblinear")
-    assert str(caught.value).startswith(f"{path}{message}")
 
 
 def test_line_ends_and_spaces_do_not_matter(tmp_path: Path) -> None:

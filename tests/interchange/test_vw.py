@@ -16,6 +16,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model, import_model
 from hogwild.interchange.vw import CONSTANT
 from hogwild.model import LinearModel
+from tests.interchange.bad_files import vw_text
 from tests.interchange.models import KINDS, WIDTH, made, rows, size
 
 
@@ -154,17 +155,11 @@ def test_readable_models_of_vw(options: str, kind: str, tmp_path: Path) -> None:
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
-HEAD = "Version 9.11.9\nId \nMin label:-2\nMax label:3\nbits:18\nlda:0\n0 ngram:\n0 skip:\noptions:{}\nChecksum: 1\n"
-
-
-def text(weights: str, options: str = "", state: str = "") -> str:
-    return HEAD.format(options) + f":{int(bool(state))}\n{state}{weights}"
-
 
 def test_a_readable_model_in_all_its_parts(tmp_path: Path) -> None:
     path = tmp_path / "file"
     state = "initial_t 0\nnorm normalizer 8\nt 3\nsd::oec.weighted_labeled_examples 2\nl1_state 0.25\nl2_state 0.5\n"
-    path.write_text(text("a^1:1:1.25 0.2 1\n4:-2.25 0.1 2\nConstant:116060:3.25 1 1\n", state=state))
+    path.write_text(vw_text("a^1:1:1.25 0.2 1\n4:-2.25 0.1 2\nConstant:116060:3.25 1 1\n", state=state))
     with pytest.warns(HogwildWarning, match="VW keeps predictions within -2 and 3, the labels it saw"):
         model = import_model(path, "vw")
     assert model.coef_.tolist() == [[0.5, 0.0, 0.0, -1.0]]
@@ -175,60 +170,23 @@ def test_a_readable_model_in_all_its_parts(tmp_path: Path) -> None:
     assert model.coef_.tolist() == [[0.0, 0.5, 0.0, 0.0, -1.0]]
     assert model.labels == [-1.0, 1.0]
     assert import_model(path, "vw", loss="log", labels=[1, 0]).labels == [0.0, 1.0]
-    path.write_text(text("1:1\n116059:2\n116060:0.5\n116062:3\n", "--link logistic"))
+    path.write_text(vw_text("1:1\n116059:2\n116060:0.5\n116062:3\n", "--link logistic"))
     model = import_model(path, "vw")
     assert model.coef_[0, 116059] == 0.5  # a feature at the constant's place shares its weight, as in VW
     assert (model.intercept_.tolist(), model.loss) == ([0.5], "log")
-    path.write_text(text("116060:0.5\n", "--noconstant --link logistic"))
+    path.write_text(vw_text("116060:0.5\n", "--noconstant --link logistic"))
     assert import_model(path, "vw").intercept_.tolist() == [0.0]
-    path.write_text(text("4:1\n5:2\n6:3\n8:-1\n", "--oaa 3"))
+    path.write_text(vw_text("4:1\n5:2\n6:3\n8:-1\n", "--oaa 3"))
     assert import_model(path, "vw").coef_.tolist() == [[1.0, -1.0], [2.0, 0.0], [3.0, 0.0]]
-    path.write_text(text("4:1\n5:2\n6:3\n8:-1\n", "--csoaa 3"))
+    path.write_text(vw_text("4:1\n5:2\n6:3\n8:-1\n", "--csoaa 3"))
     assert import_model(path, "vw", labels=[7, 6, 5]).coef_.tolist() == [[-3.0, 0.0], [-2.0, 0.0], [-1.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("1 | 3:4\n", ":1: not a readable model of VW: expected its version, got '1 | 3:4'"),
-        (HEAD.format(""), ": not a whole readable model of VW: no line :0 or :1"),
-        (text("1:1\n").replace("bits:18\n", ""), ": not a readable model of VW: no line bits:B"),
-        (text("1:1\n").replace("bits:18", "bits:99"), ": not a readable model of VW: no line bits:B"),
-        (text("1:1\n").replace("bits:18", "bits:x"), ":5: bits 'x': expected a whole number"),
-        (text("1:1\n").replace("0 ngram", "2 ngram"), ":7: 2 ngram:: a model with ngram is not linear"),
-        (text("1:1\n").replace("lda:0", "lda:5"), ":6: lda:5: a model with lda is not linear"),
-        (text("1:1\n", "--quadratic ::"), ":9: made with --quadratic ::: only plain linear models, --oaa and --csoaa"),
-        (text("1:1\n", "--hash all"), ":9: made with --hash all: only plain linear models"),
-        (text("1:1\n", "--oaa 1"), ":9: --oaa 1: expected two classes or more"),
-        (text("1:1\n", "--oaa 999999999"), ":9: --oaa 999999999: expected two classes or more, a million at most"),
-        (text("1:1\n", "--oaa 300000"), ": 300000 classes do not fit 2^18 weights"),
-        (text("1:1\n", "--oaa 3 --csoaa 3"), ":9: made with --oaa and --csoaa"),
-        (text("1:1\n", "'"), ":9: options: No closing quotation"),
-        (text("1:nan\n"), ":12: 'nan': expected a number that fits float32"),
-        (text("1:1\n2:1e50\n"), ":13: '1e50': expected a number that fits float32"),
-        (text("1:1\nnonsense\n"), ":13: 'nonsense': expected [name:]feature:weight"),
-        (text("5:x:y\n1:1\n"), ":12: '5:x:y': expected [name:]feature:weight"),
-        (text("300000:1\n"), ":12: feature 300000: expected one below 2^18"),
-        (text("99999999999999999999:1\n"), ":12: feature '99999999999999999999': expected a whole number"),
-        (text("0:1\n"), ":12: feature 0, and hogwild's are numbered from 1: add --zero-based"),
-        (text("1:1\n1:2\n"), ": feature 1 has two different weights"),
-        (text("7:1\n", "--oaa 3"), ":12: a weight of class 4 of 3"),
-        (text("3000000000:1\n").replace("bits:18", "bits:40"), ": 3,000,000,000 features: expected at most 2,147,"),
-    ],
-)  # fmt: skip
-def test_bad_files_are_one_line(content: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text(content)
-    with pytest.raises(InputError) as caught:
-        import_model(path, "vw")
-    assert str(caught.value).startswith(f"{path}{message}")
 
 
 def test_wide_files_ask_for_memory_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hogwild import machine
 
     path = tmp_path / "file"
-    path.write_text(text("200000000:1\n").replace("bits:18", "bits:30"))
+    path.write_text(vw_text("200000000:1\n").replace("bits:18", "bits:30"))
     monkeypatch.setattr(machine, "memory", lambda: (1 << 32, 1 << 32))
     with pytest.raises(InputError, match="1 x 200,000,000 weights need 4.5 GiB of memory, and 4.0 GiB are available"):
         import_model(path, "vw")
@@ -236,7 +194,7 @@ def test_wide_files_ask_for_memory_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_loss_and_labels_go_together(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text(text("1:1\n"))
+    path.write_text(vw_text("1:1\n"))
     for options, message in (
         ({"loss": "huber", "labels": [0, 1]}, "labels go with loss log"),
         ({"loss": "log", "labels": [0, 1, 2]}, "3 labels for a model of 2 classes"),

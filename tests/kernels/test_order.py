@@ -140,3 +140,16 @@ def test_equal_to_a_full_shuffle_on_w8a(real_data):
     ours, in_file_order = compare(rows, Order.of(len(rows)), 0.05)
     assert in_file_order > 0.1
     assert ours < 0.02
+
+
+@np.errstate(over="ignore")
+@pytest.mark.parametrize(("count", "n"), [(0, 5), (5, 5), (1, 7), (3, 7), (6, 7), (0, 0)])
+def test_some_numbers_are_chosen_alike_often_and_in_order(count: int, n: int) -> None:
+    seen, chosen = np.zeros(n), np.empty(count, np.int64)
+    for seed in range(300):
+        kernel.choose(chosen, n, seed)
+        assert (np.diff(chosen, prepend=-1) > 0).all()
+        seen[chosen] += 1
+    if 0 < count < n:  # within five standard deviations
+        share = count / n
+        assert np.abs(seen / 300 - share).max() < 5 * np.sqrt(share * (1 - share) / 300)

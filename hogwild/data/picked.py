@@ -1,0 +1,27 @@
+"""Some rows copied out of many, by a compiled loop: ``rows.select(ids).compact()`` is the slow twin."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hogwild.data.examples import Rows
+from hogwild.kernels.order import choose
+from hogwild.kernels.rows import copy_entries
+
+
+def drawn(rows: Rows, count: int, seed: int) -> Rows:
+    """A copy in memory of so many of the rows, chosen at random, in their order."""
+    ids = np.empty(count, dtype=np.int64)
+    choose(ids, len(rows), seed)
+    return picked(rows, ids)
+
+
+def picked(rows: Rows, ids: np.ndarray) -> Rows:
+    """A copy in memory of the rows ``ids``, in that order, one behind the other."""
+    chosen = rows.select(ids)
+    indptr = np.zeros(len(ids) + 1, dtype=np.int64)
+    np.cumsum(chosen.end - chosen.begin, out=indptr[1:])
+    indices, values = np.empty(indptr[-1], rows.indices.dtype), np.empty(indptr[-1], rows.values.dtype)
+    copy_entries(chosen.begin, indptr, rows.indices, rows.values, indices, values)
+    flat = indices, values, chosen.targets, rows.width, chosen.weights
+    return Rows(indptr, *flat, check=False, hash_bits=rows.hash_bits)
