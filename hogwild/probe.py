@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.losses import LABEL_LOSSES
-from hogwild.problems.linear import LinearProblem, row_weights
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear_rows import row_weights
 from hogwild.problems.objective import Objective
 from hogwild.schedule import make_schedule
 from hogwild.stopping import has_diverged
@@ -52,33 +54,51 @@ class Probe:
         sample = _sample(config, rows, weights)
         self._first = _start(config, sample)
         self._run = _Trial(config, sample)
-        self._found: dict[int, float] = {}
 
     def search(self) -> float:
         """The step to train with, a power of two."""
-        if self._run.start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
-            return 2.0**self._first
-        best = self._first
-        while self._too_large(best) and best > LOWEST:
-            best -= 2
-        for direction in (2, -2):
-            while LOWEST <= best + direction <= HIGHEST and self._value(best + direction) < self._value(best):
-                best += direction
-        candidates = range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1)
-        lowest = min(self._value(power) for power in candidates)
-        if self._run.config.schedule == "round":  # it soon falls: of steps that do alike now, the longest lasts
-            limit = lowest + ROUND_SLACK * (self._run.start - lowest)
-            return 2.0 ** max(power for power, value in self._found.items() if value <= limit)
-        return 2.0 ** min(power for power in candidates if self._value(power) == lowest)
+        best, found = best_power(self._run, self._run.start, self._first)
+        if self._run.config.schedule == "round" and found:  # it soon falls: of steps that do alike now, the longest
+            limit = found[best] + ROUND_SLACK * (self._run.start - found[best])
+            best = max(power for power, objective in found.items() if objective <= limit)
+        return 2.0**best
 
-    def _too_large(self, power: int) -> bool:
-        """Whether a trial ended worse than it began; not believed for ever, since on some data nothing helps."""
-        return self._value(power) > self._run.start and (power > self._first - 20 or self._value(power) == math.inf)
 
-    def _value(self, power: int) -> float:
-        if power not in self._found:
-            self._found[power] = self._run(power)
-        return self._found[power]
+def best_power(
+    value: Callable[[int], float], start: float, first: int, fine: bool = True
+) -> tuple[int, dict[int, float]]:
+    """The exponent of the power of two that does best, and what was found of each that was tried.
+
+    Parameters
+    ----------
+    value : callable
+        The objective after a short run with the step ``2**power``; inf if it diverged.
+    start : float
+        The objective before such a run.
+    first : int
+        Exponent to begin with.
+    fine : bool
+        Else the best power of four is enough.
+    """
+    best = min(max(first, LOWEST + 2), HIGHEST - 2)
+    if start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
+        return best, {}
+    found: dict[int, float] = {}
+
+    def at(power: int) -> float:
+        if power not in found:
+            found[power] = value(power)
+        return found[power]
+
+    # a run that ended worse than it began; not believed for ever, since on some data nothing helps
+    while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
+        best -= 2
+    for direction in (2, -2):
+        while LOWEST <= best + direction <= HIGHEST and at(best + direction) < at(best):
+            best += direction
+    if fine:
+        best = min(range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1), key=at)  # of equals the smallest
+    return best, found
 
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows:

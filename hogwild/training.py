@@ -31,7 +31,7 @@ from hogwild.stopping import divergence, enough, has_diverged, held_back
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
-TAIL_POWER = 3  # of the weighted tail mean: see Run._average
+TAIL_POWER = 3  # of the weighted tail mean: see tail_share
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,15 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     from hogwild.hosts.processes import Processes
 
     return Processes(workers)
+
+
+def tail_share(t: int) -> float:
+    """Weight of the newest of t models in their tail mean: ``(q + 1) / (t + q)``, q = 3.
+
+    Polynomial-decay averaging (Shamir and Zhang 2013, section 4): a mean of roughly the last quarter at any time, so
+    that a resumed run needs no knowledge of where it will end.
+    """
+    return (TAIL_POWER + 1) / (t + TAIL_POWER)
 
 
 def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
@@ -472,13 +481,9 @@ class Run:
         return row
 
     def _average(self) -> None:
-        """Move the tail mean: weight (q + 1) / (t + q) on the newest of t epochs, q = 3.
-
-        Polynomial-decay averaging (Shamir and Zhang 2013, section 4): a mean of roughly the last quarter of the epochs
-        at any time, so that a resumed run needs no knowledge of where it will end.
-        """
+        """Move the tail mean over epochs."""
         if self._mean is not None:
-            share = (TAIL_POWER + 1) / (self._epoch + TAIL_POWER)
+            share = tail_share(self._epoch)
             self._mean += share * (self._job.export() - self._mean)
 
     def _evaluate(self) -> dict[str, Any]:

@@ -19,8 +19,6 @@ from hogwild.problems.rating_objective import RatingEvaluator
 from hogwild.recommender import CompletionModel
 from hogwild.resume import fingerprint_of
 
-USUAL_CACHE = 1 << 20  # bytes, where the machine does not say
-
 
 class CompletionCase:
     """See :class:`hogwild.cases.Case`."""
@@ -75,16 +73,13 @@ class CompletionCase:
 
     def lay_out(self, shared: bool) -> Job:
         c, p, train = self.config, self.problem, self._train
-        workers, cache = c.workers or 1, machine.cache_bytes("L2") or USUAL_CACHE
+        workers, cache = c.workers or 1, machine.l2_bytes()
         about = train.users, train.items, train.values, cache, workers, c.seed
         if c.device == "cuda":
-            from hogwild.cuda.problem import DeviceOrder, OnDevice
+            from hogwild.cuda import problem as on_device
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
-            order = DeviceOrder.of(self.n, c.order == "shuffled")
-            self.order: Any = order
-            on_device: Any = OnDevice(p, c.in_flight, options={"seed": c.seed})
-            return Job.of(on_device, order, c.seed, workers, arrays, shared=False)
+            return on_device.lay_out(c, p, self.n, arrays, options={"seed": c.seed})
         self.order, arrays = p.lay_out(*about, grid=self._grid)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=c.exchange)
 

@@ -19,8 +19,6 @@ from hogwild.problems.cuts import CutsProblem
 from hogwild.resume import fingerprint_of
 from hogwild.segmentation import Segmentation
 
-USUAL_CACHE = 1 << 20  # bytes, where the machine does not say
-
 
 class CutsCase:
     """See :class:`hogwild.cases.Case`."""
@@ -34,7 +32,7 @@ class CutsCase:
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         self.config = dataclasses.replace(config, discipline=discipline)
         self._graph = train
-        cache = machine.cache_bytes("L2") or USUAL_CACHE
+        cache = machine.l2_bytes()
         self.problem = CutsProblem.of(train, discipline, config.gradient_delay, cache)
         self._arrays = self.problem.arrays(train)
         self.n = len(self._arrays["u"])  # a bundle of edges is one example

@@ -18,7 +18,6 @@ from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
-from hogwild.kernels.losses import LOSSES, dloss
 from hogwild.kernels.tiers import Tiers
 from hogwild.model import LinearModel
 from hogwild.probe import Probe
@@ -26,8 +25,6 @@ from hogwild.problems.linear import LinearProblem
 from hogwild.problems.objective import Evaluator
 from hogwild.problems.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.resume import fingerprint
-
-USUAL_CACHE = 2 << 20  # bytes, where the machine does not say
 
 
 class LinearCase:
@@ -39,7 +36,9 @@ class LinearCase:
         self.config, self.n, self.reason = config, len(train), ""
         self._train, self._test = train, test
         self._pose(train)
-        self.order = self._cut(train)
+        self.order = Order.of(
+            len(train), config.order == "shuffled", 8 * train.nnz / len(train), _outgrows_memory(train)
+        )
         self.fingerprint = fingerprint(train)
         hashed = train.hash_bits if test is None else test.hash_bits
         check_same(hashed, train.hash_bits, "the test rows", "training's")
@@ -53,18 +52,10 @@ class LinearCase:
         given = type(data).__name__
         raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
 
-    def _cut(self, train: Rows) -> Any:
-        shuffled = self.config.order == "shuffled"
-        if self.config.device == "cuda":
-            from hogwild.cuda.problem import DeviceOrder
-
-            return DeviceOrder.of(len(train), shuffled)
-        return Order.of(len(train), shuffled, 8 * train.nnz / len(train), _outgrows_memory(train))
-
     def _pose(self, rows: Rows) -> None:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
         asked = self.config.discipline
-        cache = machine.cache_bytes("L2") or USUAL_CACHE
+        cache = machine.l2_bytes()
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
@@ -98,11 +89,10 @@ class LinearCase:
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
         if c.device == "cuda":
-            from hogwild.cuda.problem import OnDevice
+            from hogwild.cuda import problem as on_device
 
             entries, _ = entries_of(self._train, shared=False)
-            on_device: Any = OnDevice(self.problem, c.in_flight, self._train.nnz)
-            job = Job.of(on_device, *about, entries | self._arrays, shared=False)
+            job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._train.nnz)
         else:
             job = Job.of_rows(self.problem, *about, self._train, self._arrays, shared, self._tiers, c.exchange)
         self._arrays, self._tiers = {}, None  # the job has them
@@ -113,10 +103,7 @@ class LinearCase:
         return Probe(quick, self._train, self._weights).search
 
     def slope(self) -> Callable[[float], float]:
-        if self.config.loss == "softmax":
-            return lambda p: 1.0
-        code, param = LOSSES[self.config.loss], self.problem.loss_param
-        return lambda p: float(dloss(code, p, 1.0, param))
+        return self.problem.slope
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)

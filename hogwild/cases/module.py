@@ -176,15 +176,15 @@ class ModuleCase:
             self._measure("test", self._test_feed, min(len(self._test), TRIED))
 
     def lay_out(self, shared: bool) -> Job:
-        c, (arrays, mapped) = self.config, self._examples.lay_out(shared)
-        problem: Any = self.problem
+        c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
         if c.device == "cuda":
-            from hogwild.cuda.problem import DeviceOrder, OnDevice
+            from hogwild.cuda import problem as on_device
 
-            problem = OnDevice(problem, None, options={"batch": self._batch, "launch": c.launch})
-            together = self._batch * ((c.workers or 1) if c.launch == "vmap" else 1)
-            self.order = DeviceOrder.of(self.n, c.order == "shuffled", together)
-        job = Job.of(problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
+            together = batch * ((c.workers or 1) if c.launch == "vmap" else 1)
+            options = {"batch": batch, "launch": c.launch}
+            job = on_device.lay_out(c, self.problem, self.n, arrays, granule=together, options=options)
+        else:
+            job = Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 

@@ -8,6 +8,7 @@ in any order that events allow.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -167,9 +168,19 @@ class Cuda:
         return int(about.multi_processor_count * min(about.max_threads_per_multi_processor // 32, MOST_BLOCKS))
 
     def stage(self, array: np.ndarray) -> torch.Tensor:
-        out = torch.empty(array.shape, dtype=torch.from_numpy(np.empty(0, array.dtype)).dtype, pin_memory=True)
+        out = torch.empty(array.shape, dtype=dtype_of(array), pin_memory=True)
         out.numpy()[...] = array
         return out
+
+
+def dtype_of(array: np.ndarray) -> torch.dtype:
+    """What torch calls the array's dtype."""
+    return torch.from_numpy(np.empty(0, array.dtype)).dtype
+
+
+def runs_triton(device: torch.device) -> bool:
+    """Whether kernels on the device are Triton's; else they are torch's own."""
+    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def connect() -> Backend:

@@ -12,7 +12,6 @@ places, a rating's 12 bytes cost 96 of the memory's bandwidth, beside 1,024 for 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 
 from hogwild.cuda import completion_torch
-from hogwild.cuda.backend import Backend, Stream
+from hogwild.cuda.backend import Backend, Stream, runs_triton
 from hogwild.cuda.completion_torch import Tables
 from hogwild.cuda.work import Segment
 from hogwild.problems.completion import CompletionProblem
@@ -67,9 +66,9 @@ class CompletionLauncher:
         device = backend.device
         self.flat = torch.zeros(problem.size, dtype=torch.float32, device=device)
         tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
-        self.tables = Tables(*self._views(), *tables)
-        known = importlib.util.find_spec("triton") is not None
-        self._triton = (known and device.type == "cuda") if triton is None else triton
+        views: Any = problem.parameters(self.flat)
+        self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
+        self._triton = runs_triton(device) if triton is None else triton
         self._seen = None
         if problem.loss != "squared-error" and not self._triton:
             self._seen = completion_torch.seen_pairs(self.tables, problem.items)
@@ -79,13 +78,6 @@ class CompletionLauncher:
         self._size = 1.0  # of a row: p . q is as large as what it is to predict, p and q alike
         if problem.loss == "squared-error":
             self._size = max(float(np.sqrt(np.mean(np.square(arrays["values"], dtype=np.float64)))), 1.0)
-
-    def _views(self) -> list[torch.Tensor]:
-        """Rows of users and of items and their biases, as ``CompletionProblem.parameters`` of the flat array."""
-        about = self.problem
-        p, q, b_u, b_i = torch.split(self.flat, about._layout())
-        rows = p.view(-1, about.stride), q.view(-1, about.stride)
-        return [*rows, b_u[: about.users], b_i[: about.items]]
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         return {name: array[first:last] for name, array in self._ratings.items()}

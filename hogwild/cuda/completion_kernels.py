@@ -25,12 +25,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# splitmix64, as in kernels/order.py, so that device and host draw the same items
-GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)
-MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
-MIX_2 = tl.constexpr(0x94D049BB133111EB)
-TRIES = tl.constexpr(8)  # at drawing an item that the user has not chosen, as in kernels/implicit.py
-LEAP = tl.constexpr(8 * 0x9E3779B97F4A7C15 % 2**64)
+from hogwild.kernels import implicit as on_cpu
+from hogwild.kernels import order
+
+# those of splitmix64, so that device and host draw the same items
+GOLDEN, MIX_1, MIX_2 = (tl.constexpr(int(k)) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
+TRIES = tl.constexpr(on_cpu.TRIES)
+LEAP = tl.constexpr(on_cpu.TRIES * int(order.GOLDEN) % 2**64)
 
 
 @triton.jit

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 
 from hogwild.cuda.work import Segment
+from hogwild.kernels import order
+from hogwild.kernels.implicit import TRIES
 from hogwild.problems.completion import CompletionProblem
 
-TRIES = 8  # at drawing an item that the user has not chosen, as in kernels/implicit.py
-# splitmix64, as in kernels/order.py, in int64 that overflow
-GOLDEN, MIX_1, MIX_2 = (k - (1 << 64) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+# those of splitmix64, in int64 that overflow
+GOLDEN, MIX_1, MIX_2 = (int(k) - (1 << 64) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
 
 
 class Tables(NamedTuple):

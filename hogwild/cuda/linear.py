@@ -23,7 +23,6 @@ L1-regularized loss minimization". Half of it is taken, since updates also come 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -32,10 +31,11 @@ import numpy as np
 import torch
 
 from hogwild.cuda import linear_torch
-from hogwild.cuda.backend import Backend, Stream
+from hogwild.cuda.backend import Backend, Stream, runs_triton
 from hogwild.cuda.work import Segment
 from hogwild.data.examples import Rows
-from hogwild.problems.linear import SHARE_NONZEROS, SHARE_ROWS, LinearProblem
+from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear_rows import SHARE_NONZEROS, SHARE_ROWS
 
 # Largest second derivative of a loss; where there is none, at a kink, as if it were spread over one unit
 CURVATURE = {
@@ -198,6 +198,4 @@ def _slope_squared(problem: LinearProblem, targets: np.ndarray, weight: np.ndarr
 
 def _kernels(device: torch.device) -> Any:
     """The module whose kernels run on a device."""
-    if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
-        return importlib.import_module("hogwild.cuda.linear_kernels")
-    return linear_torch
+    return importlib.import_module("hogwild.cuda.linear_kernels") if runs_triton(device) else linear_torch

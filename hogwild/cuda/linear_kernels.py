@@ -31,11 +31,12 @@ from hogwild.cuda.losses import SOFTMAX, dloss
 from hogwild.kernels.linear import ELASTIC as _ELASTIC
 from hogwild.kernels.linear import L2 as _L2
 from hogwild.kernels.linear import NO_PENALTY as _NO_PENALTY
+from hogwild.kernels.linear import TINY as _TINY
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear import LinearProblem
 
 NO_PENALTY, ELASTIC = tl.constexpr(_NO_PENALTY), tl.constexpr(_ELASTIC)
-TINY = tl.constexpr(1e-10)  # as in kernels/linear.py
+TINY = tl.constexpr(float(_TINY))
 AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
 TILE = 1024  # weights taken at a time where there are several classes, 32 a thread: also most classes at a time
@@ -61,8 +62,8 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
     if ADAGRAD:  # the step is taken from the sum that holds this gradient, and all that came before it
         square = gradient * gradient
         if ATOMIC:
-            total = tl.atomic_add(squares + at, square, mask=mask, sem="relaxed") + square
-            total = tl.where(mask, total, 1.0)  # what comes back where nothing was added is not defined
+            before = tl.atomic_add(squares + at, square, mask=mask, sem="relaxed")
+            total = tl.where(mask, before, 1.0) + square  # what comes back where nothing was added is not defined
         else:
             total = tl.load(squares + at, mask=mask, other=0.0, cache_modifier=".cg") + square
             tl.store(squares + at, total, mask=mask)
@@ -83,10 +84,10 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
 def move_intercept(intercept, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
     """Add a row's change to the intercept; ``at`` and ``g`` are a number each or a tensor of classes."""
     if ADAGRAD:
-        total = tl.atomic_add(squares + at, g * g, mask=mask, sem="relaxed") + g * g
+        before = tl.atomic_add(squares + at, g * g, mask=mask, sem="relaxed")
         if mask is not None:
-            total = tl.where(mask, total, 1.0)
-        step = step * tl.rsqrt(total + TINY)
+            before = tl.where(mask, before, 1.0)
+        step = step * tl.rsqrt(before + g * g + TINY)
     tl.atomic_add(intercept + at, -step * g, mask=mask, sem="relaxed")
 
 

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hogwild.kernels.linear import TINY as _TINY
 from hogwild.kernels.losses import POISSON_CAP
 from hogwild.problems.linear import LinearProblem
 
 ENTRIES = 1 << 24  # weights read by a batch, padding included
-TINY = 1e-10  # as in kernels/linear.py
+TINY = float(_TINY)
 EXP_CAP = 80.0
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, Event, Stream
+from hogwild.cuda.backend import Backend, Event, Stream, dtype_of
 from hogwild.cuda.problem import DeviceOrder
 from hogwild.cuda.work import Launcher
 from hogwild.errors import InputError
@@ -207,7 +207,7 @@ def _bytes(launcher: Launcher, first: int, last: int) -> int:
 
 def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
     """A copy on the device, made piece by piece: the array may be larger than what the host has to spare."""
-    out = torch.empty(array.shape, dtype=torch.from_numpy(np.empty(0, array.dtype)).dtype, device=device)
+    out = torch.empty(array.shape, dtype=dtype_of(array), device=device)
     rows = max(PIECE // max(array.nbytes // max(len(array), 1), 1), 1)
     for first in range(0, len(array), rows):
         out[first : first + rows].copy_(torch.from_numpy(np.array(array[first : first + rows])))

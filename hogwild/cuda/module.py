@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hogwild.config import LAUNCHES
 from hogwild.cuda import module_stack
 from hogwild.cuda.backend import Backend, Stream
 from hogwild.cuda.module_feed import ArrayFeed, SparseFeed, exact, filled
@@ -30,11 +31,10 @@ from hogwild.cuda.module_replica import Replica
 from hogwild.cuda.module_stack import Stack
 from hogwild.cuda.module_steps import Steps
 from hogwild.cuda.work import Segment
-from hogwild.errors import HogwildWarning, UsageError
+from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.problems.module import ModuleProblem, describe
 from hogwild.problems.module_layout import unpack
 
-LAUNCHES = ("graphs", "eager", "vmap")
 MORE = 8  # entries of weight zero that are tried
 TRIED = 64  # rows of what is tried on the CPU
 
@@ -63,7 +63,7 @@ class ModuleLauncher:
         launch: str = "graphs",
     ) -> None:  # fmt: skip
         if launch not in LAUNCHES:
-            raise UsageError(f"launch={launch!r}: expected one of {', '.join(LAUNCHES)}")
+            raise UsageError(f"launch={launch!r}: {expected_one_of(LAUNCHES, launch)}")
         if problem.kind == "items":
             raise UsageError(
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hogwild.cuda.backend import dtype_of
+
 LOOSE = 16  # times the usual number of entries that a minibatch may be filled up to
 Data = Mapping[str, torch.Tensor]
 Given = tuple[tuple[torch.Tensor, ...], torch.Tensor]  # the module's inputs, the loss's target
@@ -36,8 +38,7 @@ class ArrayFeed:
 
     def blank(self, count: int, rows: int, device: torch.device) -> list[torch.Tensor]:
         """Memory for so many minibatches, to be filled."""
-        kinds = [torch.from_numpy(np.empty((count, rows, *a.shape[1:]), a.dtype)) for a in self._arrays.values()]
-        return [torch.empty_like(kind, device=device) for kind in kinds]
+        return [_blank(array, count, rows, device) for array in self._arrays.values()]
 
     def fill(self, data: Data, rows: torch.Tensor, parts: list[torch.Tensor]) -> None:
         """Put minibatches there, the first ones first; ``rows`` are (minibatches, rows of each)."""
@@ -91,12 +92,11 @@ class SparseFeed:
 
     def blank(self, count: int, rows: int, device: torch.device) -> list[torch.Tensor]:
         assert self.room is not None
-        target = torch.from_numpy(np.empty((count, rows, *self._target.shape[1:]), self._target.dtype))
         return [
             torch.empty(count, self.room, dtype=torch.int64, device=device),
             torch.empty(count, rows, dtype=torch.int64, device=device),
             torch.empty(count, self.room, dtype=torch.float32, device=device),
-            torch.empty_like(target, device=device),
+            _blank(self._target, count, rows, device),
         ]
 
     def fill(self, data: Data, rows: torch.Tensor, parts: list[torch.Tensor]) -> None:
@@ -142,6 +142,10 @@ def exact(data: Data, rows: torch.Tensor) -> list[torch.Tensor]:
     at += torch.arange(total, device=rows.device)
     indices = data["indices"].index_select(0, at).long()
     return [indices, offsets, data["values"].index_select(0, at), data["target"].index_select(0, rows)]
+
+
+def _blank(array: np.ndarray, count: int, rows: int, device: torch.device) -> torch.Tensor:
+    return torch.empty(count, rows, *array.shape[1:], dtype=dtype_of(array), device=device)
 
 
 def _targets(data: Data, rows: torch.Tensor) -> torch.Tensor:

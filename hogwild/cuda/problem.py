@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from hogwild.config import TrainConfig
 from hogwild.cuda.backend import Backend
 from hogwild.cuda.work import Launcher
+from hogwild.hosts.job import Job
 from hogwild.kernels.control import NEXT
 
 CHUNKS = 256  # of an epoch: where a run can be stopped, and goes on
@@ -34,7 +37,6 @@ class DeviceOrder:
     n_rows: int
     chunk: int
     shuffled: bool
-    block: int = 1
     n_blocks: int = 0
 
     @classmethod
@@ -98,3 +100,25 @@ class OnDevice:
         module, name = _LAUNCHERS[type(self.problem).__name__]
         found: type[Launcher] = getattr(importlib.import_module(module), name)
         return found(self.problem, arrays, backend, replicas, **self.options)
+
+
+def lay_out(
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, granule: int = 0,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> Job:  # fmt: skip
+    """The job of a run whose workers are on a device.
+
+    Parameters
+    ----------
+    problem : Problem
+        One that has a launcher.
+    arrays : dict
+        Arrays of all examples, as the launcher takes them.
+    nonzeros, options
+        See :class:`OnDevice`.
+    granule : int
+        Examples of a minibatch, if there are such.
+    """
+    on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
+    order = DeviceOrder.of(n_rows, config.order == "shuffled", granule)
+    return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)

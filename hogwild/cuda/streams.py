@@ -127,10 +127,9 @@ class Desk:
                 return False
 
     def settle(self) -> None:
-        """Wait until the streams stand still, wherever they are."""
+        """Wait until the streams stand still, wherever they are: also behind a segment that failed half-way."""
         for replica in self._replicas:
-            for given in replica.given:
-                given.event.wait()
+            replica.stream.record().wait()
             replica.given.clear()
 
     def clear(self) -> None:

@@ -207,3 +207,14 @@ def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
 def test_what_is_said_of_a_module_on_a_gpu(workers, launch, said):
     with begin("module", device="cuda", workers=workers, launch=launch) as run:
         assert _describe(run.config, "cross-entropy", run.problem.layout).endswith(f"\n{said}")
+
+
+def test_what_a_segment_launched_before_it_failed_is_waited_for():
+    """No event is behind it, and the memory that it writes to is about to be given away."""
+    pool, job, _ = parts_of(50, 2)
+    job.begin_epoch(0, 0)
+    pool.begin(Task(0, 0, STEP))
+    launched = []
+    pool._desk._replicas[1].stream.run(lambda: launched.append(1))
+    pool.release(job)
+    assert launched

@@ -26,15 +26,6 @@ SHAPE, N = (9, 11), 37
 HUGE = 2**64 - 12345  # a salt, which overflows
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Threads of torch cost more than they bring for tensors of this size."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options):
     """A problem on a few ratings, its launcher's arrays and where it starts; user 0 has rated everything."""
     rng = np.random.default_rng(1)

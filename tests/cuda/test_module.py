@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,15 +30,6 @@ STEPS = {"sgd": 0.125, "momentum": 0.0625, "adagrad": 0.0625, "adam": 0.015625} 
 BATCH = 16
 TOGETHER = 8  # minibatches in a segment
 gpu = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch rounds by the number of its threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import hogwild
 from hogwild.kernels import modules
 from hogwild.kernels.order import shuffle_blocks
 from hogwild.problems.module_layout import Layout, pack, unpack
+from tests.threads import one_thread  # noqa: F401
 
 SENTINEL = np.float32(-7.25)
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 3, "batch": 16, "schedule": "constant"}
@@ -26,15 +27,6 @@ TORCH: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adagrad": lambda p, lr: torch.optim.Adagrad(p, lr),
     "adam": lambda p, lr: torch.optim.Adam(p, lr),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch rounds by the number of its threads; workers have one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def dense_data(n: int = 150, width: int = 12, classes: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
