@@ -162,16 +162,11 @@ class Sgd:
     def gradient(self, row):
         """The row's loss differentiated in its margin, or margins."""
         indices, values = self.X[row]
-        if self.classes == 1:
-            sums = [self.T(0)] * 4
-            for j, (u, x) in enumerate(zip(indices, values)):
-                lane = j % 4 if j < len(indices) // 4 * 4 else 0
-                sums[lane] = self.fma(self.w[u], x, sums[lane])
-            margin = (sums[0] + sums[1]) + (sums[2] + sums[3])
-        else:
-            margin = np.zeros(self.classes, self.T)
-            for u, x in zip(indices, values):
-                margin = self.fma(self.w[u], x, margin)
+        sums = [self.T(0) * self.b] * 4
+        for j, (u, x) in enumerate(zip(indices, values)):
+            lane = j % 4 if j < len(indices) // 4 * 4 else 0
+            sums[lane] = self.fma(self.w[u], x, sums[lane])
+        margin = (sums[0] + sums[1]) + (sums[2] + sums[3])
         margin = self.fma(self.scales[row], margin, self.b)
         own = np.arange(self.classes) == self.y[row]
         if self.loss == "softmax":

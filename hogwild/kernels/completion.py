@@ -31,10 +31,11 @@ from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, STOP
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
-from hogwild.kernels.linear import AIG, ATOMIC, LOCKED, ONE, TIERED, ZERO, count, step_at
+from hogwild.kernels.linear import AIG, ATOMIC, LOCKED, ONE, TIERED, ZERO, count
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
+from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
 
 BITS = 4

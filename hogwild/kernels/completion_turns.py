@@ -20,9 +20,10 @@ from hogwild.kernels.completion import LENGTH, SIDE, STATE, VISITED, line_at, op
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
-from hogwild.kernels.linear import ONE, ZERO, count, step_at
+from hogwild.kernels.linear import ONE, ZERO, count
 from hogwild.kernels.locks import wait_for
 from hogwild.kernels.options import JIT
+from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, move
 
 # Further cells of a worker's state: tiles opened, the position at which the one in hand begins, turns taken, and the

@@ -37,10 +37,11 @@ from hogwild.kernels.atomics import compare_exchange, load, prefetch, store
 from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
-from hogwild.kernels.linear import DISCIPLINES, DONE, LENGTH, STEP_EVERY, VISITED, claim, count, step_at
+from hogwild.kernels.linear import DISCIPLINES, DONE, LENGTH, VISITED, claim, count
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.turns import HANDED, ROW, TAKEN, begin_turn
 
 SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()

@@ -36,12 +36,13 @@ from hogwild.kernels.completion import (
 from hogwild.kernels.control import ABORT
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
-from hogwild.kernels.linear import AIG, ATOMIC, LOCKED, ONE, ZERO, count, step_at
+from hogwild.kernels.linear import AIG, ATOMIC, LOCKED, ONE, ZERO, count
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.losses import dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
+from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, dot, move_three
 
 LOG, BPR = 1, 2

@@ -32,9 +32,10 @@ from hogwild.kernels.control import ABORT, LINE, NEXT, NONZEROS, ROWS, STOP, WOR
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.losses import bend, dloss
+from hogwild.kernels.losses import bend, dloss, ease
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
@@ -42,12 +43,14 @@ SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
 
 # "l2 table": the step does not fall within the epoch, so data.rates holds 1 / (1 + step * l2 * N / d_u) ready-made
 # (``shrink_table``); a division for every nonzero would cost a third of the speed of one worker in file order
-PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3}
-NO_PENALTY, L2, ELASTIC, L2_TABLE = PENALTIES.values()
+# "l2 scaled": the weights are ``scale`` times what is stored; it is one at the start of an epoch and falls by
+# ``exp(-step * l2)`` a row (Bottou 2012, section 5.1), so that a row that moves no weight writes none, and every weight
+# shrinks at every row, visited or not; who runs the epoch multiplies by the scale at its end
+PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3, "l2 scaled": 4}
+NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED = PENALTIES.values()
 
 # Rows ahead whose weights, whose entries, and whose offsets and targets are prefetched
 WEIGHTS_AHEAD, ROW_AHEAD, OFFSETS_AHEAD = 2, 5, 8
-STEP_EVERY = 16  # rows between two evaluations of a falling step
 TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient divides by something
 ZERO, ONE = np.float32(0), np.float32(1)
 # Cells of a worker's state, with which a call goes on where the last one returned: rows in the chunk in hand, those
@@ -106,6 +109,12 @@ class Plan(NamedTuple):
 
 
 @njit(forceinline=True, **JIT)
+def visits(penalty):
+    """Whether the penalty acts on a weight when its feature is met."""
+    return penalty != NO_PENALTY and penalty != L2_SCALED
+
+
+@njit(forceinline=True, **JIT)
 def value(values, k, unit):
     """``values[k]``; not looked at where they are known to be all one."""
     return ONE if unit else values[k]
@@ -144,7 +153,7 @@ def shrunk(penalty, w, threshold, divisor):
         return w * divisor
     if penalty == ELASTIC:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
         w = max(w - threshold, ZERO) if w > ZERO else min(w + threshold, ZERO) if w < ZERO else w
-    if penalty != NO_PENALTY:
+    if penalty == L2 or penalty == ELASTIC:
         w = w / divisor
     return w
 
@@ -184,7 +193,7 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
     for j in range(begin, end):
         k = np.uint64(j)
         u = np.uint32(data.indices[k])
-        rate = data.rates[u] if penalty != NO_PENALTY else ZERO
+        rate = data.rates[u] if visits(penalty) else ZERO
         write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, l2)
 
 
@@ -205,15 +214,8 @@ def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
         for j in range(data.begin[row], data.end[row]):
             u = np.uint32(data.indices[np.uint64(j)])
             prefetch(parameters.coef, u)
-            if penalty != NO_PENALTY:
+            if visits(penalty):
                 prefetch(data.rates, u)
-
-
-@njit(forceinline=True, **JIT)
-def step_at(step, visited):
-    """``scale / (offset + visited)**power`` as float32."""
-    scale, offset, power = step
-    return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)
 
 
 @njit(forceinline=True, **JIT)
@@ -287,14 +289,24 @@ def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, st
         state[BEGUN] = 0
 
 
+@njit(forceinline=True, **JIT)
+def squared_length(values, begin, end, factor):
+    """Of a row times ``factor``, float64."""
+    total = 0.0
+    for j in range(begin, end):
+        x = np.float64(values[np.uint64(j)]) * factor
+        total += x * x
+    return total
+
+
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
+def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
     """The loop of one worker over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; the rest 0 or 1.
 
     ``far``: the model outgrows the cache, so the weights of rows ahead are prefetched too. ``unit``: all values are
     one, so they are not read, a fifth faster and the same to the last bit. ``delayed``: a gradient costs
-    ``plan.delay`` ticks extra, between reading weights and writing them. All are constants because even the untaken
-    branch cost half the speed.
+    ``plan.delay`` ticks extra, between reading weights and writing them. ``passive``: see ``losses.ease``. All are
+    constants because even the untaken branch cost half the speed.
     """
 
     @njit(**JIT)
@@ -302,6 +314,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
         l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
         intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
         squares, step, part = ZERO, ZERO, np.float32(plan.intercept)
+        scale, shrink, begun = ONE, ONE, plan.epoch * plan.n_rows
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
         if discipline == TIERED:
             done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
@@ -312,6 +325,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
             last = min(state[LENGTH], first + left)
             bias, owed, gained, unpaid, nonzeros = load(intercept, 0), ZERO, ZERO, 0, 0
             step = step_at(plan.step, visited + first - first % STEP_EVERY)
+            if penalty == L2_SCALED:
+                scale = scale_at(plan, visited - begun + first * plan.workers)
+                shrink = shrink_a_row(plan, step)
             if adagrad:
                 squares = load(intercept_squares, 0)
             for i in range(first, last):
@@ -320,6 +336,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
                 prefetch_row(far, penalty, parameters, data, rows, i, unit)
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
+                    if penalty == L2_SCALED:
+                        scale = scale_at(plan, visited - begun + i * plan.workers)
+                        shrink = shrink_a_row(plan, step)
                 if discipline == LOCKED:
                     if not acquire(locks, 0, control, ABORT):
                         return
@@ -328,16 +347,21 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
                         squares = intercept_squares[0]
                 factor = row_factor(data.scales, row)
                 found = dot(parameters.coef, data.indices, data.values, begin, end, unit)
-                margin = fma(factor, found, bias - owed)
+                margin = fma(factor * scale, found, bias - owed)
                 slope = dloss(loss, margin, data.targets[row], plan.loss_param)
+                if passive:
+                    length = squared_length(data.values, begin, end, factor)
+                    slope *= ease(passive, margin, data.targets[row], slope, plan.loss_param, step, length)
                 g = np.float32(slope) * row_factor(data.weights, row)
                 if delayed:
                     spin(control, plan.delay)
-                if g != ZERO or penalty != NO_PENALTY:
+                scale = scale * shrink
+                if g != ZERO or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
+                    reach = step / scale
                     write_row(
-                        discipline, penalty, adagrad, parameters, data, begin, end, g * factor, step, l1, l2, unit
+                        discipline, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit
                     )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)

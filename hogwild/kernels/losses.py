@@ -179,3 +179,20 @@ def bend(code, p, y, slope, param):
     if code == POISSON:  # exp(p), or its value where the row is fitted if that is larger
         return max(slope + y, y)
     return 1.0
+
+
+PASSIVE = {"none": 0, "pa1": 1, "pa2": 2}  # passive-aggressive steps
+NOT_PASSIVE, PA1, PA2 = PASSIVE.values()
+
+
+@njit(forceinline=True, **JIT)
+def ease(passive, p, y, slope, param, step, squares):
+    """What the slope is multiplied by so that a step of at most ``step`` goes just as far as the row asks for.
+
+    Passive-aggressive steps (Crammer et al. 2006, PA-I and PA-II with C = ``step``), for losses whose slope is -1, 0 or
+    1: hinge and epsilon-insensitive. ``squares`` is the squared length of the row.
+    """
+    if slope == 0.0 or squares == 0.0:
+        return 0.0
+    reach = (slope * (p - y) - param) / (step * squares)  # the loss, in steps
+    return min(1.0, reach) if passive == PA1 else reach / (1.0 + 0.5 / (step * squares))

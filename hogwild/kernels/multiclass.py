@@ -15,20 +15,28 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.atomics import fetch_add, load, store
+from hogwild.kernels import lanes as vectors
+from hogwild.kernels.atomics import fetch_add, load, prefetch, store
 from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
+from hogwild.kernels.lanes import LANES
 from hogwild.kernels.linear import (
     AIG,
+    ATOMIC,
     DONE,
+    ELASTIC,
+    L2,
+    L2_SCALED,
+    L2_TABLE,
     LENGTH,
     LOCKED,
     NO_PENALTY,
+    ONE,
     SERIAL,
-    STEP_EVERY,
     TIERED,
     VISITED,
+    WEIGHTS_AHEAD,
     ZERO,
     claim,
     come_in,
@@ -38,14 +46,16 @@ from hogwild.kernels.linear import (
     lock_row,
     prefetch_row,
     row_factor,
-    step_at,
+    squared_length,
     unlock_row,
+    visits,
     write,
 )
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.losses import SOFTMAX, bend, dloss
+from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, step_at
 from hogwild.kernels.tiers import QUANTUM, merge_due
 from hogwild.kernels.turns import HANDED, ROW, SOME, TAKEN, begin_turn
 
@@ -53,7 +63,7 @@ VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spa
 
 
 @njit(forceinline=True, **JIT)
-def vectors(buffer, stride):
+def parts(buffer, stride):
     """Margins (later slopes), bias, owed, gained and squares, and the rest of the buffer."""
     return (
         buffer[:stride],
@@ -66,31 +76,50 @@ def vectors(buffer, stride):
 
 
 @njit(forceinline=True, **JIT)
-def dots(margins, coef, data, stride, begin, end):
-    """``margins[k] = sum_j coef[indices[j], k] * values[j]``."""
-    for k in range(stride):
-        margins[k] = ZERO
-    for j in range(begin, end):
-        first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
-        x = data.values[np.uint64(j)]
-        for k in range(stride):
-            margins[k] = fma(coef[first + np.uint64(k)], x, margins[k])
+def dots(lanes, gathered, margins, coef, data, stride, begin, end):
+    """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
+
+    ``gathered``: ``coef`` holds copies of the row's weights only, one feature behind the other. Four sums, so that no
+    addition waits for the last.
+    """
+    for k in range(0, stride, len(lanes)):
+        s0, s1, s2, s3 = vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes)
+        j = begin
+        while j + 4 <= end:
+            s0 = add_product(lanes, gathered, s0, coef, data, stride, begin, j, k)
+            s1 = add_product(lanes, gathered, s1, coef, data, stride, begin, j + 1, k)
+            s2 = add_product(lanes, gathered, s2, coef, data, stride, begin, j + 2, k)
+            s3 = add_product(lanes, gathered, s3, coef, data, stride, begin, j + 3, k)
+            j += 4
+        while j < end:
+            s0 = add_product(lanes, gathered, s0, coef, data, stride, begin, j, k)
+            j += 1
+        vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
 
 
 @njit(forceinline=True, **JIT)
-def dots_gathered(margins, buffer, data, stride, begin, end):
-    """``dots`` over coordinates copied into ``buffer`` before."""
-    for k in range(stride):
-        margins[k] = ZERO
-    for j in range(begin, end):
-        x = data.values[np.uint64(j)]
-        for k in range(stride):
-            margins[k] = fma(buffer[np.uint64((j - begin) * stride + k)], x, margins[k])
+def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
+    """``total`` plus the weights of entry ``j``, classes from ``k`` on, times its value."""
+    i = np.uint64(j)
+    place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(data.indices[i]))
+    return vectors.fma(data.values[i], vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k)), total)
 
 
 @njit(forceinline=True, **JIT)
-def slopes(loss, margins, target, weight, classes, param):
-    """Replace the margins by the loss's gradient in them, the padding's by zero; returns whether any is not zero."""
+def prefetch_weights(coef, data, stride, row):
+    """Ask for the weights of a row."""
+    for j in range(data.begin[row], data.end[row]):
+        first = np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
+        for k in range(0, stride, 16):
+            prefetch(coef, first + np.uint64(k))
+
+
+@njit(forceinline=True, **JIT)
+def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0):
+    """Replace the margins by the loss's gradient in them, the padding's by zero; returns whether any is not zero.
+
+    The last three are those of ``losses.ease``.
+    """
     some = False
     label = np.int64(target)
     if loss == SOFTMAX:
@@ -106,7 +135,11 @@ def slopes(loss, margins, target, weight, classes, param):
         some = True
     else:
         for k in range(classes):
-            margins[k] = np.float32(dloss(loss, margins[k], 1.0 if k == label else -1.0, param)) * weight
+            y = 1.0 if k == label else -1.0
+            slope = dloss(loss, margins[k], y, param)
+            if passive:
+                slope *= ease(passive, margins[k], y, slope, param, step, squares)
+            margins[k] = np.float32(slope) * weight
             some = some or margins[k] != ZERO
     for k in range(classes, len(margins)):
         margins[k] = ZERO
@@ -138,16 +171,39 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
 
 
 @njit(forceinline=True, **JIT)
-def write_rows(discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
+def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
+    if not adagrad and discipline != ATOMIC and penalty != ELASTIC:
+        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2)
+        return
     for j in range(begin, end):
         u = np.uint32(data.indices[np.uint64(j)])
         first = np.uint64(u) * np.uint64(stride)
         x = data.values[np.uint64(j)] * factor
         a = x if adagrad else step * x
-        rate = data.rates[u] if penalty != NO_PENALTY else ZERO
+        rate = data.rates[u] if visits(penalty) else ZERO
         for k in range(stride):
             write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, l2)
+
+
+@njit(forceinline=True, **JIT)
+def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
+    """``write_rows`` by plain stores of whole vectors: without an l1 penalty and sums of squares."""
+    width = np.uint64(stride)
+    for j in range(begin, end):
+        i = np.uint64(j)
+        u = np.uint32(data.indices[i])
+        a = step * (data.values[i] * factor)
+        rate = data.rates[u] if visits(penalty) else ZERO
+        divisor = fma(step * rate, l2, ONE)
+        for k in range(0, stride, len(lanes)):
+            first = np.uint64(u) * width + np.uint64(k)
+            moved = vectors.fma(-a, vectors.load(lanes, g, k), vectors.load(lanes, coef, first))
+            if penalty == L2_TABLE:
+                moved = vectors.times(rate, moved)
+            elif penalty == L2:
+                moved = vectors.over(moved, divisor)
+            vectors.store(moved, coef, first)
 
 
 @njit(forceinline=True, **JIT)
@@ -174,14 +230,16 @@ def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
-    """As ``linear.epoch``; weights are not prefetched, and values always read."""
+def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
+    """As ``linear.epoch``; values are always read. ``size``: lanes of a vector, of which the stride is a multiple."""
+    lanes = LANES[size]
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
         l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef, step = plan.stride, parameters.coef, ZERO
-        g, bias, owed, gained, squares, _ = vectors(buffer, stride)
+        scale, shrink, begun = ONE, ONE, plan.epoch * plan.n_rows
+        g, bias, owed, gained, squares, _ = parts(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
         bent, most = buffer[(VECTORS - 1) * stride : VECTORS * stride], ZERO  # tiered: curvature since the last merge
@@ -195,33 +253,45 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
             last = min(state[LENGTH], first + left)
             unpaid, nonzeros = 0, 0
             step = step_at(plan.step, visited + first - first % STEP_EVERY)
+            if penalty == L2_SCALED:
+                scale = scale_at(plan, visited - begun + first * plan.workers)
+                shrink = shrink_a_row(plan, step)
             refresh(bias, squares, parameters, adagrad)
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
                 prefetch_row(0, penalty, parameters, data, rows, i)
+                if far:
+                    prefetch_weights(coef, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
+                    if penalty == L2_SCALED:
+                        scale = scale_at(plan, visited - begun + i * plan.workers)
+                        shrink = shrink_a_row(plan, step)
                 if discipline == LOCKED:
                     if not acquire(locks, 0, control, ABORT):
                         return
                     refresh(bias, squares, parameters, adagrad)
                 factor = row_factor(data.scales, row)
-                dots(g, coef, data, stride, begin, end)
+                dots(lanes, False, g, coef, data, stride, begin, end)
                 for k in range(stride):
-                    g[k] = fma(factor, g[k], bias[k] - owed[k])
+                    g[k] = fma(factor * scale, g[k], bias[k] - owed[k])
                 weight = row_factor(data.weights, row)
                 if discipline == TIERED:
                     most = add_bends(bent, loss, g, data.targets[row], step * weight, plan.classes, plan.loss_param)
-                some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+                length = squared_length(data.values, begin, end, factor) if passive else 0.0
+                some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param, passive, step, length)
                 if delayed:
                     spin(control, plan.delay)
-                if some or penalty != NO_PENALTY:
+                scale = scale * shrink
+                if some or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
+                    reach = step / scale
                     write_rows(
-                        discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
-                    )
+                        lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1,
+                        l2,
+                    )  # fmt: skip
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
@@ -255,14 +325,15 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0):
 
 
 @lru_cache(None)
-def turns(loss, penalty, adagrad, delayed=0):
+def turns(loss, penalty, adagrad, size, delayed=0):
     """As ``turns.turns``."""
+    lanes = LANES[size]
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
         l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
         stride, coef = plan.stride, parameters.coef
-        g, bias, owed, gained, squares, gathered = vectors(buffer, stride)
+        g, bias, owed, gained, squares, gathered = parts(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
         size, in_hand, left, kept = plan.block * BLOCKS_PER_CHUNK, state[HANDED] - 1, plan.limit, (VECTORS - 1) * stride
         position = plan.start + plan.worker + state[TAKEN] * plan.workers
@@ -277,7 +348,9 @@ def turns(loss, penalty, adagrad, delayed=0):
                 return
             if pending and (some or penalty != NO_PENALTY):
                 begin, end = data.begin[row], data.end[row]
-                write_rows(SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
+                write_rows(
+                    lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
+                )
             if pending and part != ZERO:
                 refresh(bias, squares, parameters, adagrad)
                 for k in range(stride):
@@ -296,7 +369,7 @@ def turns(loss, penalty, adagrad, delayed=0):
             store(control, TURN, position + 1)
             step = step_at(plan.step, plan.epoch * plan.n_rows + position - position % size % STEP_EVERY)
             factor = row_factor(data.scales, row)
-            dots_gathered(g, gathered, data, stride, begin, end)
+            dots(lanes, True, g, gathered, data, stride, begin, end)
             for k in range(stride):
                 g[k] = fma(factor, g[k], bias[k])
             weight = row_factor(data.weights, row)

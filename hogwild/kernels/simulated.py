@@ -27,23 +27,23 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.fma import fma
+from hogwild.kernels.lanes import LANES
 from hogwild.kernels.linear import (
     ATOMIC,
     NO_PENALTY,
     SERIAL,
-    STEP_EVERY,
     ZERO,
     count,
     dot,
     intercept_move,
     row_factor,
-    step_at,
     write_row,
 )
 from hogwild.kernels.losses import dloss
 from hogwild.kernels.multiclass import dots, refresh, settle, slopes, write_rows
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, step_at
 
 READ, LOAD, STORE, END = range(4)
 KINDS = 4  # an event is ``worker * KINDS + kind``
@@ -67,17 +67,17 @@ class Crew(NamedTuple):
 
 
 @njit(forceinline=True, **JIT)
-def read(loss, vector, adagrad, parameters, data, plan, crew, worker):
+def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of when it last paid, and its own debt."""
-    numbers, lanes, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
-    g, bias, owed = lanes[G], lanes[BIAS], lanes[OWED]
+    numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
+    g, bias, owed = own[G], own[BIAS], own[OWED]
     if numbers[UNPAID] == 0:
-        refresh(bias, lanes[SQUARES], parameters, adagrad)
+        refresh(bias, own[SQUARES], parameters, adagrad)
     row = numbers[ROW]
     begin, end = data.begin[row], data.end[row]
     factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
     if vector:
-        dots(g, parameters.coef, data, stride, begin, end)
+        dots(lanes, False, g, parameters.coef, data, stride, begin, end)
         for k in range(stride):
             g[k] = fma(factor, g[k], bias[k] - owed[k])
         numbers[SOME] = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
@@ -120,24 +120,24 @@ def put_back(adagrad, parameters, data, stride, crew, worker):
 @njit(forceinline=True, **JIT)
 def pay(adagrad, parameters, crew, worker):
     """Settle the worker's debt to the shared intercept."""
-    lanes = crew.vectors[worker]
-    settle(ATOMIC, adagrad, parameters, lanes[BIAS], lanes[OWED], lanes[GAINED], lanes[SQUARES])
+    own = crew.vectors[worker]
+    settle(ATOMIC, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
     crew.numbers[worker, UNPAID] = 0
 
 
 @njit(forceinline=True, **JIT)
-def store_row(vector, penalty, adagrad, parameters, data, plan, crew, worker):
+def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; returns its length."""
     l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
-    numbers, lanes, step, stride = crew.numbers[worker], crew.vectors[worker], crew.steps[worker], plan.stride
-    g, owed, gained, squares = lanes[G], lanes[OWED], lanes[GAINED], lanes[SQUARES]
+    numbers, own, step, stride = crew.numbers[worker], crew.vectors[worker], crew.steps[worker], plan.stride
+    g, owed, gained, squares = own[G], own[OWED], own[GAINED], own[SQUARES]
     row = numbers[ROW]
     begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
             put_back(adagrad, parameters, data, stride, crew, worker)
         if vector:
-            write_rows(SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
+            write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
         else:
             write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
     if part != ZERO:
@@ -153,7 +153,11 @@ def store_row(vector, penalty, adagrad, parameters, data, plan, crew, worker):
 
 @lru_cache(None)
 def events(loss, vector, penalty, adagrad):
-    """The loop over the events of a chunk (``vector``: several margins a row); the rest as for ``linear.epoch``."""
+    """The loop over the events of a chunk; the arguments are those of ``linear.epoch`` and of ``multiclass.epoch``.
+
+    ``vector``: the latter's ``size`` where rows have several margins, else 0.
+    """
+    lanes = LANES[vector or 4]
 
     @njit(**JIT)
     def run(parameters, data, control, plan, rows, crew):
@@ -167,11 +171,11 @@ def events(loss, vector, penalty, adagrad):
                 crew.numbers[worker, ROW] = rows[taken]
                 crew.steps[worker] = step_at(plan.step, visited + taken - taken % STEP_EVERY)
                 taken += 1
-                read(loss, vector, adagrad, parameters, data, plan, crew, worker)
+                read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
                 load_row(adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
-                nonzeros = store_row(vector, penalty, adagrad, parameters, data, plan, crew, worker)
+                nonzeros = store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
                 count(control, worker, 1, nonzeros)
             elif crew.numbers[worker, UNPAID] > 0:
                 pay(adagrad, parameters, crew, worker)

@@ -23,7 +23,6 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.linear import (
     NO_PENALTY,
     SERIAL,
-    STEP_EVERY,
     U1,
     U2,
     U3,
@@ -31,13 +30,13 @@ from hogwild.kernels.linear import (
     count,
     intercept_move,
     row_factor,
-    step_at,
     write_row,
 )
 from hogwild.kernels.locks import wait_for
 from hogwild.kernels.losses import dloss
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, step_at
 
 # Cells of a worker's state: one more than the chunk in hand, turns taken, the row of the last one, if it moves weights
 HANDED, TAKEN, ROW, SOME = range(4)

@@ -150,10 +150,12 @@ class CompletionProblem(Prepared):
         lines = [-(-n // LANE) * LANE for n in (self.users, self.items)]
         return [self.users * self.stride, self.items * self.stride, *lines]
 
-    def parameters(self, flat: np.ndarray) -> Parameters:
-        """The named views of the flat array."""
-        parts = np.split(flat, np.cumsum(self._layout())[:-1])
-        return Parameters(parts[0], parts[1], parts[2][: self.users], parts[3][: self.items])
+    def parameters(self, flat: Any) -> Parameters:
+        """The named views of the flat array, or tensor."""
+        p, q, b_u, _ = self._layout()
+        return Parameters(
+            flat[:p], flat[p : p + q], flat[p + q : p + q + self.users], flat[p + q + b_u :][: self.items]
+        )
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """Nothing is kept by rank."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,16 +21,17 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.degrees import degrees
 from hogwild.data.examples import Rows, readonly, shortest
-from hogwild.data.normalize import row_scales, scaled
+from hogwild.data.normalize import row_scales
 from hogwild.data.order import Order
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import InputError
 from hogwild.kernels import linear, multiclass, simulated, turns
 from hogwild.kernels.control import cells
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.linear import Data, Parameters, Plan
-from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES
+from hogwild.kernels.losses import DEFAULT_PARAM, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import PIECE, Replica
+from hogwild.problems.linear_rows import all_ones, intercept_share, labels_of, row_weights
 from hogwild.problems.tiers import KAPPA, LINE, no_tiers, one_tier
 from hogwild.problems.work import NO_LIMIT, InChunks, OrderSlice, Prepared, Shared
 
@@ -39,11 +39,10 @@ FLUSH = 8  # rows between two updates of the shared intercept by one of several 
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # features up to which l2 factors are tabulated once an epoch
 FAR = 4  # times the L2 cache: weights of at least this size are prefetched; below, it costs more than it saves
-MAX_CLASSES = 10_000
-MANY_CLASSES = 64  # of which some are no whole numbers: they look like real targets
-COMPARED = 1 << 16  # values at a time
-EXACT = 2**24  # float32 holds all whole numbers below
-SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # that intercept_share looks at, in memory
+MOST_LANES = 16  # float32 of a vector register, and of a cache line
+
+
+Step = tuple[float, float, float]  # as schedule.Plan
 
 
 class Scratch(NamedTuple):
@@ -80,6 +79,8 @@ class LinearProblem(Prepared, InChunks):
     unit: bool  # all values are one
     delay: int = 0  # ticks that a gradient costs extra, see kernels/cycles.py
     tabulate: bool = True  # whether l2 factors may be tabulated: not where few rows come at a time
+    scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernels/linear.py, PENALTIES
+    passive: str = "none"  # steps that go as far as a row asks for: a key of kernels.losses.PASSIVE
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -92,7 +93,7 @@ class LinearProblem(Prepared, InChunks):
         """
         if len(rows) == 0:
             raise InputError("the training data have no rows")
-        labels = tuple(float(label) for label in _labels(rows.targets, config.loss))
+        labels = tuple(float(label) for label in labels_of(rows.targets, config.loss))
         param = DEFAULT_PARAM[config.loss] if config.loss_param is None else config.loss_param
         stride = _stride(len(labels)) if _vector(config.loss, len(labels)) else 1
         return cls(
@@ -153,6 +154,10 @@ class LinearProblem(Prepared, InChunks):
         coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
         return np.ascontiguousarray(coef.T), parts.intercept[: self.classes].copy()
 
+    def slope(self, prediction: float) -> float:
+        """The loss's derivative at a prediction for target 1."""
+        return slope(self.loss, self.loss_param, prediction)
+
     def encode(self, targets: np.ndarray) -> np.ndarray:
         """Targets as kernels want them, float32: -1 and +1, the class number, or the target itself.
 
@@ -207,32 +212,40 @@ class LinearProblem(Prepared, InChunks):
         """What the kernel reads, of read-only arrays by name."""
         return Data(**arrays)
 
-    def prepare(
-        self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: tuple[float, float, float]
-    ) -> Callable[[], Any]:
+    def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], Any]:
         """``work`` as a function of nothing, for the simulator, which calls it once for every few rows or events."""
-        penalty = self._penalty
-        if self._tabulates and step[2] == 0.0:
-            penalty = linear.L2_TABLE
-            linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
-            data = data._replace(rates=readonly(scratch.table))
-        plan = self._plan(part, step)
-        if part.limit == NO_LIMIT:
-            scratch.state[:] = 0
-        if part.crew is not None:
-            events = simulated.events(LOSSES[self.loss], int(self.classes > 1), penalty, int(self.adagrad))
-            return partial(events, shared.parameters, data, shared.control, plan, scratch.rows, part.crew)
-        kernel, parameters = self._kernel(penalty), shared.parameters  # type: Any, Parameters
+        return self.bind(shared, scratch, data)(part, step)
+
+    def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
+        """:meth:`prepare` of any part and step; what they have in common is looked up once."""
         own: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
-        if self.discipline != "round-robin":
+        parameters: Parameters = shared.parameters
+        if self.discipline == "tiered":
             base = self.parameters(scratch.base)
             replica = Replica(*parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
-            own = (*own, shared.tiers, replica)
-        if self.discipline == "tiered":
-            parameters = self.parameters(scratch.own)
-        return partial(kernel, parameters, data, shared.control, shared.locks, plan, *own)
+            parameters, own = self.parameters(scratch.own), (*own, shared.tiers, replica)
+        elif self.discipline != "round-robin":
+            own = (*own, None, None)
+        tabulates, usual = self._tabulates, self._penalty
+        kernel = self._kernel(usual)
 
-    def _plan(self, part: OrderSlice, step: tuple[float, float, float]) -> Plan:
+        def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
+            table = tabulates and step[2] == 0.0
+            penalty, mine = (linear.L2_TABLE, data._replace(rates=readonly(scratch.table))) if table else (usual, data)
+            if table:
+                linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
+            plan = self._plan(part, step)
+            if part.limit == NO_LIMIT:
+                scratch.state[:] = 0
+            if part.crew is not None:
+                events = simulated.events(LOSSES[self.loss], self.lanes, penalty, int(self.adagrad))
+                return partial(events, shared.parameters, mine, shared.control, plan, scratch.rows, part.crew)
+            loop = self._kernel(penalty) if table else kernel
+            return partial(loop, parameters, mine, shared.control, shared.locks, plan, *own)
+
+        return call
+
+    def _plan(self, part: OrderSlice, step: Step) -> Plan:
         order, alone = part.order, self.discipline in ("serial", "locked", "round-robin", "tiered")
         return Plan(
             blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
@@ -245,7 +258,11 @@ class LinearProblem(Prepared, InChunks):
 
     @property
     def _penalty(self) -> int:
-        return linear.ELASTIC if self.l1 > 0 else linear.L2 if self.l2 > 0 else linear.NO_PENALTY
+        if self.l1 > 0:
+            return linear.ELASTIC
+        if self.l2 > 0:
+            return linear.L2_SCALED if self.scaled and not self.adagrad else linear.L2
+        return linear.NO_PENALTY
 
     @property
     def _tabulates(self) -> bool:
@@ -257,9 +274,17 @@ class LinearProblem(Prepared, InChunks):
         """The compiled loop for this loss and discipline."""
         loss, adagrad, delayed = LOSSES[self.loss], int(self.adagrad), int(self.delay > 0)
         if self.discipline == "round-robin":
-            return (multiclass if self.classes > 1 else turns).turns(loss, penalty, adagrad, delayed)
-        source, constants = (multiclass, (0, 0)) if self.classes > 1 else (linear, (int(self.far), int(self.unit)))
-        return source.epoch(loss, linear.DISCIPLINES[self.discipline], penalty, adagrad, *constants, delayed)
+            if self.classes > 1:
+                return multiclass.turns(loss, penalty, adagrad, self.lanes, delayed)
+            return turns.turns(loss, penalty, adagrad, delayed)
+        source, kind = (multiclass, self.lanes) if self.classes > 1 else (linear, int(self.unit))  # type: Any, int
+        discipline = linear.DISCIPLINES[self.discipline]
+        return source.epoch(loss, discipline, penalty, adagrad, int(self.far), kind, delayed, PASSIVE[self.passive])
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the vectors that the classes of a feature are loaded and stored in; 0 for one margin."""
+        return min(self.stride, MOST_LANES) if self.classes > 1 else 0
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
@@ -284,6 +309,11 @@ class LinearProblem(Prepared, InChunks):
         return seconds
 
 
+def slope(loss: str, param: float, prediction: float) -> float:
+    """A loss's derivative at a prediction for target 1."""
+    return 1.0 if loss == "softmax" else float(dloss(LOSSES[loss], prediction, 1.0, param))
+
+
 def aligned(size: int) -> np.ndarray:
     """Zeros (size,) float32 that start on a cache line and share none with other memory."""
     padded = np.zeros(size + 2 * LINE, dtype=np.float32)
@@ -291,93 +321,13 @@ def aligned(size: int) -> np.ndarray:
     return padded[start : start + size]
 
 
-def all_ones(values: np.ndarray) -> bool:
-    """Whether all values are one, as those of binary features; other data are found out by the first few."""
-    pieces = (values[first : first + COMPARED] for first in range(0, len(values), COMPARED))
-    return bool((values[:64] == 1.0).all()) and all(bool((piece == 1.0).all()) for piece in pieces)
-
-
-def intercept_share(config: TrainConfig, rows: Rows) -> float:
-    """The share of the step that the intercept takes, so that it moves other rows' margins as other features do.
-
-    An update along row i moves the margin of row j by ``step * g * x_i . x_j`` through the weights and by ``step * g``
-    through the intercept. On text ``x_i . x_j`` is a few hundredths, so an intercept with the full step swings from one
-    row's wish to the next's. The share is the mean of ``x_i . x_j``, that is ``||mean x||^2``, at least 1 % of the mean
-    of ``x_i . x_i`` (for centred data) and at most 1. scikit-learn takes 0.01 for all sparse data for the same reason.
-    AdaGrad finds the scale of each coordinate itself.
-    """
-    if not config.intercept:
-        return 0.0
-    if config.adagrad:
-        return 1.0
-    ids = rows.spread(SHARE_NONZEROS, SHARE_ROWS)
-    sample = rows if len(ids) == len(rows) and rows.contiguous else rows.select(ids).compact()
-    part = slice(sample.begin[0], sample.end[-1])
-    values = scaled(sample.values[part], sample, config.normalize, np.float64)
-    total = np.bincount(sample.indices[part], weights=values)
-    own, mutual = (np.einsum("i,i->", x, x) for x in (values, total / len(sample)))  # without BLAS and its threads
-    return float(np.clip(max(mutual, 0.01 * own / len(sample)), 1e-4, 1.0))
-
-
-def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
-    """Sample weights times class weights, scaled to mean one, float32; None if all are one.
-
-    ``balanced`` gives a row of class c the weight ``n / (classes * n_c)``, as scikit-learn does.
-
-    Raises
-    ------
-    InputError
-        If all weights are zero.
-    """
-    weights = None if rows.weights is None else rows.weights.astype(np.float64)
-    if class_weight == "balanced":
-        _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
-        balanced = (len(rows) / (len(counts) * counts))[codes]
-        weights = balanced if weights is None else weights * balanced
-    if weights is None:
-        return None
-    if not weights.sum() > 0:
-        raise InputError("weights: all rows have weight zero")
-    return (weights / weights.mean()).astype(np.float32)
-
-
 def _vector(loss: str, labels: int) -> bool:
     return labels > 2 or loss == "softmax"
 
 
 def _stride(classes: int) -> int:
-    unit = 4 if classes <= 8 else 16
+    unit = 4 if classes <= 8 else MOST_LANES
     return -(-classes // unit) * unit
-
-
-def _labels(targets: np.ndarray, loss: str) -> np.ndarray:
-    if loss not in LABEL_LOSSES:
-        if loss in COUNT_LOSSES and targets.min() < 0:
-            raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
-        return np.empty(0)
-    labels = np.unique(targets)
-    if len(labels) < 2:
-        only = shortest(labels[0])
-        raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
-    if len(labels) > MAX_CLASSES:
-        raise InputError(
-            f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
-            "for real targets choose a regression loss such as squared-error"
-        )
-    large = labels[np.abs(labels) >= EXACT]
-    if len(large):
-        raise InputError(
-            f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
-            "give the classes smaller numbers"
-        )
-    if len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
-        warnings.warn(
-            f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
-            "a regression loss such as squared-error",
-            HogwildWarning,
-            stacklevel=2,
-        )
-    return labels
 
 
 def _empty_data(n_rows: int) -> Data:

@@ -1,0 +1,50 @@
+"""How long a step is, and what is left of the weights after many of them under an l2 penalty."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.options import JIT
+
+STEP_EVERY = 16  # rows between two evaluations of a falling step
+
+
+@njit(forceinline=True, **JIT)
+def step_at(step, visited):
+    """``scale / (offset + visited)**power`` as float32."""
+    scale, offset, power = step
+    return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)
+
+
+def area(step, visited):
+    """The integral of ``step_at`` from any fixed number of rows to ``visited``."""
+    scale, offset, power = step
+    if power == 0.0:
+        return scale * visited
+    if power == 1.0:
+        return scale * math.log(offset + visited)
+    return scale * (offset + visited) ** (1.0 - power) / (1.0 - power)
+
+
+area_up_to = njit(forceinline=True, **JIT)(area)
+
+
+@njit(forceinline=True, **JIT)
+def scale_at(plan, place):
+    """The weights' scale when the next row of an epoch is that of number ``place``, counted from its first.
+
+    Of several workers none is ahead of the others by more than a chunk for each of them, and who lags behind moves the
+    weights by less than it should.
+    """
+    begun = plan.epoch * plan.n_rows
+    now = begun + min(place, plan.n_rows)
+    return np.float32(math.exp(plan.l2 * (area_up_to(plan.step, begun) - area_up_to(plan.step, now))))
+
+
+@njit(forceinline=True, **JIT)
+def shrink_a_row(plan, step):
+    """What the scale is multiplied by while a worker does a row, and each of the others one."""
+    return np.float32(math.exp(-plan.l2 * np.float64(step) * plan.workers))

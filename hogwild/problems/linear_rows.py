@@ -1,0 +1,104 @@
+"""What the linear problem asks of its training rows: labels, weights, and how much the intercept should move."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.examples import EMPTY, Rows, shortest
+from hogwild.data.normalize import row_scales
+from hogwild.errors import HogwildWarning, InputError
+from hogwild.kernels.losses import COUNT_LOSSES, LABEL_LOSSES
+from hogwild.kernels.rows import lengths
+
+MAX_CLASSES = 10_000
+MANY_CLASSES = 64  # of which some are no whole numbers: they look like real targets
+COMPARED = 1 << 16  # values at a time
+EXACT = 2**24  # float32 holds all whole numbers below
+SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # that intercept_share looks at, in memory
+
+
+def all_ones(values: np.ndarray) -> bool:
+    """Whether all values are one, as those of binary features; other data are found out by the first few."""
+    pieces = (values[first : first + COMPARED] for first in range(0, len(values), COMPARED))
+    return bool((values[:64] == 1.0).all()) and all(bool((piece == 1.0).all()) for piece in pieces)
+
+
+def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> float:
+    """The share of the step that the intercept takes, so that it moves other rows' margins as other features do.
+
+    An update along row i moves the margin of row j by ``step * g * x_i . x_j`` through the weights and by ``step * g``
+    through the intercept. On text ``x_i . x_j`` is a few hundredths, so an intercept with the full step swings from one
+    row's wish to the next's. The share is the mean of ``x_i . x_j``, that is ``||mean x||^2``, at least 1 % of the mean
+    of ``x_i . x_i`` (for centred data) and at most 1. scikit-learn takes 0.01 for all sparse data for the same reason.
+    AdaGrad finds the scale of each coordinate itself. Means are taken of at most so many rows, evenly spread.
+    """
+    if not config.intercept:
+        return 0.0
+    if config.adagrad:
+        return 1.0
+    ids = rows.spread(SHARE_NONZEROS, most)
+    scales = EMPTY if config.normalize == "none" else row_scales(rows.select(ids), config.normalize)
+    own, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
+    return min(max(mutual / len(ids) ** 2, 0.01 * own / len(ids), 1e-4), 1.0)
+
+
+def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
+    """Sample weights times class weights, scaled to mean one, float32; None if all are one.
+
+    ``balanced`` gives a row of class c the weight ``n / (classes * n_c)``, as scikit-learn does.
+
+    Raises
+    ------
+    InputError
+        If all weights are zero.
+    """
+    weights = None if rows.weights is None else rows.weights.astype(np.float64)
+    if class_weight == "balanced":
+        _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
+        balanced = (len(rows) / (len(counts) * counts))[codes]
+        weights = balanced if weights is None else weights * balanced
+    if weights is None:
+        return None
+    if not weights.sum() > 0:
+        raise InputError("weights: all rows have weight zero")
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def labels_of(targets: np.ndarray, loss: str) -> np.ndarray:
+    """The classes, ascending; empty for a loss of real targets.
+
+    Raises
+    ------
+    InputError
+        If there is one class or too many, labels are too large for float32, or counts are negative.
+    """
+    if loss not in LABEL_LOSSES:
+        if loss in COUNT_LOSSES and targets.min() < 0:
+            raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
+        return np.empty(0)
+    labels = np.unique(targets)
+    if len(labels) < 2:
+        only = shortest(labels[0])
+        raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
+    if len(labels) > MAX_CLASSES:
+        raise InputError(
+            f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
+            "for real targets choose a regression loss such as squared-error"
+        )
+    large = labels[np.abs(labels) >= EXACT]
+    if len(large):
+        raise InputError(
+            f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
+            "give the classes smaller numbers"
+        )
+    if len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
+        warnings.warn(
+            f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
+            "a regression loss such as squared-error",
+            HogwildWarning,
+            stacklevel=2,
+        )
+    return labels
