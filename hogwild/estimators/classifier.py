@@ -14,6 +14,7 @@ from hogwild.errors import InputError, UsageError
 from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import loss_of, read_options
 from hogwild.estimators.posing import as_targets, rows_of
+from hogwild.estimators.workers import drawn_seed
 from hogwild.model import PROBABILITIES, LinearModel, probabilities
 
 
@@ -55,20 +56,25 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     epsilon : float
         Of ``huber`` and the epsilon-insensitive losses.
     n_jobs : int or None
-        Workers that train at once on the same weights (*, also with two classes). None: 1, unless
+        Workers that train at once on the same weights (*, also with two classes), or, of nine classes and more a
+        worker one-versus-rest in threads, each on some of them. None: 1, unless
         ``joblib.parallel_config`` says otherwise; -1: all physical cores. 1 within other parallel work, such as a grid
         search with ``n_jobs``, and where an epoch is too short to share.
     random_state : int, RandomState or None
-        With one worker a seed gives the same weights to the last bit. With more, workers race, and two fits differ in
-        the last digits of the objective.
-    learning_rate : {"auto", "optimal", "constant", "invscaling", "adaptive"}
+        With one worker, or where workers share out classes, a seed gives the same weights to the last bit. Else
+        workers race, and two fits differ in the last digits of the objective.
+    learning_rate : {"auto", "optimal", "constant", "invscaling", "adaptive", "pa1", "pa2"}
         ``auto`` (*, the default) tries steps on a sample of the rows; ``eta0`` and ``power_t`` are of no meaning then.
+        ``pa1`` and ``pa2`` are the steps of passive-aggressive learning (Crammer et al. 2006), with ``eta0`` as their C
+        and loss ``hinge``.
     eta0, power_t : float
         Of the other schedules.
     early_stopping : bool
         Hold out ``validation_fraction`` of the rows, stratified, and stop by the accuracy on them.
     validation_fraction : float
     n_iter_no_change : int
+        With ``auto`` fewer, as soon as the rest of them, each gaining what the last one did, would not reach ``tol``
+        (*).
     class_weight : dict, "balanced" or None
         Weight of each class; it is a weight of its rows (*: with more than two classes, in all the binary problems).
     warm_start : bool
@@ -222,7 +228,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if fresh and classes is None:
             raise UsageError("classes must be passed on the first call to partial_fit")
         if classes is not None:
-            classes = np.unique(classes)
+            try:
+                classes = np.unique(classes)
+            except TypeError:  # text among numbers, or a missing label
+                raise InputError(f"classes={classes!r}: labels of one kind, and none missing, are expected") from None
             if len(classes) < 2:
                 raise InputError(f"classes={classes.tolist()}: expected two or more")
             if not fresh and not np.array_equal(classes, self.classes_):
@@ -287,7 +296,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         """Numbers of rows to train on and to validate on, both ascending."""
         from sklearn.model_selection import StratifiedShuffleSplit
 
-        split = StratifiedShuffleSplit(test_size=self.validation_fraction, random_state=self._seed())
+        split = StratifiedShuffleSplit(test_size=self.validation_fraction, random_state=drawn_seed(self.random_state))
         rest, held = next(split.split(np.zeros((len(codes), 1)), codes))
         return np.sort(rest), np.sort(held)
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -23,7 +22,7 @@ from hogwild.data.ratings import Ratings
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.options import HOSTS, _number, _one_of, _whole
 from hogwild.estimators.progress import shown
-from hogwild.estimators.workers import workers_of
+from hogwild.estimators.workers import drawn_seed, workers_of
 from hogwild.recommender import CompletionModel
 from hogwild.training import train
 
@@ -123,7 +122,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
         self.n_features_in_ = ratings.shape[1]
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = drawn_seed(self.random_state)
         config = TrainConfig(
             problem="completion", loss=str(self.loss).replace("_", "-"), l2=self.alpha, step=self.eta0, seed=seed,
             epochs=self.max_iter, rank=self.n_components, biases=self.biases, nonnegative=self.nonnegative,
@@ -195,7 +194,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return -math.sqrt(float(np.mean(np.square(error))))
 
     def _ratings(self, X: Any, reset: bool) -> Ratings:
-        if not scipy.sparse.issparse(X):
+        if not (scipy.sparse.issparse(X) or hasattr(X, "sparse")):  # which a sparse frame of pandas has
             raise InputError(
                 "X is dense, where a rating of 0 and none cannot be told apart: give a scipy sparse matrix"
             )

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.examples import Rows
 from hogwild.errors import InputError
+from hogwild.estimators.crew import can_share_out
 from hogwild.estimators.descent import Outcome, descend
 from hogwild.estimators.options import Options, read_options
 from hogwild.estimators.posing import rows_of
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
-from hogwild.estimators.workers import workers_of, worth_it
+from hogwild.estimators.workers import drawn_seed, workers_for
 from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
 
@@ -102,16 +102,13 @@ class LinearEstimator(BaseEstimator):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _fit_rows(
         self, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int,
         start: Callable[[LinearProblem], np.ndarray | None], held: tuple[np.ndarray, np.ndarray] | None,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
     ) -> None:  # fmt: skip
         """Train and set the attributes; ``held`` are the numbers of rows to train on and to validate on."""
-        seed, score = self._seed(), None
+        seed, score = drawn_seed(self.random_state), None
         if held is not None:
             if weights is not None and not (weights[held[0]].any() and weights[held[1]].any()):
                 raise InputError("early_stopping: all rows to train on, or all held out, have weight zero")
@@ -119,25 +116,29 @@ class LinearEstimator(BaseEstimator):
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
         rows = rows_of(X, targets, weights)
-        margins = classes if classes > 2 else 1
-        workers = worth_it(workers_of(self.n_jobs), options.host, rows.nnz * margins, len(rows))
+        workers = self._workers(options, rows, classes)
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:
             found = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
         self._keep(found, len(rows))
+
+    def _workers(self, options: Options, rows: Rows, classes: int, batch: bool = False) -> int:
+        def apart(workers: int) -> bool:
+            return not batch and can_share_out(options.loss, classes, workers, options.host)
+
+        return workers_for(self.n_jobs, options.host, rows.nnz * (classes if classes > 2 else 1), len(rows), apart)
 
     def _scorer(self, X: Any, targets: Any, weights: Any, ids: np.ndarray, judge: Any) -> Any:
         X, targets = X[ids], targets[ids]
         weights = None if weights is None else weights[ids]
 
-        def score(problem: LinearProblem, flat: np.ndarray) -> float:
-            coef, intercept = problem.solution(flat)
+        def score(coef: np.ndarray, intercept: np.ndarray) -> float:
             return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))
 
         return score
 
     def _keep(self, found: Outcome, n: int) -> None:
-        coef, intercept = found.problem.solution(found.flat)
-        self.coef_, self.intercept_ = coef if self._kind == "regressor" else np.atleast_2d(coef), intercept
+        self.coef_ = found.coef if self._kind == "regressor" else np.atleast_2d(found.coef)
+        self.intercept_ = found.intercept
         self.n_iter_, self.t_ = found.epochs, 1.0 + found.epochs * n
         self.loss_curve_, self.validation_scores_ = found.curve, found.scores or None
         self._stream = None
@@ -178,10 +179,8 @@ class LinearEstimator(BaseEstimator):
             if not (own and raw is not None):
                 stream.begin(first(problem) if fresh else self._ours(problem))
         if stream.seed is None:
-            stream.seed = self._seed()
-        margins = classes if classes > 2 else 1
-        workers = worth_it(workers_of(self.n_jobs), options.host, rows.nnz * margins, len(rows))
-        stream.learn(options, rows, workers)
+            stream.seed = drawn_seed(self.random_state)
+        stream.learn(options, rows, self._workers(options, rows, classes, batch=True))
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
 

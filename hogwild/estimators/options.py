@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hogwild.config import LARGEST_FLOAT32, PARAM_LOSSES
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, expected_one_of
+from hogwild.kernels.losses import PASSIVE
+from hogwild.kernels.steps import STEP_EVERY
+from hogwild.schedule import Optimal
 
 #: scikit-learn's names of losses, and ours.
 LOSSES = {
@@ -30,8 +34,13 @@ LOSSES = {
 }
 OWN_LOSSES = {"classifier": ("softmax",), "regressor": ("poisson",)}
 PENALTIES = ("l2", "l1", "elasticnet", None)
-LEARNING_RATES = ("auto", "optimal", "constant", "invscaling", "adaptive")
+LEARNING_RATES = ("auto", "optimal", "constant", "invscaling", "adaptive", "pa1", "pa2")
+PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
+LOOK = 500  # rows from one look at the objective to the next, at least: several epochs where they are fewer
+ENOUGH = 200  # rows; of fewer, dividing each weight costs nothing, and steps may be anything
+SUDDEN, APART = 0.5, 0.04  # exponents of the penalty: of rows with one step, of chunks in hand at the same time
+DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 FLAGS = ("fit_intercept", "shuffle", "early_stopping", "warm_start")
 
 
@@ -56,6 +65,32 @@ class Options:
     verbose: int
     average: int  # rows after which averaging begins; 0: none
 
+    @property
+    def passive(self) -> str:
+        """The passive-aggressive steps, as ``LinearProblem.passive``."""
+        return self.learning_rate if self.learning_rate in PASSIVE else "none"
+
+    def shrinks_gently(self, rows: int, slope: Callable[[float], float]) -> bool:
+        """Whether a scale can stand for the l2 penalty in epochs of so many rows: ``kernels/linear.py``, PENALTIES.
+
+        ``slope``: the loss's, as ``schedule.Optimal`` takes it.
+        """
+        if self.l1 > 0 or self.l2 == 0 or rows < ENOUGH or (self.learning_rate == "invscaling" and self.power_t < 0):
+            return False
+        if self.learning_rate == "auto":  # falls as one over the penalty, and its first step is tried
+            return True
+        step = Optimal(self.alpha, slope).step if self.learning_rate == "optimal" else self.eta0
+        if self.l2 * step * STEP_EVERY > SUDDEN:  # for so many rows it stays as it is, even where it falls steeply
+            return False
+        return self.learning_rate == "optimal" or self.l2 * step * (rows + LOOK) <= DEEPEST
+
+    def shrinks_alike(self, rows: int, chunk: int, workers: int) -> bool:
+        """Whether so many racing workers, each with another chunk of the rows in hand, see about the same scale."""
+        apart = chunk * workers
+        if self.learning_rate in ("auto", "optimal"):  # whose penalty shrinks weights by less than e in an epoch
+            return apart <= APART * rows
+        return self.l2 * self.eta0 * apart <= APART
+
 
 def read_options(estimator: Any) -> Options:
     """The parameters of a classifier or regressor, checked.
@@ -73,7 +108,7 @@ def read_options(estimator: Any) -> Options:
     for name in FLAGS:
         _flag(name, p[name])
     _number("alpha", p["alpha"], 0, LARGEST_FLOAT32)
-    _number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] in ("constant", "invscaling", "adaptive"))
+    _number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
     _number("power_t", p["power_t"], -math.inf)
     _number("epsilon", p["epsilon"], 0)
     _number("validation_fraction", p["validation_fraction"], 0, 1, strict=True)
@@ -88,6 +123,9 @@ def read_options(estimator: Any) -> Options:
     if not isinstance(average, bool | np.bool_):  # the latter from the grid of a search
         _whole("average", average, 0)
     alpha = float(p["alpha"])
+    fitting = PASSIVE_LOSS[estimator._kind]
+    if p["learning_rate"] in PASSIVE and loss != LOSSES[fitting]:
+        raise UsageError(f"learning_rate={p['learning_rate']!r} goes with loss={fitting!r} only, not {p['loss']!r}")
     if p["learning_rate"] == "optimal" and alpha == 0:
         raise UsageError("learning_rate='optimal' divides by alpha: give alpha > 0, or another learning_rate")
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": p["l1_ratio"], None: None}[p["penalty"]]
@@ -106,13 +144,13 @@ def loss_of(name: Any, kind: str) -> str:
     if kind == "regressor":
         known = {theirs: ours for theirs, ours in known.items() if ours in (*PARAM_LOSSES, "squared-error", "poisson")}
     if not isinstance(name, str) or name not in known:
-        raise UsageError(f"loss={name!r}: expected one of {', '.join(known)}")
+        raise UsageError(f"loss={name!r}: {expected_one_of(known, name)}")
     return known[name]
 
 
 def _one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if not (value is None or isinstance(value, str)) or value not in choices:
-        raise UsageError(f"{name}={value!r}: expected one of {', '.join(map(repr, choices))}")
+        raise UsageError(f"{name}={value!r}: {expected_one_of(map(repr, choices), value)}")
 
 
 def _flag(name: str, value: Any) -> None:

@@ -6,7 +6,7 @@ of a dense array the zeros are left out, so that dense and sparse input of the s
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,14 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.degrees import degrees
-from hogwild.data.examples import INDEX_LIMIT, Rows, readonly
+from hogwild.data.examples import EMPTY, INDEX_LIMIT, Rows
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
-from hogwild.problems.linear import FAR, MAX_CLASSES, LinearProblem, _stride, all_ones, intercept_share
+from hogwild.problems.linear import FAR, LinearProblem, _stride, slope
+from hogwild.problems.linear_rows import MAX_CLASSES, all_ones, intercept_share
 
-USUAL_CACHE = 2 << 20  # bytes, where the machine does not say
-EMPTY = readonly(np.empty(0, dtype=np.float32))
-MEAN = 500  # rows
+MEAN = 500  # rows of a mean
+RANKED = 2_000_000  # nonzeros that tell how popular features are
 FEW = 1_000_000  # nonzeros that one thread counts as soon as several
 
 
@@ -37,11 +37,7 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
 
     if not scipy.sparse.issparse(X):
         X = _finite(_narrow(X)) if X.dtype != np.float32 else X
-        if np.count_nonzero(X) == X.size:
-            n, width = X.shape
-            indices = np.tile(np.arange(width, dtype=np.int32), n)
-            return _rows(np.arange(n + 1) * width, indices, np.ravel(X), targets, width, weights)
-        X = scipy.sparse.csr_array(X)
+        return _rows(*_entries(X), targets, X.shape[1], weights)
     if X.shape[1] > INDEX_LIMIT:
         raise InputError(f"X has {X.shape[1]} columns: at most {INDEX_LIMIT} are supported")
     _check_csr(X)
@@ -49,6 +45,17 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
         X = X.copy()
         X.sum_duplicates()
     return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
+
+
+def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``(indptr, indices, values)`` of what is not zero in a dense array."""
+    n, width = X.shape
+    columns = np.arange(width, dtype=np.int32)
+    there = X != 0
+    counts = np.count_nonzero(there, axis=1)
+    if counts.sum() == X.size:
+        return np.arange(n + 1) * width, np.tile(columns, n), np.ravel(X)
+    return np.append(0, np.cumsum(counts)), np.broadcast_to(columns, X.shape)[there], X[there]
 
 
 def _rows(indptr: Any, indices: Any, values: Any, targets: Any, width: int, weights: Any) -> Rows:
@@ -98,18 +105,20 @@ def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
     return targets
 
 
-def problem_of(options: Options, rows: Rows, classes: int, discipline: str, table: bool = True) -> LinearProblem:
-    """The problem of these rows; ``classes`` is 0 for real targets. ``table``: l2 factors may be tabulated."""
+def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:
+    """The problem of these rows; ``classes`` is 0 for real targets. ``whole``: there will be no others."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     loss = loss_here(options, classes)
     stride = _stride(classes) if classes > 2 else 1
-    share, cache = intercept_share(_plain(options.intercept), _few(rows)), machine_cache()
+    share, cache = intercept_share(_plain(options.intercept), rows, MEAN), machine_cache()
     return LinearProblem(
         loss, options.loss_param, options.l1, options.l2, False, discipline, share, "none",
         tuple(map(float, range(classes))), rows.width, int((rows.end - rows.begin).max(initial=0)),
         options.learning_rate in ("optimal", "invscaling"),
-        4 * rows.width * stride > FAR * cache, stride == 1 and all_ones(rows.values), tabulate=table,
+        4 * rows.width * stride > FAR * cache, stride == 1 and all_ones(rows.values), tabulate=whole,
+        scaled=whole and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
+        passive=options.passive,
     )  # fmt: skip
 
 
@@ -121,12 +130,7 @@ def loss_here(options: Options, classes: int) -> str:
 @lru_cache(None)
 def machine_cache() -> int:
     """Bytes of the L2 cache, looked up once."""
-    return machine.cache_bytes("L2") or USUAL_CACHE
-
-
-def _few(rows: Rows) -> Rows:
-    """Rows enough for a mean."""
-    return rows if len(rows) <= MEAN else rows.select(rows.evenly(MEAN)).compact()
+    return machine.l2_bytes()
 
 
 @lru_cache(None)
@@ -137,8 +141,15 @@ def _plain(intercept: bool) -> TrainConfig:
 def row_arrays(problem: LinearProblem, rows: Rows, workers: int) -> dict[str, np.ndarray]:
     """What kernels read per row and per feature, as ``LinearProblem.row_arrays``, of targets that are ready."""
     rates = EMPTY
-    if problem.l1 > 0 or problem.l2 > 0:
+    if (problem.l1 > 0 or problem.l2 > 0) and not problem.scaled:
         threads = 1 if rows.nnz < FEW else workers
         rates = (len(rows) / np.maximum(degrees(rows, threads), 1)).astype(np.float32)
     weights = EMPTY if rows.weights is None else rows.weights
     return {"targets": rows.targets, "weights": weights, "scales": EMPTY, "rates": rates}
+
+
+def about_rates(rows: Rows) -> np.ndarray:
+    """``N / d_u`` for each feature, (width,) float32, from a sample: enough to rank features by."""
+    ids = rows.spread(RANKED, len(rows))
+    found = degrees(rows.select(ids), 1)
+    return (len(ids) / np.maximum(found, len(ids) / len(rows))).astype(np.float32)

@@ -1,14 +1,19 @@
 """The bar that ``verbose=1`` shows while an estimator trains, in a terminal and in notebooks.
 
-The one decision: nothing is imported or shown unless it was asked for. rich finds out itself where it is.
+The one decision: nothing is imported or shown unless it was asked for. A terminal has rich's bar. In a notebook that
+bar needs ipywidgets, warns at every refresh where they are missing, and is lost when the notebook is saved; so there
+one output of HTML is updated in place, which every front end can show and keep.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 
 Report = Callable[[int, float], None]  # epochs done, objective
+
+REFRESH = 0.1  # seconds between two updates in a notebook, at least
 
 
 @contextlib.contextmanager
@@ -17,6 +22,14 @@ def shown(title: str, epochs: int, verbose: int) -> Iterator[Report]:
     if not verbose:
         yield lambda epoch, objective: None
         return
+    import rich
+
+    with _in_notebook(title, epochs) if rich.get_console().is_jupyter else _in_terminal(title, epochs) as report:
+        yield report
+
+
+@contextlib.contextmanager
+def _in_terminal(title: str, epochs: int) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs")
@@ -31,3 +44,33 @@ def shown(title: str, epochs: int, verbose: int) -> Iterator[Report]:
 
         yield report
         bar.update(task, total=last)  # most fits end long before max_iter
+
+
+@contextlib.contextmanager
+def _in_notebook(title: str, epochs: int) -> Iterator[Report]:
+    from IPython.display import display
+
+    start, last, value, drawn = time.monotonic(), 0, float("nan"), 0.0
+
+    def picture(total: int) -> dict[str, str]:
+        text = f"{last}/{total} epochs, {time.monotonic() - start:.1f} s"
+        if last:
+            text += f", objective {value:.6g}"
+        bar = f'<progress value="{last}" max="{total}"></progress>'
+        return {"text/plain": f"{title} {text}", "text/html": f"<div>{title} {bar} {text}</div>"}
+
+    output = display(picture(epochs), raw=True, display_id=True)
+
+    def report(epoch: int, objective: float) -> None:
+        nonlocal last, value, drawn
+        last, value = epoch, objective
+        if time.monotonic() - drawn >= REFRESH:
+            drawn = time.monotonic()
+            output.update(picture(epochs), raw=True)
+
+    try:
+        yield report
+    except BaseException:  # an interrupted fit keeps the bar where it was
+        output.update(picture(epochs), raw=True)
+        raise
+    output.update(picture(last), raw=True)

@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import loss_of, read_options
 from hogwild.estimators.posing import real_targets, rows_of
+from hogwild.estimators.workers import drawn_seed
 from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
 
@@ -129,7 +130,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     def _held(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         from sklearn.model_selection import ShuffleSplit
 
-        split = ShuffleSplit(test_size=self.validation_fraction, random_state=self._seed())
+        split = ShuffleSplit(test_size=self.validation_fraction, random_state=drawn_seed(self.random_state))
         rest, held = next(split.split(np.zeros((n, 1))))
         return np.sort(rest), np.sort(held)
 

@@ -1,15 +1,15 @@
 """Step sizes of the estimators: scikit-learn's schedules, and ``auto``, a step found by trial that falls as it stalls.
 
 The one decision: ``auto`` looks at what it does. The first step is the power of two that did best in trials on a
-sample (:func:`search`). It falls as ``step / (1 + step alpha t)``, t rows later (Bottou 2012), which is what many rows
-ask for, and is multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which is what few
-rows ask for: the epochs that ``n_iter_no_change`` waits for then take the noise of SGD out of the weights, instead
-of confirming that it is there. If a run diverges all the same it begins again with a quarter of the step.
+sample. It falls as ``step / (1 + step alpha t)``, t rows later (Bottou 2012), which is what many rows ask for, and is
+multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which is what few rows ask for: the
+epochs that ``n_iter_no_change`` waits for then take the noise of SGD out of the weights, instead of confirming that it
+is there. As each of them gains less than the one before, they end as soon as the rest of them, at today's gain, would
+not reach ``tol``. If a run diverges all the same it begins again with a quarter of the step.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from hogwild.estimators.options import Options
@@ -17,7 +17,7 @@ from hogwild.schedule import Optimal, Plan
 
 STALLED = 0.25
 STEEP = 1.5  # rows of an epoch over t, above which the step falls within it; below it is that of the epoch's middle
-LOWEST, HIGHEST = -124, 20  # powers of two; float32 ends at 2^-126
+SETTLED = 2  # epochs without progress, at least
 SMALLEST = 1e-6  # step at which "adaptive" gives up, as in scikit-learn
 
 
@@ -63,44 +63,16 @@ class Steps:
         if self.kind == "auto" and not improved:
             self._factor *= STALLED
 
+    def settled(self, stalled: int, gain: float, left: int, tol: float) -> bool:
+        """Whether ``left`` more epochs like this one, the last of some that ``stalled``, would gain less than ``tol``.
+
+        Of ``auto`` only: steps that do not fall may gain more again.
+        """
+        return self.kind == "auto" and stalled >= SETTLED and 0 <= gain * left < tol
+
     def give_more(self) -> bool:
         """After ``n_iter_no_change`` epochs without progress: whether to go on with a smaller step ("adaptive")."""
         if self.kind != "adaptive" or self.step <= SMALLEST:
             return False
         self.step /= 5
         return True
-
-
-def search(value: Callable[[float], float], start: float, first: int, fine: bool = True) -> float:
-    """The power of two that does best.
-
-    Parameters
-    ----------
-    value : callable
-        The objective after a short run with a step; inf if it diverged.
-    start : float
-        The objective before it.
-    first : int
-        Exponent to begin with.
-    fine : bool
-        Else the best power of four is enough: on a few rows the difference is within the noise.
-    """
-    if start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
-        return 2.0**first
-    found: dict[int, float] = {}
-
-    def at(power: int) -> float:
-        if power not in found:
-            found[power] = value(2.0**power)
-        return found[power]
-
-    best = min(max(first, LOWEST + 2), HIGHEST - 2)
-    while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
-        best -= 2
-    for direction in (2, -2):
-        while LOWEST <= best + direction <= HIGHEST and at(best + direction) < at(best):
-            best += direction
-    if not fine:
-        return 2.0**best
-    candidates = range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1)
-    return 2.0 ** min(candidates, key=at)  # of equals the smallest

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.examples import Rows
+from hogwild.data.examples import EMPTY, Rows
 from hogwild.data.order import Order
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Crew, Solo, Step
-from hogwild.estimators.descent import first_power, slope_of, try_steps
+from hogwild.estimators.descent import first_power, try_steps
 from hogwild.estimators.options import Options
-from hogwild.estimators.posing import EMPTY, loss_here, problem_of
+from hogwild.estimators.posing import loss_here, problem_of
 from hogwild.estimators.steps import Steps
 from hogwild.kernels.rows import count_features
 from hogwild.problems.linear import LinearProblem, aligned
-from hogwild.training import TAIL_POWER
+from hogwild.training import tail_share
 
 ENOUGH = 256  # rows of a batch on which steps are tried
 COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` passes over last, and its share of the step
@@ -59,12 +59,12 @@ class Stream:
     def take(self, options: Options, rows: Rows) -> LinearProblem:
         """The problem, posed on the first batches, under the options of today."""
         if self.problem is None or self.seen < ENOUGH:
-            fresh = problem_of(options, rows, self.classes, "serial", table=False)
+            fresh = problem_of(options, rows, self.classes, "serial", whole=False)
             self.problem = dataclasses.replace(fresh, unit=False)  # another batch may have other values
         share = self.problem.intercept if options.intercept else 0.0
         self.problem = dataclasses.replace(
             self.problem, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1,
-            l2=options.l2, intercept=share,
+            l2=options.l2, intercept=share, passive=options.passive,
         )  # fmt: skip
         if self.flat is None:
             self.flat = aligned(self.problem.size)
@@ -123,11 +123,11 @@ class Stream:
             )
 
     def _average(self) -> None:
-        """Move the tail mean over batches: weight (q + 1) / (t + q) on the newest of t, q = 3."""
+        """Move the tail mean over batches."""
         self.averaged += 1
         if self.mean is None:
             self.mean = aligned(len(self._raw))
-        self.mean += np.float32((TAIL_POWER + 1) / (self.averaged + TAIL_POWER)) * (self._raw - self.mean)
+        self.mean += np.float32(tail_share(self.averaged)) * (self._raw - self.mean)
 
     def _count(self, rows: Rows) -> None:
         """Bring degrees up to date, and ``N / d_u`` of the features in these rows."""
@@ -155,10 +155,10 @@ class Stream:
         if options.learning_rate != "auto":
             step, visited = 0.0, self.before + self.seen
         elif step is None and len(rows) >= ENOUGH:
-            step = self.step = try_steps(self._posed, rows, seed, self.flat)
+            step = self.step = try_steps(self._posed, rows, seed, self.flat, cooler=COOLER)
         elif step is None:
             step = 2.0 ** first_power(rows)
-        return Steps(options, step, slope_of(self._posed), len(rows), visited).plan()
+        return Steps(options, step, self._posed.slope, len(rows), visited).plan()
 
     @property
     def _raw(self) -> np.ndarray:

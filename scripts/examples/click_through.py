@@ -40,7 +40,7 @@ def main(count: str = "20000") -> None:
     cut = int(0.8 * len(clicks))  # by time, as it would be
     model = make_pipeline(
         FeatureHasher(n_features=1 << 20, alternate_sign=False),
-        HogwildClassifier(loss="log_loss", alpha=1e-5, average=True, n_jobs=-1, random_state=0),
+        HogwildClassifier(loss="log_loss", alpha=1e-4, average=True, n_jobs=-1, random_state=0),
     )
     model.fit(impressions[:cut], clicks[:cut])
     rate = sum(clicks[:cut]) / cut

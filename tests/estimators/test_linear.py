@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_one_worker_and_a_seed_give_the_same_bits(text: Any, average: bool) -> N
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_two_workers_end_where_one_does(text: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "WORTH", 0)
+    monkeypatch.setattr(workers, "RACE", 0)
     alone = HogwildClassifier("log_loss", random_state=0).fit(*text)
     both = [HogwildClassifier("log_loss", random_state=k, n_jobs=2, host=host).fit(*text) for k in range(3)]
     assert np.median([model.loss_curve_[-1] for model in both]) < 1.05 * alone.loss_curve_[-1]
@@ -223,9 +224,10 @@ def test_n_jobs_as_in_joblib() -> None:
     for wrong in (0, 1.5, "2"):
         with pytest.raises(UsageError, match="n_jobs"):
             workers.workers_of(wrong)
-    assert workers.worth_it(4, "threads", workers.WORTH - 1, 100) == 1
-    assert workers.worth_it(4, "threads", workers.WORTH, 100) == 4
-    assert workers.worth_it(4, "processes", 10, 3) == 3
+    for apart, enough in ((bool, workers.WORTH), (operator.not_, workers.RACE)):  # True and False of 4
+        assert workers.workers_for(4, "threads", enough - 1, 100, apart) == 1
+        assert workers.workers_for(4, "threads", enough, 100, apart) == 4
+        assert workers.workers_for(4, "processes", 10, 3, apart) == 3
 
 
 def test_pickle_clone_and_pipelines(cancer: Any) -> None:
@@ -287,7 +289,7 @@ def test_what_diverges_with_a_step_of_the_users_says_so() -> None:
 def test_max_iter_and_tol(cancer: Any) -> None:
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="max_iter epochs") as caught:
-        assert HogwildClassifier(max_iter=3, random_state=0).fit(X, y).n_iter_ == 3
+        assert HogwildClassifier(max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
     assert caught[0].filename == __file__  # where fit was called
     HogwildRegressor(random_state=0).fit([[1.0]], [5.0])  # a row is looked at twice in 1,000 epochs: no warning
     assert HogwildClassifier(max_iter=17, tol=None, random_state=0).fit(X, y).n_iter_ == 17
@@ -389,3 +391,39 @@ def test_weights_to_start_from_have_to_fit(iris: Any, cancer: Any) -> None:
     one = HogwildClassifier(random_state=0).fit(X, y, coef_init=np.ones(30), intercept_init=1.0)
     same = HogwildClassifier(random_state=0).fit(X, y, coef_init=np.ones((1, 30)), intercept_init=[1.0])
     assert np.array_equal(one.coef_, same.coef_)
+
+
+@pytest.mark.parametrize("rate", ["pa1", "pa2"])
+@pytest.mark.parametrize("eta0", [0.03, 1.0, 50.0])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_passive_aggressive_steps_are_those_of_scikit_learn(rate: str, eta0: float, sparse: bool, iris: Any) -> None:
+    """Row by row in the same order, with and without weights, for two classes, three, and real targets."""
+    X, y = iris
+    options = {"learning_rate": rate, "eta0": eta0, "penalty": None, "shuffle": False, "max_iter": 3, "tol": None}
+    options |= {"fit_intercept": False}
+    weights = np.random.default_rng(0).random(len(y))
+    given = scipy.sparse.csr_matrix(X) if sparse else X
+    for targets in (y, y == 1):
+        for sample_weight in (None, weights):
+            ours = HogwildClassifier("hinge", **options).fit(given, targets, sample_weight=sample_weight)
+            theirs = SGDClassifier("hinge", **options).fit(given, targets, sample_weight=sample_weight)
+            assert np.allclose(ours.coef_, theirs.coef_, rtol=2e-3, atol=2e-3 * np.abs(theirs.coef_).max())
+    real = X @ [1.0, -2.0, 0.5, 0.3] + 1
+    ours = HogwildRegressor("epsilon_insensitive", epsilon=0.1, **options).fit(given, real)
+    theirs = SGDRegressor("epsilon_insensitive", epsilon=0.1, **options).fit(given, real)
+    assert np.allclose(ours.coef_, theirs.coef_, rtol=2e-3, atol=2e-3 * np.abs(theirs.coef_).max())
+
+
+def test_passive_aggressive_steps_learn_in_batches_and_with_an_intercept(cancer: Any) -> None:
+    X, y = cancer
+    for rate in ("pa1", "pa2"):
+        model = HogwildClassifier(learning_rate=rate, eta0=0.1, penalty=None, random_state=0)
+        assert model.fit(X, y).score(X, y) > 0.95
+        model = clone(model)
+        for first in range(0, len(y), 100):
+            model.partial_fit(X[first : first + 100], y[first : first + 100], classes=[0, 1])
+        assert model.score(X, y) > 0.93
+    with pytest.raises(UsageError, match="learning_rate='pa1' goes with loss='hinge' only, not 'log_loss'"):
+        HogwildClassifier("log_loss", learning_rate="pa1").fit(X, y)
+    with pytest.raises(UsageError, match="goes with loss='epsilon_insensitive' only"):
+        HogwildRegressor(learning_rate="pa2").fit(X, y)

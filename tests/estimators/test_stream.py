@@ -133,7 +133,7 @@ def test_the_seed_makes_batches_repeat(text: Any) -> None:
 
 def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = text
-    monkeypatch.setattr(workers, "WORTH", 0)
+    monkeypatch.setattr(workers, "RACE", 0)
     models = [
         learn(HogwildClassifier("log_loss", random_state=k, n_jobs=2), X, y, 3000, classes=[-1, 1]) for k in range(3)
     ]
@@ -163,3 +163,17 @@ def test_errors_are_one_line(text: Any) -> None:
     steep = HogwildRegressor(learning_rate="constant", eta0=1e20)
     with pytest.raises(TrainingError, match="diverged in batch 1"):
         steep.partial_fit(X[:300], y[:300])
+
+
+def test_a_learning_rate_that_changes_between_batches_is_the_one_in_use(text: Any) -> None:
+    """Passive-aggressive steps begin and end with their option."""
+    X, y = text
+    options = {"penalty": None, "shuffle": False, "fit_intercept": False, "eta0": 1.0}
+    model = HogwildClassifier(learning_rate="pa1", **options).partial_fit(X[:400], y[:400], classes=[-1, 1])
+    twin = HogwildClassifier(learning_rate="constant", **options).partial_fit(X[:400], y[:400], classes=[-1, 1])
+    for one, rate in ((model, "constant"), (twin, "pa1")):
+        before = one.coef_.copy()
+        one.set_params(learning_rate=rate, eta0=0.01).partial_fit(X[400:800], y[400:800])
+        fresh = HogwildClassifier(learning_rate=rate, max_iter=1, tol=None, **options | {"eta0": 0.01})
+        fresh.fit(X[400:800], y[400:800], coef_init=before)
+        assert np.allclose(one.coef_, fresh.coef_, atol=1e-5)

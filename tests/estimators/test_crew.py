@@ -1,0 +1,234 @@
+"""Who does the epochs of a fit, and how it is known when they are enough."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from hogwild import HogwildClassifier
+from hogwild.data.order import Order
+from hogwild.estimators import workers
+from hogwild.estimators.crew import Classes, Crew, Solo, can_share_out
+from hogwild.estimators.gauge import Gauge
+from hogwild.estimators.options import read_options
+from hogwild.estimators.posing import about_rates, as_targets, problem_of, row_arrays, rows_of
+from hogwild.estimators.steps import Steps
+from hogwild.kernels.gauge import sum_of_squares
+from tests import reference
+
+
+def many_classes(count: int = 11, n: int = 900, width: int = 60) -> tuple[Any, np.ndarray]:
+    random = np.random.default_rng(count)
+    X = scipy.sparse.random_array((n, width), density=0.2, rng=random, format="csr", dtype=np.float32)
+    return X, (X @ random.normal(size=(width, count))).argmax(axis=1)
+
+
+def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **options: Any) -> tuple[Any, Any, Any]:
+    X, y = many_classes(classes)
+    given = np.random.default_rng(0).random(len(y)).astype(np.float32) if weights else None
+    rows = rows_of(X, as_targets(y, classes), given)
+    problem = problem_of(read_options(HogwildClassifier(loss, **options)), rows, classes, "serial", whole=True)
+    return rows, problem, row_arrays(problem, rows, 1)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+@pytest.mark.parametrize("options", [{}, {"penalty": "elasticnet"}, {"penalty": None, "weights": True}], ids=str)
+def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: dict[str, Any]) -> None:
+    rows, problem, arrays = posed(**options)
+    order, start = Order.of(len(rows)), np.random.default_rng(1).normal(size=problem.size).astype(np.float32)
+    start.reshape(-1, 16)[:, problem.classes :] = 0
+    crews = Solo(problem, order, rows, arrays, 3), Classes(problem, order, rows, arrays, 3, [None] * groups)
+    gauge = Gauge(problem, rows)
+    for crew in crews:
+        crew.reset(start)
+        assert np.array_equal(crew.parameters()[: problem.width * 16], start[: problem.width * 16])
+        crew.run(0, (0.1, 1.0, 0.0))
+        crew.run(1, (0.1, 5.0, 0.5), 2)
+    solo, classes = crews
+    for one, other in zip(solo.solution(), classes.solution()):
+        assert np.array_equal(one, other)
+    assert np.array_equal(solo.parameters(), classes.parameters())
+    assert classes.objective(gauge) == pytest.approx(solo.objective(gauge), rel=1e-12)
+    classes.close()
+
+
+def test_two_jobs_share_out_the_classes_and_end_where_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WORTH", 1)
+    monkeypatch.setattr(workers, "RACE", 1)
+    made = []
+    begin = Classes.__init__
+    monkeypatch.setattr(Classes, "__init__", lambda self, *a: made.append(len(a[-1])) or begin(self, *a))
+    X, y = many_classes(20, 1500)
+    alone, both = (HogwildClassifier(random_state=0, n_jobs=jobs).fit(X, y) for jobs in (None, 2))
+    assert made == [2, 2]  # one for the trials of steps
+    assert np.array_equal(alone.coef_, both.coef_)
+    assert np.array_equal(alone.intercept_, both.intercept_)
+
+
+def test_who_can_be_shared_out() -> None:
+    def fit(problem: Any, workers: int, host: str) -> bool:
+        return can_share_out(problem.loss, problem.classes, workers, host)
+
+    _, problem, _ = posed(classes=20)
+    assert fit(problem, 2, "threads")
+    assert not fit(problem, 3, "threads")  # vector instructions would be half empty
+    assert not fit(problem, 1, "threads")
+    assert not fit(problem, 2, "processes")
+    assert not fit(dataclasses.replace(problem, loss="softmax"), 2, "threads")
+    _, binary, _ = posed(classes=2)
+    assert not fit(binary, 2, "threads")
+
+
+def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, problem, arrays = posed()
+    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, [None] * 2)
+    stopped = []
+    monkeypatch.setattr(Solo, "stop", lambda self: stopped.append(self))
+    first = crew._solos[0]
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(first, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        crew.run(0, (0.1, 1.0, 0.0))
+    assert len(stopped) == 2
+    crew.close()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "log_loss", "modified_huber", "softmax"])
+@pytest.mark.parametrize("classes", [2, 3, 7, 11, 40])
+def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
+    weights = classes == 7
+    rows, problem, _ = posed(loss, classes, weights, penalty="elasticnet", alpha=0.01)
+    flat = np.zeros(problem.size, np.float32)
+    views, k = problem.parameters(flat), problem.classes
+    random = np.random.default_rng(2)
+    views.coef.reshape(problem.width, -1)[:, :k] = random.normal(size=(problem.width, k))
+    views.intercept[:k] = random.normal(size=k)
+    coef, intercept = problem.solution(flat)
+    X, _ = rows.to_scipy()
+    expected = reference.objective(
+        X.toarray(), rows.targets, coef, intercept if k > 1 else intercept[0], problem.loss, l1=problem.l1,
+        l2=problem.l2, weights=rows.weights,
+    )  # fmt: skip
+    if weights:  # of mean one there; here they are what they are
+        penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
+        expected = (expected - penalty) * rows.weights.mean() + penalty
+    assert Gauge(problem, rows)(flat) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 5_003])
+def test_a_sum_of_squares(size: int) -> None:
+    w = np.random.default_rng(size).normal(size=size).astype(np.float32)
+    assert sum_of_squares(w) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-12)
+
+
+def test_a_crew_of_racing_workers_has_the_same_face() -> None:
+    rows, problem, arrays = posed(classes=3)
+    racing = dataclasses.replace(problem, discipline="hogwild")
+    crew = Crew(racing, Order.of(len(rows)), rows, arrays, 0, 2, "threads", None)
+    gauge = Gauge(problem, rows)
+    before = crew.objective(gauge)
+    for epoch in range(3):
+        crew.run(epoch, (0.5, 1.0, 0.0))
+    assert crew.objective(gauge) < 0.9 * before
+    assert crew.solution()[0].shape == (3, rows.width)
+    crew.close()
+
+
+def test_rates_from_a_sample_rank_features_as_all_rows_do() -> None:
+    rows, problem, _ = posed()
+    exact = row_arrays(dataclasses.replace(problem, scaled=False), rows, 1)["rates"]
+    assert np.array_equal(about_rates(rows), exact)  # few enough that all are looked at
+    wide = rows_of(scipy.sparse.csr_array((90, 7), dtype=np.float32), np.ones(90, np.float32), None)
+    assert np.array_equal(about_rates(wide), np.full(7, 90, np.float32))  # in no row: as if in one
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "gently"),
+    [
+        ({}, 10**9, True),
+        ({}, 100, False),
+        ({"alpha": 0.0}, 1000, False),
+        ({"penalty": None}, 1000, False),
+        ({"learning_rate": "optimal"}, 10**9, True),
+        ({"learning_rate": "optimal", "alpha": 10.0}, 1000, False),  # at first a step would shrink to nothing
+        ({"learning_rate": "constant", "eta0": 0.1}, 10**5, True),
+        ({"learning_rate": "constant", "eta0": 1.0}, 10**6, False),
+        ({"learning_rate": "adaptive", "eta0": 1.0, "alpha": 1.0}, 1000, False),
+        ({"learning_rate": "invscaling", "eta0": 0.1}, 10**5, True),
+        ({"learning_rate": "invscaling", "eta0": 0.1, "power_t": -1.0}, 1000, False),
+        ({"learning_rate": "invscaling", "eta0": 100.0, "alpha": 1e-3, "power_t": 3.0}, 300, False),
+        ({"penalty": "l1"}, 1000, False),
+        ({"penalty": "elasticnet"}, 1000, False),
+    ],
+)
+def test_when_a_scale_stands_for_the_penalty(options: dict[str, Any], rows: int, gently: bool) -> None:
+    assert read_options(HogwildClassifier(**options)).shrinks_gently(rows, lambda p: 1.0) == gently
+
+
+def test_when_racing_workers_see_the_same_scale() -> None:
+    auto, constant = (
+        read_options(HogwildClassifier(**options)) for options in ({}, {"learning_rate": "constant", "eta0": 1.0})
+    )
+    assert auto.shrinks_alike(500_000, 1024, 2)
+    assert not auto.shrinks_alike(50_000, 1024, 2)
+    assert not auto.shrinks_alike(500_000, 1024, 64)
+    assert constant.shrinks_alike(50_000, 100, 2)
+    assert not constant.shrinks_alike(50_000, 1024, 2)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # there are few epochs
+@pytest.mark.parametrize("rate", ["constant", "optimal", "auto"])
+@pytest.mark.parametrize("n_jobs", [2, 5])
+def test_racing_workers_end_where_one_does_whatever_the_penalty(
+    rate: str, n_jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "RACE", 1)
+    X, y = many_classes(2, 4000, 200)
+    for alpha in (1e-4, 1e-2):
+        ends = []
+        for jobs in (None, n_jobs):
+            fits = [
+                HogwildClassifier("log_loss", alpha=alpha, learning_rate=rate, eta0=0.3, n_jobs=jobs, random_state=k)
+                for k in range(3)
+            ]
+            ends.append(np.median([fit.set_params(max_iter=20).fit(X, y).loss_curve_[-1] for fit in fits]))
+        # large steps never settle: with them, ends differ by a twentieth from run to run
+        assert ends[1] < (1.3 if rate == "constant" else 1.05) * ends[0]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_three_rows_and_a_strong_penalty_never_blow_up() -> None:
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        X, y = random.normal(size=(3, 2)), [0, 1, 1]
+        model = HogwildClassifier("log_loss", alpha=10.0, random_state=seed, max_iter=100).fit(X, y)
+        assert max(model.loss_curve_) < 2 * np.log(2)
+
+
+@pytest.mark.parametrize("rate", ["constant", "adaptive", "invscaling", "optimal", "auto"])
+@pytest.mark.parametrize("alpha", [1e-4, 0.1, 10.0, 1e3])
+def test_any_alpha_is_minimised(rate: str, alpha: float) -> None:
+    """Weights that shrink by many orders of magnitude in an epoch neither overflow nor stay."""
+    X, y = many_classes(2)
+    model = HogwildClassifier(alpha=alpha, learning_rate=rate, eta0=0.1, random_state=0).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    if rate == "auto":
+        theirs = np.maximum(0, 1 - np.where(y, 1, -1) * model.decision_function(X)).mean()
+        assert theirs + alpha / 2 * np.square(model.coef_).sum() <= 1.0 + 1e-3  # what zeros have
+
+
+def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
+    steps = Steps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100)
+    assert steps.settled(2, 0.0001, 3, 0.001)
+    assert not steps.settled(2, 0.0004, 3, 0.001)  # three more like this one might
+    assert not steps.settled(1, 0.0, 4, 0.001)  # once is no proof
+    assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
+    constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
+    assert not Steps(constant, 0.1, lambda p: 1.0, 100).settled(4, 0.0, 1, 0.001)
