@@ -26,7 +26,7 @@ from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import Side, interleaved, ratio, together
 from hogwild.data.rating_source import open_ratings
 from hogwild.hosts.job import Job, Task
-from hogwild.machine import cache_bytes, one_cpu_a_core
+from hogwild.machine import l2_bytes, one_cpu_a_core
 from hogwild.problems.completion import CompletionProblem
 from hogwild.problems.linear import aligned
 
@@ -35,7 +35,6 @@ SIZES = {False: (480_189, 17_770, 10_000_000), True: (60_000, 4_000, 1_000_000)}
 STEP, L2 = 0.03, 0.05  # l2 as cornac's
 KINDS = {"hogwild": ("hogwild", "shuffled"), "blocks": ("hogwild", "blocks"), "tiered": ("tiered", "shuffled")}
 HELD_OUT = 0.1
-USUAL_CACHE = 1 << 20  # bytes, where the machine does not say
 EPOCHS, SHORT = 6, 1  # of training; of cornac's short fit
 SEED = 0
 
@@ -137,7 +136,7 @@ class _Training:
         self._problem = CompletionProblem.of(
             shape, items, values, discipline, rank=rank, l2=L2, order=order, workers=workers
         )
-        tiles, arrays = self._problem.lay_out(users, items, values, cache_bytes("L2") or USUAL_CACHE, workers, SEED)
+        tiles, arrays = self._problem.lay_out(users, items, values, l2_bytes(), workers, SEED)
         self._first, self._job = first, Job.of(self._problem, tiles, SEED, workers, arrays, shared=False)
         self._parts: list[tuple[Any, Any, Any]] = [
             (self._job.shared(), self._job.scratch(), self._job.data()) for _ in range(workers)

@@ -64,7 +64,7 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
         except HogwildError as error:
             yield {"part": name, "what": name, "status": f"failed: {error}"}
         copy.release()
-        forget(device)
+        gc.collect()  # runs that are over: the next ones ask for the device's free memory
     for target in TARGETS:
         yield target.row(done)
 
@@ -85,13 +85,6 @@ def about(device: Backend) -> dict[str, Any]:
     with contextlib.suppress(metadata.PackageNotFoundError):
         found["version_triton"] = metadata.version("triton")
     return found
-
-
-def forget(device: Backend) -> None:
-    """Give memory of runs that are over back to the device, whose free memory the next ones ask for."""
-    gc.collect()
-    if device.device.type == "cuda":
-        torch.cuda.empty_cache()
 
 
 def driver(path: Path = DRIVER) -> str | None:

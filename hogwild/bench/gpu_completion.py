@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from hogwild.bench.gpu_sides import CPU, Trained, in_hand, on_cpu, race, worse
-from hogwild.bench.gpu_targets import COMPLETION, DISCIPLINES, GIGA, RANKS, Size, update_bytes
+from hogwild.bench.gpu_sides import CPU, Trained, race, ways, worse
+from hogwild.bench.gpu_targets import COMPLETION, GIGA, RANKS, Size, update_bytes
 from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import ratio
 from hogwild.data.rating_source import open_ratings
@@ -35,18 +35,13 @@ def measure(plan: Plan, size: Size, copy: Any) -> Iterator[dict[str, Any]]:
 def _of_rank(plan: Plan, size: Size, rank: int, train: Ratings, test: Ratings, copy: Any) -> Iterator[dict[str, Any]]:
     options: dict[str, Any] = {"problem": "completion", "rank": rank, **COMPLETION}
     sample = train.select(train.evenly(SAMPLE))
-    ways: dict[str, dict[str, Any]] = {CPU: on_cpu(plan)}
-    for discipline in DISCIPLINES:
-        plan.note(f"completion, rank {rank}: how many {discipline} has in hand")
-        numbers = in_hand(sample, **options, discipline=discipline)
-        for name, number in numbers.items():
-            ways[f"{discipline}, {name}"] = {"device": "cuda", "discipline": discipline, "in_flight": number}
-    every = size.epochs["completion"]
-    starts = {name: partial(Trained, train, epochs=every, test=test, **options, **way) for name, way in ways.items()}
+    title, every = f"completion, rank {rank}", size.epochs["completion"]
+    starts = {
+        name: partial(Trained, train, epochs=every, test=test, **options, **way)
+        for name, way in ways(plan, title, sample, **options).items()
+    }
     rounds = min(plan.repeats, size.rounds)
-    found, times = race(
-        starts, "test_rmse", rounds, lambda text: plan.note(f"completion, rank {rank}, {text}"), {COPY: copy}
-    )
+    found, times = race(starts, "test_rmse", rounds, lambda text: plan.note(f"{title}, {text}"), {COPY: copy})
     copied = times[COPY].per_second(copy.moved)
     for name, row in found.items():
         rate = ratio(len(train), row["seconds"])

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from hogwild.bench.gpu_sides import CPU, Trained, in_hand, on_cpu, race, worse
-from hogwild.bench.gpu_targets import DISCIPLINES, GIGA, LINEAR, NONZEROS_PER_SECOND, Size
+from hogwild.bench.gpu_sides import CPU, Trained, Ways, race, ways, worse
+from hogwild.bench.gpu_targets import GIGA, LINEAR, NONZEROS_PER_SECOND, Size
 from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import interleaved, ratio
 from hogwild.bench.sides import Training
@@ -20,27 +20,21 @@ from hogwild.data.examples import Rows
 from hogwild.data.source import open_data
 from hogwild.errors import TrainingError
 
-Ways = dict[str, dict[str, Any]]
-
 
 def measure(plan: Plan, size: Size, copy: Any) -> Iterator[dict[str, Any]]:
     """Both for every discipline and number in hand."""
     plan.note(f"opening {size.rows}")
     rows = open_data(size.rows, cache=plan.cache)
     about = {"data": size.rows, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz}
-    ways: Ways = {CPU: on_cpu(plan)}
-    for discipline in DISCIPLINES:
-        plan.note(f"logistic: how many {discipline} has in hand")
-        for name, number in in_hand(rows, **LINEAR, discipline=discipline).items():
-            ways[f"{discipline}, {name}"] = {"device": "cuda", "discipline": discipline, "in_flight": number}
+    found = ways(plan, "logistic", rows, **LINEAR)
     for part in (_rates, _times):
-        for row in part(plan, size, rows, ways):
+        for row in part(plan, size, rows, found):
             yield about | row
 
 
-def _rates(plan: Plan, size: Size, rows: Rows, ways: Ways) -> Iterator[dict[str, Any]]:
+def _rates(plan: Plan, size: Size, rows: Rows, options: Ways) -> Iterator[dict[str, Any]]:
     every = size.epochs["linear"]
-    starts = {name: partial(Trained, rows, epochs=every, **LINEAR, **way) for name, way in ways.items()}
+    starts = {name: partial(Trained, rows, epochs=every, **LINEAR, **way) for name, way in options.items()}
     rounds = min(plan.repeats, size.rounds)
     found, _ = race(starts, "objective", rounds, lambda text: plan.note(f"logistic, {text}"))
     for name, row in found.items():
@@ -53,13 +47,13 @@ def _rates(plan: Plan, size: Size, rows: Rows, ways: Ways) -> Iterator[dict[str,
         }  # fmt: skip
 
 
-def _times(plan: Plan, size: Size, rows: Rows, ways: Ways) -> Iterator[dict[str, Any]]:
+def _times(plan: Plan, size: Size, rows: Rows, options: Ways) -> Iterator[dict[str, Any]]:
     plan.note(f"logistic: {size.goal} epochs on the CPU")
-    with Training(rows, LINEAR["step"], l2=LINEAR["l2"], **ways[CPU]) as first:
+    with Training(rows, LINEAR["step"], l2=LINEAR["l2"], **options[CPU]) as first:
         for _ in range(size.goal):
             first()
         goal = first.objective
-    sides = {name: ToLoss(rows, goal, size.most, way) for name, way in ways.items()}
+    sides = {name: ToLoss(rows, goal, size.most, way) for name, way in options.items()}
     rounds = min(plan.repeats, size.rounds)
     times = interleaved({**sides}, rounds, lambda text: plan.note(f"logistic, to loss {goal:.4f}, {text}"))
     for name, side in sides.items():

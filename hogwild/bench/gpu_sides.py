@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from hogwild import machine
+from hogwild.bench.gpu_targets import DISCIPLINES
 from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import Side, Timing, interleaved, ratio
 from hogwild.bench.sides import Training
@@ -18,6 +19,8 @@ CPU = "CPU"
 USUAL, BETWEEN, FULL = "usual", "between", "full"  # numbers of examples in hand
 APART = 4  # times: from then on the number between two is measured as well
 NOTHING = 1e-30  # a step at which no number in hand does harm
+
+Ways = dict[str, dict[str, Any]]  # options of a run, by its name
 
 
 class Going:
@@ -44,9 +47,14 @@ class Trained(Training):
         return super().__call__() / self._every
 
 
-def on_cpu(plan: Plan) -> dict[str, Any]:
-    """Options of a run on all cores."""
-    return {"workers": machine.physical_cores(), "host": plan.host}
+def ways(plan: Plan, title: str, data: Any, **options: Any) -> Ways:
+    """A run on all cores, and those on the device: of each discipline with each number in hand that ``data`` tell."""
+    found: Ways = {CPU: {"workers": machine.physical_cores(), "host": plan.host}}
+    for discipline in DISCIPLINES:
+        plan.note(f"{title}: how many {discipline} has in hand")
+        for name, number in in_hand(data, **options, discipline=discipline).items():
+            found[f"{discipline}, {name}"] = {"device": "cuda", "discipline": discipline, "in_flight": number}
+    return found
 
 
 def in_hand(data: Any, step: float, **options: Any) -> dict[str, int | None]:

@@ -25,6 +25,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, T
 
 from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import Side, interleaved, ratio
+from hogwild.bench.sides import ENDLESS, Running
 from hogwild.cases.module import NamedLoss
 from hogwild.errors import HogwildWarning
 from hogwild.machine import one_cpu_a_core
@@ -33,7 +34,6 @@ from hogwild.problems.module_data import Batch, Examples, feed_of, take_data
 
 TILES = {False: 20, True: 8}  # copies of the 1,797 digits; True: quick
 DIM = 32
-ENDLESS = 10**6  # epochs
 #: Data: loss, step, batch.
 CASES: dict[str, tuple[str, float, int]] = {"digits": ("cross-entropy", 0.1, 64), "rcv1": ("bce", 2.0, 64)}
 OFFICIAL, BATCHED = "official", "official, whole batches"
@@ -50,7 +50,7 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
     loss, step, batch = CASES[name]
     examples, model = digits(TILES[plan.quick]) if name == "digits" else sparse(plan)
-    sides: dict[str, Any] = {"hogwild": _Ours(model, loss, examples, step, batch, workers)}
+    sides: dict[str, Any] = {"hogwild": _ours(model, loss, examples, step, batch, workers)}
     kinds = [OFFICIAL, BATCHED] if name == "digits" else [BATCHED]
     try:
         for kind in kinds:
@@ -63,7 +63,7 @@ def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
                 "data": name, "kind": kind, "workers": workers, "batch": batch, "step": step,
                 "samples": len(examples), "samples_per_second": timing.per_second(len(examples)),
                 "speedup": ratio(timing.seconds, times["hogwild"].seconds), "epochs": plan.repeats + 1,
-                "train_loss": side.objective(),
+                "train_loss": side.objective,
             }  # fmt: skip
     finally:
         for side in sides.values():
@@ -104,28 +104,14 @@ class Embedded(nn.Module):
         return summed
 
 
-class _Ours:
-    """One more epoch of a run at each call, by the run's own clock."""
-
-    def __init__(self, model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
-            self.run = train_module(
+def _ours(model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int) -> Running:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
+        return Running(
+            train_module(
                 model, loss, examples, workers=workers, host="processes", step=step, batch=batch, epochs=ENDLESS
             )
-        self._last = next(self.run)
-
-    def __call__(self) -> float:
-        before, self._last = self._last["train_seconds"], next(self.run)
-        seconds: float = self._last["train_seconds"] - before
-        return seconds
-
-    def objective(self) -> float:
-        found: float = self._last["objective"]
-        return found
-
-    def close(self) -> None:
-        self.run.close()
+        )
 
 
 class _Official:
@@ -163,6 +149,7 @@ class _Official:
             end.recv()
         return time.perf_counter() - start
 
+    @property
     def objective(self) -> float:
         arrays, _ = self._examples.lay_out(shared=False)
         feed, n, total = feed_of(self._examples.kind, arrays, b""), len(self._examples), 0.0

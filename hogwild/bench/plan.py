@@ -1,7 +1,7 @@
 """What a benchmark is asked to do: workers, repeats, and the data sets every section shares.
 
 The decision that matters: sizes are chosen so that a set outgrows the cores' own caches, because data that fit in them
-answer another question; ``quick`` gives that up where it must to end within a minute on two cores.
+answer another question; ``quick`` gives that up where it must to end within two minutes on two cores.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Plan:
         Where generated data are kept.
     ratings : str or None
         Ratings, as ``hogwild.open_ratings`` reads them, that completion is also measured on.
+    rows : str or None
+        Rows, as ``hogwild.open_data`` reads them, that estimators are also measured on.
     note : callable
         Told in a few words what is being done, often.
     """
@@ -77,6 +79,7 @@ class Plan:
     names: dict[str, str] = field(default_factory=data_names)
     cache: Cache | None = None
     ratings: str | None = None
+    rows: str | None = None
     note: Callable[[str], None] = lambda text: None
 
     def open(self, family: str, **dials: Any) -> Rows:

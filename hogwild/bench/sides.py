@@ -24,13 +24,34 @@ from hogwild.hosts.job import Desk, Job, Task
 from hogwild.kernels import bench, linear
 from hogwild.machine import one_cpu_a_core
 from hogwild.problems.linear import LinearProblem
-from hogwild.training import train
+from hogwild.training import Run, train
 
 ENDLESS = 10**6  # epochs
 
 
-class Training:
-    """A side that trains one more epoch at each call; its seconds are those of the run's clock, without evaluation.
+class Running:
+    """A side that goes one epoch further with a run at each call, by the run's own clock: without evaluation."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self._last = run, next(run)
+
+    def __call__(self) -> float:
+        before, self._last = self._last["train_seconds"], next(self.run)
+        seconds: float = self._last["train_seconds"] - before
+        return seconds
+
+    @property
+    def objective(self) -> float:
+        """After the epochs so far."""
+        found: float = self._last["objective"]
+        return found
+
+    def close(self) -> None:
+        self.run.close()
+
+
+class Training(Running):
+    """The same of a run of :func:`hogwild.train` that is started here.
 
     Several worker threads are pinned to a core each, as worker processes pin themselves: an epoch of milliseconds is
     over before the scheduler has moved two threads apart.
@@ -41,18 +62,9 @@ class Training:
         others = {thread.ident for thread in threading.enumerate()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
-            self.run = train(rows, **given)
+            run = train(rows, **given)
         _pin([thread for thread in threading.enumerate() if thread.ident not in others])
-        self._last = next(self.run)
-
-    def __call__(self) -> float:
-        before, self._last = self._last["train_seconds"], next(self.run)
-        return self._last["train_seconds"] - before
-
-    @property
-    def objective(self) -> float:
-        """After the epochs so far."""
-        return self._last["objective"]
+        super().__init__(run)
 
     @property
     def epochs(self) -> int:
@@ -62,7 +74,7 @@ class Training:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.run.close()
+        self.close()
 
 
 def _pin(threads: list[threading.Thread]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hogwild import machine
 from hogwild.bench.plan import Plan
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, nearest
 
 SECTIONS = {
     "streaming": "CSR streaming rate of 1 .. W workers: the wall",
@@ -23,6 +23,7 @@ SECTIONS = {
     "adds": "cost of shared additions, and how many are lost",
     "merge": "cost of bringing private and shared weights together",
     "completion": "matrix completion, on ratings shaped like Netflix's",
+    "estimators": "whole fits of the scikit-learn estimators, beside SGDClassifier",
     "modules": "torch modules, beside the pattern of torch's own example",
     "parsing": "svmlight text read by 1 .. W cores",
     "startup": "from data ready to the first update",
@@ -45,7 +46,9 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
     asked = set(names)
     unknown = sorted(asked - set(SECTIONS))
     if unknown:
-        raise UsageError(f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}")
+        raise UsageError(
+            f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}{nearest(unknown[0], SECTIONS)}"
+        )
     if not asked:
         asked = set(SECTIONS) - (ASKED_FOR - {"against"} if against else ASKED_FOR)
     return [name for name in SECTIONS if name in asked]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.bench import solvers
+from hogwild.bench import estimators, solvers
 from hogwild.bench.plan import Plan, doubling
 from hogwild.bench.rounds import Timing, interleaved, ratio, together
 from hogwild.bench.suite import SECTIONS, chosen, conditions, section
@@ -62,6 +63,21 @@ def test_kernel(plan: Plan) -> None:
     assert len(rows) == 4 + 5
     assert {row["order"] for row in rows} == {"file", "shuffled"}
     assert all(row["status"] == "ok" for row in rows)
+
+
+def test_estimators(plan: Plan) -> None:
+    rows = rows_of("estimators", dataclasses.replace(plan, rows=NAMES["uniform"], repeats=1))
+    data = ["rcv1", "20 classes", NAMES["uniform"], *estimators.TOYS]
+    assert [(row["data"], row["solver"]) for row in rows] == [
+        (name, solver) for name in data for solver in ("HogwildClassifier", "SGDClassifier")
+    ]
+    for row in rows:
+        assert row["held_out"] > 0
+        assert 0 < row["accuracy"] <= 1
+    assert [row["n_jobs"] for row in rows[:4]] == [2, None, 2, 2]
+    digits = [row for row in rows if row["data"] == "digits"]
+    assert min(row["accuracy"] for row in digits) > 0.85
+    assert digits[1]["ours_faster"] == digits[1]["seconds"] / digits[0]["seconds"]
 
 
 def test_scaling_has_every_cell(plan: Plan) -> None:
