@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,9 +22,9 @@ def test_import_is_light() -> None:
 
 
 def test_import_takes_a_fraction_of_a_second() -> None:
-    # Limit 0.3 s, of which it needs about a tenth; the median of three keeps a busy machine from failing it.
-    code = "import time; t = time.perf_counter(); import hogwild; print(time.perf_counter() - t)"
-    assert sorted(float(run_python(code)) for _ in range(3))[1] < 0.3
+    # Of the processor's time, and the best of three: a machine that waits for its disk must not fail it.
+    code = "import time; t = time.process_time(); import hogwild; print(time.process_time() - t)"
+    assert min(float(run_python(code)) for _ in range(3)) < 0.3
 
 
 @pytest.mark.parametrize("name", hogwild.__all__)
@@ -47,7 +46,9 @@ def test_unknown_name() -> None:
 
 
 def test_module_runs_and_help_is_quick() -> None:
-    start = time.perf_counter()
-    result = subprocess.run([sys.executable, "-m", "hogwild", "--help"], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-X", "importtime", "-m", "hogwild", "--help"]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "train" in result.stdout
-    assert time.perf_counter() - start < 2  # 0.3 s on an idle machine; torch or numba alone would take longer than this
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "typer" in loaded
+    assert not {"torch", "numba", "scipy", "sklearn"} & loaded

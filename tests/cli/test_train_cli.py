@@ -261,7 +261,7 @@ def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: st
     process.send_signal(signal.SIGINT)
     start = time.monotonic()
     process.communicate(timeout=20)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
     assert process.returncode == 130
     assert {path.name for path in tmp_path.iterdir()} <= {"model", "rows"}
 

@@ -197,7 +197,7 @@ def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: 
         began = time.perf_counter()
         found = run_cell(cell, slow, 5, pools, Judge(task))
     assert found[-1]["status"] == "timed out after 0.3 s"
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 15
     assert found[0]["status"] == "ok"
 
 

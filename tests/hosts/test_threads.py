@@ -102,7 +102,7 @@ def test_a_worker_that_fails_does_not_keep_the_others_waiting(
         until(lambda: pool.wait(0.1))
     before = time.monotonic()
     pool.close()
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 10
     assert not alive()
 
 

@@ -68,11 +68,11 @@ def test_as_long_as_asked(seconds):
 
 
 def test_not_once_the_workers_are_to_stop():
-    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(1.0)
+    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(10.0)
     control[STOP] = 1
     start = time.perf_counter()
     cycles.spin(control, ticks)
-    assert time.perf_counter() - start < 0.9
+    assert time.perf_counter() - start < 5
 
 
 def test_no_delay_is_no_ticks():
@@ -185,7 +185,7 @@ def test_stopped_at_once_and_resumed(discipline):
     start = 0
     while start < job.order.n_chunks:
         run_epoch(job, 0, FALLING, start, meanwhile=stop_soon)
-        assert time.perf_counter() - began[-1] < 1.0
+        assert time.perf_counter() - began[-1] < 5
         end = job.problem.position(job.control, job.order)
         assert job.done()[0] == min(end * job.order.chunk, n) - start * job.order.chunk
         start = end
@@ -198,5 +198,5 @@ def test_a_delayed_kernel_compiles_without_waiting():
     problem.compile()
     start = time.perf_counter()
     problem.compile()
-    assert problem.rehearse(100, 1) < 1.0
-    assert time.perf_counter() - start < 1.0
+    assert problem.rehearse(100, 1) < 5  # a hundred seconds, had it waited
+    assert time.perf_counter() - start < 5
