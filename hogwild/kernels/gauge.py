@@ -82,25 +82,31 @@ def many_margins(code, size):
     return run
 
 
+SQUARED = LANES[16]
+TOGETHER = 4 * len(SQUARED)  # numbers of which the squares are added at once,
+PIECE = 16 * TOGETHER  # and those whose sum is float32
+
+
 @njit(forceinline=True, **JIT)
-def square(w, i):
-    return np.float64(w[i]) * np.float64(w[i])
+def add_squares(w, first, total):
+    """``total`` plus the squares of the numbers from ``first`` on, each in its lane."""
+    numbers = vectors.load(SQUARED, w, first)
+    return vectors.fma(numbers, numbers, total)
 
 
 @njit(**JIT)
 def sum_of_squares(w):
-    """``w . w`` in eight sums, which become vector instructions."""
-    s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    whole = len(w) // 8 * 8
-    for i in range(0, whole, 8):
-        s0 += square(w, i)
-        s1 += square(w, i + 1)
-        s2 += square(w, i + 2)
-        s3 += square(w, i + 3)
-        s4 += square(w, i + 4)
-        s5 += square(w, i + 5)
-        s6 += square(w, i + 6)
-        s7 += square(w, i + 7)
+    """``w . w`` of float32: float32 sums of a thousand squares, in 64 parts, added up in float64."""
+    found, whole = 0.0, len(w) // TOGETHER * TOGETHER
+    for first in range(0, whole, PIECE):
+        s0, s1 = vectors.nothing(SQUARED), vectors.nothing(SQUARED)
+        s2, s3 = vectors.nothing(SQUARED), vectors.nothing(SQUARED)
+        for i in range(first, min(first + PIECE, whole), TOGETHER):
+            s0 = add_squares(w, i, s0)
+            s1 = add_squares(w, i + 16, s1)
+            s2 = add_squares(w, i + 32, s2)
+            s3 = add_squares(w, i + 48, s3)
+        found += np.float64(vectors.total(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3))))
     for i in range(whole, len(w)):
-        s0 += square(w, i)
-    return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+        found += np.float64(w[i]) * np.float64(w[i])
+    return found

@@ -49,8 +49,16 @@ def store(vector, array, first):
 
 
 def fma(x, vector, other):
-    """``x * vector + other`` of a number and two vectors, rounded once."""
+    """``x * vector + other`` of two vectors, and a number or a third, rounded once."""
     return scalar.fma(x, vector, other)
+
+
+def total(vector):
+    """The sum of its numbers, in their order."""
+    found = np.float32(0)
+    for number in vector:
+        found += number
+    return found
 
 
 def times(x, vector):
@@ -69,7 +77,9 @@ def over(vector, x):
 
 
 def _spread(context, builder, value, kind, vector):
-    """A number in every lane."""
+    """A number in every lane; a vector is as it is."""
+    if isinstance(kind, Lanes):
+        return value
     number = context.cast(builder, value, kind, types.float32)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
     order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
@@ -123,6 +133,17 @@ def _fma(typingctx, x, vector, other):
 
 
 @intrinsic
+def _total(typingctx, vector):
+    def codegen(context, builder, signature, args):
+        number, kind = ir.FloatType(), args[0].type
+        name = f"llvm.vector.reduce.fadd.v{kind.count}f32"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, kind]), name)
+        return builder.call(function, [ir.Constant(number, 0.0), args[0]])
+
+    return types.float32(vector), codegen
+
+
+@intrinsic
 def _times(typingctx, x, vector):
     def codegen(context, builder, signature, args):
         return builder.fmul(_spread(context, builder, args[0], signature.args[0], args[1].type), args[1])
@@ -164,6 +185,11 @@ def _(vector, array, first):
 @overload(fma, inline="always")
 def _(x, vector, other):
     return lambda x, vector, other: _fma(x, vector, other)
+
+
+@overload(total, inline="always")
+def _(vector):
+    return lambda vector: _total(vector)
 
 
 @overload(times, inline="always")

@@ -26,7 +26,6 @@ from hogwild.kernels.linear import (
     ATOMIC,
     DONE,
     ELASTIC,
-    L2,
     L2_SCALED,
     L2_TABLE,
     LENGTH,
@@ -190,19 +189,19 @@ def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, be
 def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
     """``write_rows`` by plain stores of whole vectors: without an l1 penalty and sums of squares."""
     width = np.uint64(stride)
-    for j in range(begin, end):
-        i = np.uint64(j)
-        u = np.uint32(data.indices[i])
-        a = step * (data.values[i] * factor)
-        rate = data.rates[u] if visits(penalty) else ZERO
-        divisor = fma(step * rate, l2, ONE)
-        for k in range(0, stride, len(lanes)):
+    for k in range(0, stride, len(lanes)):
+        slope = vectors.load(lanes, g, k)
+        for j in range(begin, end):
+            i = np.uint64(j)
+            u = np.uint32(data.indices[i])
             first = np.uint64(u) * width + np.uint64(k)
-            moved = vectors.fma(-a, vectors.load(lanes, g, k), vectors.load(lanes, coef, first))
-            if penalty == L2_TABLE:
-                moved = vectors.times(rate, moved)
-            elif penalty == L2:
-                moved = vectors.over(moved, divisor)
+            moved = vectors.fma(-step * (data.values[i] * factor), slope, vectors.load(lanes, coef, first))
+            if visits(penalty):
+                rate = data.rates[u]
+                if penalty == L2_TABLE:
+                    moved = vectors.times(rate, moved)
+                else:
+                    moved = vectors.over(moved, fma(step * rate, l2, ONE))
             vectors.store(moved, coef, first)
 
 
