@@ -97,7 +97,10 @@ def best_power(
         while LOWEST <= best + direction <= HIGHEST and at(best + direction) < at(best):
             best += direction
     if fine:
-        best = min(range(max(best - 1, LOWEST), min(best + 1, HIGHEST) + 1), key=at)  # of equals the smallest
+        # too small a step shows gradually, too large a one at once: half the step is not the best one where a quarter
+        # of it is worse than four of it
+        low = best if found.get(best + 2, math.inf) < found.get(best - 2, -math.inf) else best - 1
+        best = min(range(max(low, LOWEST), min(best + 1, HIGHEST) + 1), key=at)  # of equals the smallest
     return best, found
 
 

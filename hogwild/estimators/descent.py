@@ -33,7 +33,7 @@ from hogwild.training import tail_share
 GAUGED = 500_000  # nonzeros times classes of the sample that the objective is taken of
 TRIED = 400_000  # of the sample that steps are tried on
 FEWEST = 1_000, 500  # rows of these samples, whatever they cost;
-SEVERAL = 300  # of the first, where each has several losses
+SEVERAL = 300  # of both, where each has several losses
 TRIALS = (2, 10)  # fewest and most epochs of a trial,
 TRIAL_ROWS = 1_500  # and rows between
 COOLER = 0.25  # times the step on trial, in its last epoch
@@ -100,14 +100,15 @@ def try_steps(
 
     Memory that is new costs as much as an epoch does, when weights are many.
     """
-    part = sample(rows, TRIED, FEWEST[1], problem.classes, seed)
+    fewest = FEWEST[1] if problem.classes == 1 else SEVERAL
+    part = sample(rows, TRIED, fewest, problem.classes, seed)
     known = problem, Order.of(len(part)), part, row_arrays(problem, part, 1), seed
     if isinstance(crew, Classes):
         own: Workers = Classes(*known, crew.flats)
     else:
         own = Solo(*known, crew.flat if isinstance(crew, Solo) else None)
     try:
-        return find_step(own, part, Gauge(problem, part), start, cooler, len(part) >= FEWEST[1])
+        return find_step(own, part, Gauge(problem, part), start, cooler, len(part) >= fewest)
     finally:
         own.close()
 

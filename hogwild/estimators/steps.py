@@ -4,7 +4,7 @@ The one decision: ``auto`` looks at what it does. The first step is the power of
 sample. It falls as ``step / (1 + step alpha t)``, t rows later (Bottou 2012), which is what many rows ask for, and is
 multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which is what few rows ask for: the
 epochs that ``n_iter_no_change`` waits for then take the noise of SGD out of the weights, instead of confirming that it
-is there. As each of them gains less than the one before, they end as soon as the rest of them, at today's gain, would
+is there. As their steps fall by ``STALLED`` each, they end as soon as the rest of them, gaining less by as much, would
 not reach ``tol``. If a run diverges all the same it begins again with a quarter of the step.
 """
 
@@ -17,7 +17,8 @@ from hogwild.schedule import Optimal, Plan
 
 STALLED = 0.25
 STEEP = 1.5  # rows of an epoch over t, above which the step falls within it; below it is that of the epoch's middle
-SETTLED = 2  # epochs without progress, at least
+SETTLED = 2  # epochs without progress, or on smaller steps, at least
+REST = 1 / (1 - STALLED)  # times an epoch's gain: more than all that come after it, on smaller and smaller steps
 SMALLEST = 1e-6  # step at which "adaptive" gives up, as in scikit-learn
 
 
@@ -64,11 +65,14 @@ class Steps:
             self._factor *= STALLED
 
     def settled(self, stalled: int, gain: float, left: int, tol: float) -> bool:
-        """Whether ``left`` more epochs like this one, the last of some that ``stalled``, would gain less than ``tol``.
+        """Whether ``left`` more epochs, after some that ``stalled``, the last with a ``gain``, would not reach ``tol``.
 
         Of ``auto`` only: steps that do not fall may gain more again.
         """
-        return self.kind == "auto" and stalled >= SETTLED and 0 <= gain * left < tol
+        if self.kind != "auto" or not stalled:
+            return False
+        cooled = stalled >= SETTLED or self._factor <= STALLED ** (SETTLED + 1)
+        return cooled and 0 <= gain * min(left, REST) < tol
 
     def give_more(self) -> bool:
         """After ``n_iter_no_change`` epochs without progress: whether to go on with a smaller step ("adaptive")."""

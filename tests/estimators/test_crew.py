@@ -52,7 +52,7 @@ def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: 
     for one, other in zip(solo.solution(), classes.solution()):
         assert np.array_equal(one, other)
     assert np.array_equal(solo.parameters(), classes.parameters())
-    assert classes.objective(gauge) == pytest.approx(solo.objective(gauge), rel=1e-12)
+    assert classes.objective(gauge) == pytest.approx(solo.objective(gauge), rel=1e-8)
     classes.close()
 
 
@@ -122,10 +122,10 @@ def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
     assert Gauge(problem, rows)(flat) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 5_003])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1_024, 1_087, 1_088, 5_003])
 def test_a_sum_of_squares(size: int) -> None:
     w = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    assert sum_of_squares(w) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-12)
+    assert sum_of_squares(w) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-6)
 
 
 def test_a_crew_of_racing_workers_has_the_same_face() -> None:
@@ -227,8 +227,17 @@ def test_any_alpha_is_minimised(rate: str, alpha: float) -> None:
 def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
     steps = Steps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100)
     assert steps.settled(2, 0.0001, 3, 0.001)
-    assert not steps.settled(2, 0.0004, 3, 0.001)  # three more like this one might
-    assert not steps.settled(1, 0.0, 4, 0.001)  # once is no proof
+    assert steps.settled(2, 0.0007, 3, 0.001)  # as each of them takes smaller steps
+    assert not steps.settled(2, 0.0008, 3, 0.001)
+    assert not steps.settled(2, 0.0011, 1, 0.001)
+    assert not steps.settled(1, 0.0, 4, 0.001)  # once is no proof,
+    steps.observe(True)
+    for _ in range(2):
+        steps.observe(False)
+        assert not steps.settled(1, 0.0, 4, 0.001)
+    steps.observe(False)  # but on small steps
+    assert steps.settled(1, 0.0, 4, 0.001)
+    assert not steps.settled(0, 0.0, 5, 0.001)
     assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
     constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
     assert not Steps(constant, 0.1, lambda p: 1.0, 100).settled(4, 0.0, 1, 0.001)
