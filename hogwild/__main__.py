@@ -50,7 +50,7 @@ def _run(arguments: list[str]) -> int:
     from hogwild.cli import app, shell
 
     command = typer.main.get_command(app)
-    if shell.VARIABLE in os.environ:
+    if os.environ.get(shell.VARIABLE):
         return shell.answer(command)
     try:
         with command.make_context("hogwild", list(arguments)) as context:

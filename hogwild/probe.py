@@ -35,7 +35,8 @@ LOOKS = (1, 3, EPOCHS)  # epochs after which a trial is looked at
 BUDGET = 15_000_000  # nonzeros (times classes) of one trial
 ROUND_SLACK = 0.002  # of what the best trial gains
 FEWEST = 2_000  # rows, whatever the budget
-LOWEST, HIGHEST = -124, 20  # powers of two; float32 ends at 2^-126
+LITTLE = 0.01  # of the objective before: what twice the step must gain, or it will be too large on more rows
+LOWEST, HIGHEST = -124, 60  # powers of two; float32 ends at 2^-126, and squares of weights at 2^127
 
 
 class Probe:
@@ -65,7 +66,7 @@ class Probe:
 
 
 def best_power(
-    value: Callable[[int], float], start: float, first: int, fine: bool = True
+    value: Callable[[int], float], start: float, first: int, fine: bool = True, little: float = LITTLE
 ) -> tuple[int, dict[int, float]]:
     """The exponent of the power of two that does best, and what was found of each that was tried.
 
@@ -79,6 +80,8 @@ def best_power(
         Exponent to begin with.
     fine : bool
         Else the best power of four is enough.
+    little : float
+        Share of ``start`` that a larger step must gain: 0 where ``value`` looks at all rows.
     """
     best = min(max(first, LOWEST + 2), HIGHEST - 2)
     if start == 0.0:  # the perceptron starts at its lowest objective, and decides alike at any step
@@ -93,15 +96,18 @@ def best_power(
     # a run that ended worse than it began; not believed for ever, since on some data nothing helps
     while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
         best -= 2
-    for direction in (2, -2):
-        while LOWEST <= best + direction <= HIGHEST and at(best + direction) < at(best):
-            best += direction
-    if fine:
-        # too small a step shows gradually, too large a one at once: half the step is not the best one where a quarter
-        # of it is worse than four of it
-        low = best if found.get(best + 2, math.inf) < found.get(best - 2, -math.inf) else best - 1
-        best = min(range(max(low, LOWEST), min(best + 1, HIGHEST) + 1), key=at)  # of equals the smallest
-    return best, found
+    while best + 2 <= HIGHEST and at(best + 2) < at(best) - little * start:
+        best += 2
+    while best - 2 >= LOWEST and at(best - 2) < at(best):
+        best -= 2
+    if not fine:
+        return best, found
+    half, double = max(best - 1, LOWEST), min(best + 1, HIGHEST)
+    # too small a step shows gradually, too large a one at once: half the step is not the best one where a quarter of it
+    # is worse than four of it
+    if found.get(best + 2, math.inf) >= found.get(best - 2, -math.inf) and at(half) <= at(best):
+        return half, found
+    return double if at(double) < at(best) - little * start else best, found
 
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows:

@@ -16,7 +16,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.probe import HIGHEST, LOWEST, Probe
+from hogwild.probe import HIGHEST, LOWEST, Probe, best_power
 from tests.runs import toy
 
 
@@ -171,10 +171,10 @@ def searched(
 @pytest.mark.parametrize("first", [-13, -2, 0, 7, 16])
 @pytest.mark.parametrize("best", [-9, -4, 0, 3, 6])
 def test_the_search_finds_the_minimum(monkeypatch: pytest.MonkeyPatch, first: int, best: int) -> None:
-    found, tried = searched(monkeypatch, first, lambda power: abs(power - best - 0.1))
+    found, tried = searched(monkeypatch, first, lambda power: 3e4 * abs(power - best - 0.1))
     assert found == best
     assert len(tried) == len(set(tried)) <= abs(first - best) // 2 + 5
-    found, tried = searched(monkeypatch, first, lambda power: math.inf if power > best else -power)
+    found, tried = searched(monkeypatch, first, lambda power: math.inf if power > best else -3e4 * power)
     assert found == best
 
 
@@ -185,7 +185,18 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     found, tried = searched(monkeypatch, 0, lambda power: 1e7 - power)  # worse than nothing, whatever is tried
     assert len(tried) < 40
     assert searched(monkeypatch, 0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
-    assert searched(monkeypatch, 0, lambda power: -power)[0] == HIGHEST
+    assert searched(monkeypatch, 0, lambda power: -3e4 * power)[0] == HIGHEST
+
+
+@pytest.mark.parametrize("fine", [False, True])
+def test_a_larger_step_must_be_worth_it(fine: bool) -> None:
+    """Without a penalty a sample that can be told apart wants ever larger steps, which are too large for all rows."""
+    start = math.log(2)
+    power, found = best_power(lambda power: start * 2.0**-power, start, 0, fine)
+    assert power == 8
+    assert max(found) == 10
+    assert best_power(lambda power: start * 2.0**-power, start, 0, fine, little=0.0)[0] == HIGHEST
+    assert best_power(lambda power: abs(power + 6.0), 100.0, 0, fine)[0] == -6  # a smaller one need only be better
 
 
 def test_perceptron_is_not_probed_down_to_nothing():

@@ -16,6 +16,7 @@ import numpy as np
 from hogwild.bench.plan import Plan
 from hogwild.bench.rounds import interleaved, ratio
 from hogwild.data.examples import Rows
+from hogwild.errors import InputError
 
 HELD = 1 / 11  # of the rows
 CLASSES = {"classes": 20, "rows": 12_500, "nnz": 150}  # a set the size of 20 newsgroups
@@ -27,13 +28,16 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
     """Seconds, held-out loss and accuracy of a fit, on sets beyond the cache, of many classes, and small ones."""
     yield from _of_data(plan, "rcv1", *_parts(plan.open("rcv1")))
     yield from _of_data(plan, "20 classes", *_parts(plan.open("rcv1", **CLASSES)))
+    for name in TOYS:
+        yield from _of_data(plan, name, *_toy(name))
     if plan.rows is not None:
         from hogwild.data.source import open_data
 
         plan.note(f"opening {plan.rows}")
-        yield from _of_data(plan, plan.rows, *_parts(open_data(plan.rows, cache=plan.cache)))
-    for name in TOYS:
-        yield from _of_data(plan, name, *_toy(name))
+        rows = open_data(plan.rows, cache=plan.cache)
+        if (rows.targets % 1 != 0).any():
+            raise InputError(f"{plan.rows}: its targets are no classes: expected whole numbers")
+        yield from _of_data(plan, plan.rows, *_parts(rows))
 
 
 def _parts(rows: Rows) -> tuple[Any, np.ndarray, Any, np.ndarray]:

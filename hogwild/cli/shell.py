@@ -40,7 +40,7 @@ def answer(command: Any) -> int:
 
 def _whole_words(environment: MutableMapping[str, str]) -> str:
     """Put words together that bash took apart at ``:`` and ``=``; what it has already of the last one."""
-    if "COMP_WORDS" not in environment or not environment.get("COMP_CWORD", "").isdigit():
+    if "COMP_WORDS" not in environment or not environment.get("COMP_CWORD", "").isdecimal():
         return ""
     count = int(environment["COMP_CWORD"]) + 1
     words = [*environment["COMP_WORDS"].split("\n"), ""][:count]
@@ -51,7 +51,8 @@ def _whole_words(environment: MutableMapping[str, str]) -> str:
         else:
             whole.append(word)
     environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(whole), str(len(whole) - 1)
-    return re.sub("[^:=]*$", "", whole[-1])
+    last = "" if re.fullmatch("[:=]+", words[-1]) else words[-1]
+    return re.sub("^-[^=]*=", "", whole[-1].removesuffix(last))  # a value is answered without its option
 
 
 def among(names: Iterable[str | None]) -> Callable[[], list[str]]:

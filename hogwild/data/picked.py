@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hogwild.data.examples import Rows
@@ -14,6 +16,20 @@ def drawn(rows: Rows, count: int, seed: int) -> Rows:
     ids = np.empty(count, dtype=np.int64)
     choose(ids, len(rows), seed)
     return picked(rows, ids)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """A copy in memory of the rows of all parts, which are of one width, one behind the other."""
+    copies = [picked(part, np.arange(len(part))) for part in parts]
+    lengths = np.concatenate([part.end - part.begin for part in copies])
+    indices, values, targets = (
+        np.concatenate([getattr(part, name) for part in copies]) for name in ("indices", "values", "targets")
+    )
+    weights = None
+    if any(part.weights is not None for part in copies):
+        ones = [np.ones(len(part), np.float32) if part.weights is None else part.weights for part in copies]
+        weights = np.concatenate(ones)
+    return Rows(np.append(0, np.cumsum(lengths)), indices, values, targets, copies[0].width, weights, check=False)
 
 
 def picked(rows: Rows, ids: np.ndarray) -> Rows:

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.errors import InputError, UsageError
-from hogwild.estimators.linear import LinearEstimator
+from hogwild.estimators.linear import LinearEstimator, or_as_before
 from hogwild.estimators.options import loss_of, read_options
 from hogwild.estimators.posing import as_targets, rows_of
 from hogwild.estimators.workers import drawn_seed
@@ -45,10 +45,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     max_iter : int
         Most passes over the data.
     tol : float or None
-        Stop when the objective on the training rows (*, with the penalty, on a sample where they are over 1,000), or
-        with ``early_stopping`` the accuracy, has not become better by ``tol`` for ``n_iter_no_change`` epochs. ``tol``
-        counts for each binary problem and unit of weight, and relative to an objective above one (*). Where an epoch
-        has fewer than 500 rows, several are taken for one (*).
+        Stop when the objective on the training rows (*, with the penalty, on a sample where they are over 1,000, or
+        300 with several classes), or with ``early_stopping`` the accuracy, has not become better by ``tol`` for
+        ``n_iter_no_change`` epochs. ``tol`` counts for each binary problem and unit of weight, and relative to an
+        objective above one (*). Where an epoch has fewer than 500 rows, several are taken for one (*).
     shuffle : bool
         New order of the rows in every epoch.
     verbose : int
@@ -73,8 +73,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         Hold out ``validation_fraction`` of the rows, stratified, and stop by the accuracy on them.
     validation_fraction : float
     n_iter_no_change : int
-        With ``auto`` fewer, as soon as the rest of them, each gaining what the last one did, would not reach ``tol``
-        (*).
+        With ``auto`` fewer, as soon as the rest of them, on smaller and smaller steps, would not reach ``tol`` (*).
     class_weight : dict, "balanced" or None
         Weight of each class; it is a weight of its rows (*: with more than two classes, in all the binary problems).
     warm_start : bool
@@ -94,7 +93,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     t_ : float
         Rows visited, plus one.
     loss_curve_ : list of float
-        The objective after each epoch of ``fit``.
+        The objective after each epoch of ``fit``, or each time that several are taken for one.
     validation_scores_ : list of float or None
         The accuracy after each epoch, with ``early_stopping``.
     n_features_in_, feature_names_in_ : int, array of str
@@ -158,6 +157,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         self.average = average
         self.host = host
 
+    @or_as_before
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Any:
         """Train.
 
@@ -200,6 +200,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         self.classes_ = classes  # with coef_: a fit that fails leaves the model of the last one
         return self
 
+    @or_as_before
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
         """Pass once over a batch of rows, going on from what was learnt before.
 
@@ -230,8 +231,11 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if classes is not None:
             try:
                 classes = np.unique(classes)
-            except TypeError:  # text among numbers, or a missing label
-                raise InputError(f"classes={classes!r}: labels of one kind, and none missing, are expected") from None
+                missing = classes.dtype.kind == "f" and not np.isfinite(classes).all()
+            except TypeError:  # text among numbers
+                missing = True
+            if missing:
+                raise InputError(f"classes={classes!r}: labels of one kind, and none missing, are expected")
             if len(classes) < 2:
                 raise InputError(f"classes={classes.tolist()}: expected two or more")
             if not fresh and not np.array_equal(classes, self.classes_):
@@ -240,7 +244,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         _check_labels(y)
         known = classes if fresh else self.classes_
         codes = _codes(y, known)
-        weights = self._weights(sample_weight, X, self._class_weights(known, codes, y))
+        weights = self._weights(sample_weight, X, self._class_weights(known, codes, y), batch=True)
         rows = rows_of(X, as_targets(codes, len(known)), weights)
         self._learn(options, rows, len(known), _zeros)
         self.classes_ = known
@@ -281,10 +285,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         Raises
         ------
         InputError
-            If the classes are no numbers.
+            If the classes are no numbers, or too large for float64.
         """
         if self.classes_.dtype.kind not in "biuf":
             raise InputError(f"classes {self.classes_[:3].tolist()}: a model file holds numbers only")
+        if len(set(self.classes_.astype(np.float64).tolist())) < len(self.classes_):
+            raise InputError(f"classes {self.classes_[:3].tolist()}: in a model file's float64 some of them are one")
         return self._model([float(label) for label in self.classes_])
 
     def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
@@ -304,7 +310,16 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
 def _check_labels(y: np.ndarray) -> None:
     """Refuse real targets; whole numbers and strings are labels, which scikit-learn's own check takes longer to see."""
     if y.dtype.kind not in "biu":
+        if y.dtype.kind == "O":
+            _check_kinds(y)
         check_classification_targets(y)
+
+
+def _check_kinds(y: np.ndarray) -> None:
+    try:
+        np.unique(y)
+    except TypeError:  # text among numbers
+        raise InputError(f"y: labels of one kind are expected, and {y[0]!r} is not of that of others") from None
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from hogwild.estimators.options import DEEPEST, LOOK, Options
 from hogwild.estimators.posing import about_rates, problem_of, row_arrays
 from hogwild.estimators.steps import Steps
 from hogwild.estimators.zeros import without_remainders
-from hogwild.probe import best_power
+from hogwild.probe import LITTLE, best_power
 from hogwild.problems.linear import LinearProblem
 from hogwild.problems.tiers import choose
 from hogwild.stopping import has_diverged
@@ -66,12 +66,13 @@ def first_power(rows: Rows) -> int:
 
 
 def find_step(
-    crew: Workers, rows: Rows, gauge: Gauge, start: np.ndarray | None, cooler: float = COOLER, fine: bool = False
-) -> float:
+    crew: Workers, rows: Rows, gauge: Gauge, start: np.ndarray | None, whole: bool, fine: bool = False,
+    cooler: float = COOLER,
+) -> float:  # fmt: skip
     """The step that does best in short runs of workers that have ``rows``, from ``start`` or zeros.
 
     The last epoch of a run is one of small steps, as the last epochs of a fit are: without it the noise of a large step
-    hides how far it has come, and small ones win that are of no use.
+    hides how far it has come, and small ones win that are of no use. ``whole``: they are all the rows there are.
     """
     epochs, problem = int(np.clip(TRIAL_ROWS // len(rows), *TRIALS)), crew.problem
     crew.reset(start)
@@ -88,17 +89,17 @@ def find_step(
         return math.inf if has_diverged(value, [before]) else value
 
     # of a few rows the best power of four does: the difference is within the noise
-    power, _ = best_power(trial, before, first_power(rows), fine=fine)
+    power, _ = best_power(trial, before, first_power(rows), fine, 0.0 if whole else LITTLE)
     return 2.0**power
 
 
 def try_steps(
     problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER,
-    crew: Workers | None = None,
+    crew: Workers | None = None, whole: bool = True,
 ) -> float:  # fmt: skip
     """:func:`find_step` on a sample of the rows, by workers like those of ``crew``, whose parameters it spoils.
 
-    Memory that is new costs as much as an epoch does, when weights are many.
+    Memory that is new costs as much as an epoch does, when weights are many. ``whole``: no other rows will follow.
     """
     fewest = FEWEST[1] if problem.classes == 1 else SEVERAL
     part = sample(rows, TRIED, fewest, problem.classes, seed)
@@ -108,7 +109,9 @@ def try_steps(
     else:
         own = Solo(*known, crew.flat if isinstance(crew, Solo) else None)
     try:
-        return find_step(own, part, Gauge(problem, part), start, cooler, len(part) >= fewest)
+        return find_step(
+            own, part, Gauge(problem, part), start, whole and len(part) == len(rows), len(part) >= fewest, cooler
+        )
     finally:
         own.close()
 
@@ -148,7 +151,7 @@ def descend(
         if options.learning_rate != "auto":
             first = options.eta0
         elif isinstance(crew, Solo) and len(rows) <= FEWEST[0] and options.shuffle:  # of which all are tried on
-            first = find_step(crew, rows, gauge, flat)
+            first = find_step(crew, rows, gauge, flat, whole=True)
             crew.reset(flat)
         else:
             first = try_steps(alone, rows, seed, flat, crew=crew)
@@ -205,7 +208,7 @@ def _race(
 
 def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score: Any, report: Any, n: int) -> bool:
     """Run the epochs and fill in ``found``; False if it diverged."""
-    steps = Steps(options, found.step, found.problem.slope, n)
+    steps = Steps(options, found.step, found.problem.slope, n, options.l2)
     looks = min(-(-LOOK // n), max(options.max_iter // (options.patience + 1), 1))
     averaged = 0
     start, best, stalled = crew.objective(gauge), math.inf, 0
@@ -259,7 +262,7 @@ def _warn_of_end() -> None:
     from sklearn.exceptions import ConvergenceWarning
 
     said = "max_iter epochs are done and the objective is still falling: allow more, or a larger tol"
-    warnings.warn(said, ConvergenceWarning, stacklevel=6)  # the line that calls fit
+    warnings.warn(said, ConvergenceWarning, stacklevel=7)  # the line that calls fit
 
 
 def _said(options: Options, found: Outcome) -> str:

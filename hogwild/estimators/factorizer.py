@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hogwild.config import LARGEST_FLOAT32, TrainConfig
 from hogwild.data.ratings import Ratings
 from hogwild.errors import InputError, UsageError
-from hogwild.estimators.options import HOSTS, _number, _one_of, _whole
+from hogwild.estimators.options import HOSTS, number, one_of, whole
 from hogwild.estimators.progress import shown
 from hogwild.estimators.workers import drawn_seed, workers_of
 from hogwild.recommender import CompletionModel
@@ -113,11 +113,12 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         TrainingError
             If it diverges.
         """
-        _one_of("host", self.host, HOSTS)
-        _number("alpha", self.alpha, 0, LARGEST_FLOAT32)
-        _number("eta0", self.eta0, 0, LARGEST_FLOAT32, strict=True)
-        _whole("n_components", self.n_components, 1)
-        _whole("max_iter", self.max_iter, 1)
+        one_of("host", self.host, HOSTS)
+        number("alpha", self.alpha, 0, LARGEST_FLOAT32)
+        number("eta0", self.eta0, 0, LARGEST_FLOAT32, strict=True)
+        whole("n_components", self.n_components, 1)
+        whole("max_iter", self.max_iter, 1)
+        whole("verbose", self.verbose, 0)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")

@@ -6,6 +6,7 @@ The one decision: ``coef_`` and ``intercept_`` are the model. Whatever else is k
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.examples import Rows
-from hogwild.errors import InputError
+from hogwild.errors import InputError, TrainingError
 from hogwild.estimators.crew import can_share_out
 from hogwild.estimators.descent import Outcome, descend
 from hogwild.estimators.options import Options, read_options
@@ -28,6 +29,24 @@ from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
 
 FLOATS = (np.float32, np.float64)  # float64 values are copied to float32 here, not their indices too by the check
+FEATURES = "n_features_in_", "feature_names_in_"  # set when data are looked at, which is before they are learnt from
+
+
+def or_as_before(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that fits, and leaves the features' number and names as they were where it fails."""
+
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        before = {name: value for name, value in vars(self).items() if name in FEATURES}
+        try:
+            return method(self, *args, **options)
+        except BaseException:
+            for name in FEATURES:
+                vars(self).pop(name, None)
+            vars(self).update(before)
+            raise
+
+    return run
 
 
 class LinearEstimator(BaseEstimator):
@@ -76,13 +95,15 @@ class LinearEstimator(BaseEstimator):
     def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> tuple[Any, Any]:
         return validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
 
-    def _weights(self, sample_weight: Any, X: Any, class_weights: np.ndarray | None) -> np.ndarray | None:
+    def _weights(
+        self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
+    ) -> np.ndarray | None:
         """Sample times class weights, (n,) float32; None if there are none.
 
         Raises
         ------
         InputError
-            If one is negative or not finite in float32, or all are zero there.
+            If one is negative or not finite in float32, or all are zero there, unless they are those of a batch.
         """
         if sample_weight is None and class_weights is None:
             return None
@@ -98,7 +119,7 @@ class LinearEstimator(BaseEstimator):
         if not np.isfinite(weights).all():
             row = int(np.argmin(np.isfinite(weights)))
             raise InputError(f"sample_weight and class_weight: the weight of row {row} is not finite in float32")
-        if not weights.any():
+        if not (batch or weights.any()):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
@@ -174,13 +195,18 @@ class LinearEstimator(BaseEstimator):
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
         own = not fresh and self._shows(stream)
-        if stream.flat is None or not own:
-            problem, raw = stream.take(options, rows), stream.mean
-            if not (own and raw is not None):
-                stream.begin(first(problem) if fresh else self._ours(problem))
+        lost = stream.flat is None or not own
+        problem = stream.take(options, rows)
+        if lost and not (own and stream.mean is not None):
+            stream.begin(first(problem) if fresh else self._ours(problem))
         if stream.seed is None:
             stream.seed = drawn_seed(self.random_state)
-        stream.learn(options, rows, self._workers(options, rows, classes, batch=True))
+        try:
+            stream.learn(options, rows, self._workers(options, rows, classes, batch=True))
+        except TrainingError:  # it has spoilt the weights that coef_ shows
+            for name in ("coef_", "intercept_", "classes_", "_stream"):
+                self.__dict__.pop(name, None)
+            raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
 
@@ -208,12 +234,15 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
     flat = aligned(problem.size)
     parts, k = problem.parameters(flat), problem.classes
     for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
-        given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
         if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # of one margin scalars, (width,)
             raise InputError(
                 f"{name} has shape {given.shape}, and the data make it {shape}: warm_start, {name}_init and "
                 "partial_fit go on with the same classes and features"
             )
+        if not np.isfinite(given).all():
+            raise InputError(f"{name} to start from is not finite in float32")
         if name == "coef":
             parts.coef.reshape(problem.width, problem.stride)[:, :k] = given.reshape(shape).T
         else:

@@ -102,26 +102,26 @@ def read_options(estimator: Any) -> Options:
     """
     p = vars(estimator)  # get_params looks at signatures, a fifth of a millisecond
     loss = loss_of(p["loss"], estimator._kind)
-    _one_of("penalty", p["penalty"], PENALTIES)
-    _one_of("learning_rate", p["learning_rate"], LEARNING_RATES)
-    _one_of("host", p["host"], HOSTS)
+    one_of("penalty", p["penalty"], PENALTIES)
+    one_of("learning_rate", p["learning_rate"], LEARNING_RATES)
+    one_of("host", p["host"], HOSTS)
     for name in FLAGS:
-        _flag(name, p[name])
-    _number("alpha", p["alpha"], 0, LARGEST_FLOAT32)
-    _number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
-    _number("power_t", p["power_t"], -math.inf)
-    _number("epsilon", p["epsilon"], 0)
-    _number("validation_fraction", p["validation_fraction"], 0, 1, strict=True)
-    _whole("max_iter", p["max_iter"], 1)
-    _whole("n_iter_no_change", p["n_iter_no_change"], 1)
-    _whole("verbose", p["verbose"], 0)
+        flag(name, p[name])
+    number("alpha", p["alpha"], 0, LARGEST_FLOAT32)
+    number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
+    number("power_t", p["power_t"], -math.inf)
+    number("epsilon", p["epsilon"], 0)
+    number("validation_fraction", p["validation_fraction"], 0, 1, strict=True)
+    whole("max_iter", p["max_iter"], 1)
+    whole("n_iter_no_change", p["n_iter_no_change"], 1)
+    whole("verbose", p["verbose"], 0)
     if p["tol"] is not None:
-        _number("tol", p["tol"], -math.inf)
+        number("tol", p["tol"], 0)
     if p["penalty"] == "elasticnet":
-        _number("l1_ratio", p["l1_ratio"], 0, 1)
+        number("l1_ratio", p["l1_ratio"], 0, 1)
     average = p["average"]
     if not isinstance(average, bool | np.bool_):  # the latter from the grid of a search
-        _whole("average", average, 0)
+        whole("average", average, 0)
     alpha = float(p["alpha"])
     fitting = PASSIVE_LOSS[estimator._kind]
     if p["learning_rate"] in PASSIVE and loss != LOSSES[fitting]:
@@ -148,26 +148,28 @@ def loss_of(name: Any, kind: str) -> str:
     return known[name]
 
 
-def _one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+def one_of(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if not (value is None or isinstance(value, str)) or value not in choices:
         raise UsageError(f"{name}={value!r}: {expected_one_of(map(repr, choices), value)}")
 
 
-def _flag(name: str, value: Any) -> None:
-    if str(type(value).__name__) not in ("bool", "bool_") and value not in (0, 1):
+def flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_ | numbers.Integral) or value not in (0, 1):
         raise UsageError(f"{name}={value!r}: expected True or False")
 
 
-def _number(name: str, value: Any, low: float, high: float = math.inf, *, strict: bool = False) -> None:
+def number(name: str, value: Any, low: float, high: float = math.inf, *, strict: bool = False) -> None:
     good = isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value)
     if good and low <= value <= high and math.isfinite(value) and not (strict and value in (low, high)):
         return
-    bounds = "a number" if low == -math.inf else f"a number {'above' if strict else 'of at least'} {low:g}"
+    bounds = "a finite number" if value in (math.inf, -math.inf) else "a number"
+    if low > -math.inf:
+        bounds += f" {'above' if strict else 'of at least'} {low:g}"
     if high not in (math.inf, LARGEST_FLOAT32):
         bounds += f" and {'below' if strict else 'at most'} {high:g}"
     raise UsageError(f"{name}={value!r}: expected {bounds}")
 
 
-def _whole(name: str, value: Any, low: int) -> None:
+def whole(name: str, value: Any, low: int) -> None:
     if not isinstance(value, numbers.Integral) or value < low:
         raise UsageError(f"{name}={value!r}: expected a whole number of at least {low}")

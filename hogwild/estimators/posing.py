@@ -1,7 +1,8 @@
 """Posing scikit-learn's arrays as the linear problem: rows, targets as kernels want them, degrees.
 
 The one decision: CSR of float32 with int32 indices is used where it lies, of float64 only the values are copied, and
-of a dense array the zeros are left out, so that dense and sparse input of the same numbers train the same model.
+of a dense array the zeros are left out, so that dense and sparse input of the same numbers train the same model; but
+a zero that is stored counts as met where an l1 penalty asks how often a feature is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hogwild.data.degrees import degrees
 from hogwild.data.examples import EMPTY, INDEX_LIMIT, Rows
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
-from hogwild.problems.linear import FAR, LinearProblem, _stride, slope
+from hogwild.problems.linear import FAR, LinearProblem, slope, stride_of
 from hogwild.problems.linear_rows import MAX_CLASSES, all_ones, intercept_share
 
 MEAN = 500  # rows of a mean
@@ -77,9 +78,11 @@ def _narrow(array: np.ndarray) -> np.ndarray:
 
 def _check_csr(X: Any) -> None:
     """Refuse a damaged matrix, whose offsets or indices compiled code would follow out of the arrays."""
-    indptr, stored = X.indptr, len(X.indices)
+    indptr, stored = X.indptr, min(len(X.indices), len(X.data))
+    if len(indptr) != X.shape[0] + 1:
+        raise InputError(f"X: its indptr has {len(indptr)} offsets, and its {X.shape[0]} rows need one more")
     if indptr[0] != 0 or indptr[-1] > stored or np.any(indptr[1:] < indptr[:-1]):
-        raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices")
+        raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices and values")
     if stored and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
         raise InputError(f"X: its indices lie outside its {X.shape[1]} columns")
 
@@ -110,7 +113,7 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whol
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     loss = loss_here(options, classes)
-    stride = _stride(classes) if classes > 2 else 1
+    stride = stride_of(classes) if classes > 2 else 1
     share, cache = intercept_share(_plain(options.intercept), rows, MEAN), machine_cache()
     return LinearProblem(
         loss, options.loss_param, options.l1, options.l2, False, discipline, share, "none",

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from hogwild.estimators.linear import LinearEstimator
+from hogwild.estimators.linear import LinearEstimator, or_as_before
 from hogwild.estimators.options import loss_of, read_options
 from hogwild.estimators.posing import real_targets, rows_of
 from hogwild.estimators.workers import drawn_seed
@@ -89,6 +89,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         self.average = average
         self.host = host
 
+    @or_as_before
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Any:
         """Train; parameters and errors as of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         options = read_options(self)
@@ -102,6 +103,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         self._fit_rows(options, X, targets, weights, 0, start, held, self._r2)
         return self
 
+    @or_as_before
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Pass once over a batch of rows, going on from what was learnt before."""
         options = read_options(self)

@@ -1,11 +1,12 @@
 """Step sizes of the estimators: scikit-learn's schedules, and ``auto``, a step found by trial that falls as it stalls.
 
 The one decision: ``auto`` looks at what it does. The first step is the power of two that did best in trials on a
-sample. It falls as ``step / (1 + step alpha t)``, t rows later (Bottou 2012), which is what many rows ask for, and is
-multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which is what few rows ask for: the
-epochs that ``n_iter_no_change`` waits for then take the noise of SGD out of the weights, instead of confirming that it
-is there. As their steps fall by ``STALLED`` each, they end as soon as the rest of them, gaining less by as much, would
-not reach ``tol``. If a run diverges all the same it begins again with a quarter of the step.
+sample. It falls as ``step / (1 + step fall t)``, t rows later and with ``fall`` the strength of the l2 penalty (Bottou
+2012), which is what many rows ask for, and is multiplied by ``STALLED`` after an epoch that has gained no more than a
+few ``tol``, which is what few rows ask for: the epochs that ``n_iter_no_change`` waits for then take the noise of SGD
+out of the weights, instead of confirming that it is there. As their steps fall by ``STALLED`` each, they end as soon as
+the rest of them, gaining less by as much, would not reach ``tol``. If a run diverges all the same it begins again with
+a quarter of the step.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ class Steps:
         Rows in an epoch.
     visited : int
         Rows that were visited before.
+    fall : float
+        What ``auto`` falls by, ``step / (1 + step fall t)``.
     """
 
     def __init__(
-        self, options: Options, first: float, dloss: Callable[[float], float], n: int, visited: int = 0
+        self, options: Options, first: float, dloss: Callable[[float], float], n: int, fall: float, visited: int = 0
     ) -> None:
-        self.kind, self._alpha, self._n, self._visited = options.learning_rate, options.alpha, n, visited
+        self.kind, self._n, self._visited = options.learning_rate, n, visited
+        self._alpha = fall if self.kind == "auto" else options.alpha
         self._power, self._factor = options.power_t, 1.0
         self.step = first if self.kind == "auto" else options.eta0
         if self.kind == "optimal":

@@ -4,10 +4,13 @@ The one decision: nothing here passes over all weights. Degrees are counted as r
 up to date for the features of the batch only; the weights lie in one array that a batch changes in place and of which
 ``coef_`` is a view. With 2^20 hashed features that is most of the time of a batch of a thousand short texts.
 
-The step of ``auto`` is found on the first batch of ``ENOUGH`` rows (until then it is one over the mean squared length
-of a row) and falls as ``step / (1 + step alpha t)`` (Bottou 2012), t rows later. A model may be asked after any batch,
-so each batch ends with ``COOL`` of its rows at a small share of the step: without it the noise of the last rows moves
-the accuracy on hashed film reviews by several points from batch to batch, as it does with scikit-learn's.
+The first ``ENOUGH`` rows are kept until there are so many, whatever the batches: the problem is posed on them, and the
+step of ``auto`` tried, from where it all began. (Until then it is one over the mean squared length of those that were,
+with their intercept, so that no row moves its own margin much further than it asks for.) It falls as
+``step / (1 + step alpha t)`` (Bottou 2012), t rows later, whatever the penalty: nobody looks whether a stream stalls. A
+model may be asked after any batch, so each ends with ``COOL`` of its rows at a small share of the step: without it the
+noise of the last rows moves the accuracy on hashed film reviews by several points from batch to batch, as it does with
+scikit-learn's.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 
 from hogwild.data.examples import EMPTY, Rows
 from hogwild.data.order import Order
+from hogwild.data.picked import joined
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Crew, Solo, Step
 from hogwild.estimators.descent import first_power, try_steps
@@ -29,7 +33,7 @@ from hogwild.kernels.rows import count_features
 from hogwild.problems.linear import LinearProblem, aligned
 from hogwild.training import tail_share
 
-ENOUGH = 256  # rows of a batch on which steps are tried
+ENOUGH = 256  # rows, at least, on which the problem is posed and steps are tried
 COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` passes over last, and its share of the step
 
 
@@ -53,18 +57,24 @@ class Stream:
         self.seed: int | None = None
         self.seen = self.batches = self.averaged = 0  # rows, batches, and those in the mean
         self.step: float | None = None  # found by trial
+        self.first: Rows | None = None  # rows that it is going to be found on,
+        self.origin: np.ndarray | None = None  # and the parameters before them, if not zeros
         self.degrees = np.zeros(width, dtype=np.int32)
         self.rates = np.ones(width, dtype=np.float32)  # N / d_u as of the last batch with u in it
 
     def take(self, options: Options, rows: Rows) -> LinearProblem:
-        """The problem, posed on the first batches, under the options of today."""
-        if self.problem is None or self.seen < ENOUGH:
-            fresh = problem_of(options, rows, self.classes, "serial", whole=False)
-            self.problem = dataclasses.replace(fresh, unit=False)  # another batch may have other values
-        share = self.problem.intercept if options.intercept else 0.0
+        """The problem of this batch, posed on the first rows, under the options of today."""
+        if self.seen < ENOUGH or (self.step is None and options.learning_rate == "auto"):
+            before = [] if self.first is None else [self.first]
+            self.first = rows if not before and len(rows) >= ENOUGH else joined([*before, rows])
+        posed = self.problem
+        if self.first is not None and (posed is None or self.seen < ENOUGH):
+            posed = problem_of(options, self.first, self.classes, "serial", whole=False)
+            posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
+        assert posed is not None
         self.problem = dataclasses.replace(
-            self.problem, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1,
-            l2=options.l2, intercept=share, passive=options.passive,
+            posed, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1, l2=options.l2,
+            intercept=posed.intercept if options.intercept else 0.0, passive=options.passive,
         )  # fmt: skip
         if self.flat is None:
             self.flat = aligned(self.problem.size)
@@ -73,17 +83,17 @@ class Stream:
     def begin(self, flat: np.ndarray | None) -> None:
         """Go on from these parameters."""
         self.mean, self.averaged = None, 0
+        self.origin = flat
         self._raw[:] = 0 if flat is None else flat
 
     def learn(self, options: Options, rows: Rows, workers: int) -> None:
-        """Pass over a batch once.
+        """Pass over a batch once, of which :meth:`take` has made the problem.
 
         Raises
         ------
         TrainingError
             If the weights are no finite numbers any more.
         """
-        self.take(options, rows)
         self._count(rows)
         seed = (self.seed or 0) + self.batches
         scale, offset, power = self._step(options, rows, seed)
@@ -118,8 +128,8 @@ class Stream:
             found = parts.coef.reshape(p.width, p.stride)[np.unique(rows.indices[rows.begin[0] : rows.end[-1]])]
         if not np.isfinite(found).all():
             raise TrainingError(
-                f"diverged in batch {self.batches}: weights are not finite any more; scale the columns of X, try an "
-                "eta0 that is smaller, or learning_rate='auto'"
+                f"diverged in batch {self.batches}: weights are not finite any more, and the model is gone; begin "
+                "again with scaled columns of X, a smaller eta0, or learning_rate='auto'"
             )
 
     def _average(self) -> None:
@@ -154,11 +164,16 @@ class Stream:
         step, visited = self.step, self.seen  # since the step was found, or nearly
         if options.learning_rate != "auto":
             step, visited = 0.0, self.before + self.seen
-        elif step is None and len(rows) >= ENOUGH:
-            step = self.step = try_steps(self._posed, rows, seed, self.flat, cooler=COOLER)
         elif step is None:
-            step = 2.0 ** first_power(rows)
-        return Steps(options, step, self._posed.slope, len(rows), visited).plan()
+            assert self.first is not None
+            if len(self.first) >= ENOUGH:
+                step = try_steps(self._posed, self.first, seed, self.origin, cooler=COOLER, whole=False)
+                self.step = step
+            else:
+                step = 1 / (2.0 ** -first_power(self.first) + self._posed.intercept)
+        if self.seen + len(rows) >= ENOUGH and (self.step is not None or options.learning_rate != "auto"):
+            self.first = self.origin = None
+        return Steps(options, step, self._posed.slope, len(rows), options.alpha, visited).plan()
 
     @property
     def _raw(self) -> np.ndarray:

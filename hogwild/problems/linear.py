@@ -95,7 +95,7 @@ class LinearProblem(Prepared, InChunks):
             raise InputError("the training data have no rows")
         labels = tuple(float(label) for label in labels_of(rows.targets, config.loss))
         param = DEFAULT_PARAM[config.loss] if config.loss_param is None else config.loss_param
-        stride = _stride(len(labels)) if _vector(config.loss, len(labels)) else 1
+        stride = stride_of(len(labels)) if _vector(config.loss, len(labels)) else 1
         return cls(
             config.loss, float(param), float(config.l1), float(config.l2), config.adagrad, discipline,
             intercept_share(config, rows), config.normalize, labels, rows.width, int((rows.end - rows.begin).max()),
@@ -112,7 +112,7 @@ class LinearProblem(Prepared, InChunks):
     @cached_property
     def stride(self) -> int:
         """Weights of a feature in memory: the classes rounded up, so that a feature starts on an aligned address."""
-        return _stride(self.classes) if self.classes > 1 else 1
+        return stride_of(self.classes) if self.classes > 1 else 1
 
     @property
     def locks(self) -> int:
@@ -325,7 +325,7 @@ def _vector(loss: str, labels: int) -> bool:
     return labels > 2 or loss == "softmax"
 
 
-def _stride(classes: int) -> int:
+def stride_of(classes: int) -> int:
     unit = 4 if classes <= 8 else MOST_LANES
     return -(-classes // unit) * unit
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hogwild.bench.rounds import Timing, interleaved, ratio, together
 from hogwild.bench.suite import SECTIONS, chosen, conditions, section
 from hogwild.config import DISCIPLINES
 from hogwild.data.cache import Cache
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.json_rows import to_json
 from hogwild.machine import physical_cores
 
@@ -67,7 +68,7 @@ def test_kernel(plan: Plan) -> None:
 
 def test_estimators(plan: Plan) -> None:
     rows = rows_of("estimators", dataclasses.replace(plan, rows=NAMES["uniform"], repeats=1))
-    data = ["rcv1", "20 classes", NAMES["uniform"], *estimators.TOYS]
+    data = ["rcv1", "20 classes", *estimators.TOYS, NAMES["uniform"]]
     assert [(row["data"], row["solver"]) for row in rows] == [
         (name, solver) for name in data for solver in ("HogwildClassifier", "SGDClassifier")
     ]
@@ -78,6 +79,16 @@ def test_estimators(plan: Plan) -> None:
     digits = [row for row in rows if row["data"] == "digits"]
     assert min(row["accuracy"] for row in digits) > 0.85
     assert digits[1]["ours_faster"] == digits[1]["seconds"] / digits[0]["seconds"]
+
+
+def test_data_without_classes_cost_no_other_row(plan: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "real.svm").write_text("".join(f"{k / 8} 1:{k}\n" for k in range(100)))
+    monkeypatch.setattr(estimators, "_of_data", lambda plan, name, *data: iter([{"data": name}]))
+    found = []
+    rows = (row["data"] for row in section("estimators", dataclasses.replace(plan, rows=str(tmp_path / "real.svm"))))
+    with pytest.raises(InputError, match=r"real\.svm: its targets are no classes: expected whole numbers"):
+        found.extend(rows)
+    assert found == ["rcv1", "20 classes", *estimators.TOYS]
 
 
 def test_scaling_has_every_cell(plan: Plan) -> None:

@@ -198,3 +198,8 @@ def test_empty_names(hogwild: Callable, svm: Path, arguments: list[str], monkeyp
     assert result.status == 2
     assert "'': expected" in result.err
     assert list(svm.parent.iterdir()) == [svm]
+
+
+def test_an_empty_variable_asks_for_no_completion(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_HOGWILD_COMPLETE", "")
+    assert hogwild("--version").out.startswith("hogwild ")

@@ -66,6 +66,8 @@ def completed(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (["train", "covt"], ["covtype"]),
         (["train", "rcv1", ":"], ["train", "test"]),
         (["predict", "model", "rcv1", ":", "te"], ["test"]),
+        (["train", "rcv1:te"], ["rcv1:test"]),  # where bash was told that words do not end at a colon
+        (["compare", "a9a", "--test", "=", "rcv1", ":", "te"], ["test"]),
         (["train", "synthetic", ":", "u"], ["uniform"]),
         (["predict", "rcv"], []),  # a model: files
         (["train", "nothing"], []),

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from hogwild.data.examples import Rows, shortest
-from hogwild.data.picked import picked
+from hogwild.data.picked import joined, picked
 from hogwild.data.statistics import describe
 from hogwild.errors import InputError
 
@@ -106,3 +106,17 @@ def test_rows_picked_by_the_compiled_loop_are_those_of_its_slow_twin(ids: list[i
             assert one.dtype == other.dtype, name
             assert np.array_equal(one, other), name
         assert quick.contiguous
+
+
+def test_rows_joined_are_those_of_all_parts() -> None:
+    X = scipy.sparse.random(30, 8, 0.3, format="csr", random_state=1, dtype=np.float32)
+    y, weights = np.arange(30, dtype=np.float32), np.linspace(1, 2, 30, dtype=np.float32)
+    plain, weighted = Rows.from_scipy(X, y), Rows.from_scipy(X, y, weights=weights)
+    ids = np.array([7, 3, 3])
+    found = joined([plain, weighted.select(ids), plain.block(5, 5)])
+    both, targets = found.to_scipy()
+    assert (both != scipy.sparse.vstack([X, X[ids]])).nnz == 0
+    assert np.array_equal(targets, np.append(y, y[ids]))
+    assert np.array_equal(found.weights, np.append(np.ones(30), weights[ids]))
+    assert joined([plain, plain]).weights is None
+    assert not np.shares_memory(joined([plain]).values, plain.values)

@@ -225,7 +225,7 @@ def test_any_alpha_is_minimised(rate: str, alpha: float) -> None:
 
 
 def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
-    steps = Steps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100)
+    steps = Steps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100, 1e-4)
     assert steps.settled(2, 0.0001, 3, 0.001)
     assert steps.settled(2, 0.0007, 3, 0.001)  # as each of them takes smaller steps
     assert not steps.settled(2, 0.0008, 3, 0.001)
@@ -240,4 +240,4 @@ def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
     assert not steps.settled(0, 0.0, 5, 0.001)
     assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
     constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
-    assert not Steps(constant, 0.1, lambda p: 1.0, 100).settled(4, 0.0, 1, 0.001)
+    assert not Steps(constant, 0.1, lambda p: 1.0, 100, 1e-4).settled(4, 0.0, 1, 0.001)

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import scale
 
 import hogwild
@@ -177,3 +178,60 @@ def test_a_learning_rate_that_changes_between_batches_is_the_one_in_use(text: An
         fresh = HogwildClassifier(learning_rate=rate, max_iter=1, tol=None, **options | {"eta0": 0.01})
         fresh.fit(X[400:800], y[400:800], coef_init=before)
         assert np.allclose(one.coef_, fresh.coef_, atol=1e-5)
+
+
+def rows_in_turn(n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 8)).astype(np.float32)
+    return X, X @ rng.normal(size=8).astype(np.float32)
+
+
+@pytest.mark.parametrize("n", [30, 1500])
+@pytest.mark.parametrize("tiny", [1e-2, 1e-4, 1e-20])
+def test_a_short_row_does_not_undo_what_was_learnt(n: int, tiny: float) -> None:
+    """Its margin is the intercept's, and a step that suits its length would move that far beyond all others."""
+    X, y = rows_in_turn(n)
+    model = learn(HogwildRegressor(random_state=0), X, y, 1)
+    before = model.score(X, y)
+    assert before > 0.5
+    model.partial_fit(X[:1] * tiny, [1.0])
+    assert model.score(X, y) > before - 0.2
+    label = learn(HogwildClassifier(random_state=0), X, y > 0, 1, classes=[False, True])
+    before = label.score(X, y > 0)
+    label.partial_fit(X[:1] * tiny, [not y[0] > 0])
+    assert label.score(X, y > 0) > before - 0.1
+
+
+def test_the_first_rows_pose_the_problem_whatever_the_batches(text: Any) -> None:
+    X, y = text
+    models = [learn(HogwildClassifier(random_state=0), X[:300], y[:300], size, classes=[-1, 1]) for size in (1, 7, 256)]
+    shares, steps = ([getattr(m._stream, name) for m in models] for name in ("problem", "step"))
+    assert np.ptp([problem.intercept for problem in shares]) < 0.1 * shares[0].intercept
+    assert None not in steps
+    assert max(steps) <= 4 * min(steps)
+    assert models[0]._stream.first is None  # they are not kept for ever
+    late = learn(HogwildClassifier(learning_rate="constant", random_state=0), X[:300], y[:300], 10, classes=[-1, 1])
+    learn(late.set_params(learning_rate="auto"), X[:250], y[:250], 10)
+    assert late._stream.step is None
+    learn(late, X[:20], y[:20], 10)
+    assert late._stream.step is not None
+
+
+def test_a_model_that_diverged_is_gone() -> None:
+    X, y = rows_in_turn(100)
+    model = HogwildClassifier("squared_hinge", learning_rate="constant", eta0=1e20)
+    with pytest.raises(TrainingError, match="diverged in batch 1: .* the model is gone"):
+        learn(model, X, y > 0, 100, classes=[False, True])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    learn(model.set_params(learning_rate="auto"), X, y > 0, 10, classes=[False, True])
+    assert model.score(X, y > 0) > 0.6
+
+
+def test_a_batch_of_weight_zero_teaches_nothing() -> None:
+    X, y = rows_in_turn(300)
+    model = learn(HogwildClassifier(random_state=0, class_weight={0: 0, 1: 1}), X, y > 0, 300, classes=[False, True])
+    before = model.coef_.copy()
+    only = X[y <= 0]
+    model.partial_fit(only, np.zeros(len(only), bool))
+    assert np.allclose(model.coef_, before, rtol=0.2)
