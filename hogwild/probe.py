@@ -55,10 +55,11 @@ class Probe:
         sample = _sample(config, rows, weights)
         self._first = _start(config, sample)
         self._run = _Trial(config, sample)
+        self._little = 0.0 if len(sample) == len(rows) else LITTLE
 
     def search(self) -> float:
         """The step to train with, a power of two."""
-        best, found = best_power(self._run, self._run.start, self._first)
+        best, found = best_power(self._run, self._run.start, self._first, little=self._little)
         if self._run.config.schedule == "round" and found:  # it soon falls: of steps that do alike now, the longest
             limit = found[best] + ROUND_SLACK * (self._run.start - found[best])
             best = max(power for power, objective in found.items() if objective <= limit)

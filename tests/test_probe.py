@@ -16,7 +16,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.data.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.probe import HIGHEST, LOWEST, Probe, best_power
+from hogwild.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
 from tests.runs import toy
 
 
@@ -154,7 +154,7 @@ def searched(
     """The power found for an objective ``value``, and the powers that were tried."""
     tried: list[int] = []
     probe = Probe.__new__(Probe)
-    probe._first, probe._found = first, {}
+    probe._first, probe._little = first, LITTLE
 
     class Trial:
         start = 1e6

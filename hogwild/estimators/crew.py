@@ -4,7 +4,8 @@ The one decision: workers share parameters only where they must. ``Solo`` calls 
 tenth of a millisecond an epoch on small data, where starting a thread alone would take longer than training iris. It is
 the same kernel in the same order of rows as a pool of one, so its result is the same to the last bit. ``Classes`` has a
 ``Solo`` for each worker: the models of one-versus-rest have nothing to do with each other, so each worker trains some
-of them on all rows, and the result is that of one worker. Only what is left is a race: ``Crew``.
+of them on all rows, and the weights of each epoch are those of one worker; the objective is added up in another order,
+which moves its ninth digit. Only what is left is a race: ``Crew``.
 """
 
 from __future__ import annotations

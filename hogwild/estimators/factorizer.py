@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.config import LARGEST_FLOAT32, TrainConfig
 from hogwild.data.ratings import Ratings
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.estimators.options import HOSTS, number, one_of, whole
 from hogwild.estimators.progress import shown
 from hogwild.estimators.workers import drawn_seed, workers_of
@@ -132,8 +132,13 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )  # fmt: skip
         with shown(type(self).__name__, self.max_iter, self.verbose) as report:
             run = train(ratings, config=config)
-            for row in run:
-                report(row["epoch"], row["objective"])
+            try:
+                for row in run:
+                    report(row["epoch"], row["objective"])
+            except TrainingError as error:
+                if not str(error).startswith("diverged"):
+                    raise
+                raise TrainingError(f"diverged: try an eta0 below {self.eta0:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
         self.n_iter_, self._n_features_out = self.max_iter, self.model_.rank

@@ -7,13 +7,14 @@ whatever its ``n_jobs`` says: the cores are taken. joblib's own workers say so b
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from sklearn.utils import check_random_state
 
 from hogwild import machine
-from hogwild.errors import UsageError
+from hogwild.errors import HogwildWarning, UsageError
 
 # Nonzeros times classes of an epoch, below which more workers cost more than they save: those that share out the
 # classes have threads to start, those that share parameters also have to find out how
@@ -71,8 +72,13 @@ def workers_for(n_jobs: Any, host: str, entries: int, rows: int, apart: Callable
         return 1
     workers = workers_of(n_jobs)
     if host == "processes":
-        return max(1, min(workers, rows))
-    return workers if entries >= (WORTH if apart(workers) else RACE) else 1
+        workers = max(1, min(workers, rows))
+    elif entries < (WORTH if apart(workers) else RACE):
+        return 1
+    if workers > (cores := machine.physical_cores()):
+        said = f"n_jobs={n_jobs}: {workers} workers share {cores} cores: expect no speed-up"
+        warnings.warn(said, HogwildWarning, stacklevel=6)  # the line that calls fit
+    return workers
 
 
 def drawn_seed(random_state: Any) -> int:

@@ -32,9 +32,10 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
     An update along row i moves the margin of row j by ``step * g * x_i . x_j`` through the weights and by ``step * g``
     through the intercept. On text ``x_i . x_j`` is a few hundredths, so an intercept with the full step swings from one
     row's wish to the next's. The share is the mean of ``x_i . x_j``, that is ``||mean x||^2``, or the mean square of a
-    nonzero where that is more: 1 of columns scaled to variance one, whose rows agree on nothing but the intercept. It
-    is at least 1 % of the mean of ``x_i . x_i``, and at most 1, as it is where all rows are empty. AdaGrad finds the
-    scale of each coordinate itself. Means are taken of at most so many rows, evenly spread.
+    column where that is more, 1 of those scaled to variance one, whose rows agree on nothing but the intercept. It is
+    at least 1 % of the mean of ``x_i . x_i``, and at most 1, as it is where all rows are empty. (scikit-learn takes 1
+    for dense and 0.01 for sparse data.) AdaGrad finds the scale of each coordinate itself. Means are taken of at most
+    so many rows, evenly spread.
     """
     if not config.intercept:
         return 0.0
@@ -45,8 +46,7 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
     own, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
     if not own > 0:
         return 1.0
-    nonzeros = int((rows.end[ids] - rows.begin[ids]).sum())
-    return min(max(mutual / len(ids) ** 2, own / nonzeros, 0.01 * own / len(ids)), 1.0)
+    return min(max(mutual / len(ids) ** 2, own / len(ids) * max(1 / rows.width, 0.01)), 1.0)
 
 
 def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:

@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.base import clone
 
 import hogwild
-from hogwild import HogwildFactorizer, UsageError
+from hogwild import HogwildFactorizer, TrainingError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +106,10 @@ def test_errors_are_one_line(model: Any) -> None:
         model.predict([0.5, 1.0])
     with pytest.raises(ValueError, match="no ratings"):
         HogwildFactorizer().fit(scipy.sparse.csr_array((3, 3)))
+
+
+def test_a_step_that_is_too_large_is_called_by_its_name(ratings: Any) -> None:
+    with pytest.raises(TrainingError, match=r"^diverged: try an eta0 below 1e\+10$"):
+        HogwildFactorizer(2, eta0=1e10).fit(ratings[0])
+    with pytest.raises(UsageError, match="verbose='loud'"):
+        HogwildFactorizer(2, verbose="loud").fit(ratings[0])

@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler, scale
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, InputError, TrainingError, UsageError
+from hogwild.errors import HogwildWarning
 from hogwild.estimators import workers
 from hogwild.estimators.options import LOSSES
 from hogwild.estimators.posing import rows_of
@@ -505,3 +506,15 @@ def test_labels_that_a_model_file_cannot_tell_apart() -> None:
     model = HogwildClassifier(random_state=0).fit(np.eye(2), [2**60, 2**60 + 1])
     with pytest.raises(InputError, match="some of them are one"):
         model.to_model()
+
+
+def test_more_workers_than_cores_are_told_so(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "RACE", 1)
+    monkeypatch.setattr(workers, "WORTH", 1)
+    monkeypatch.setattr(workers.machine, "physical_cores", lambda: 2)
+    with pytest.warns(HogwildWarning, match="n_jobs=3: 3 workers share 2 cores") as caught:
+        HogwildClassifier(n_jobs=3, max_iter=2, tol=None).fit(*text)
+    assert caught[0].filename == __file__
+    with pytest.warns(HogwildWarning, match="n_jobs=3") as caught:
+        HogwildClassifier(n_jobs=3).partial_fit(*text, classes=[-1, 1])
+    assert caught[0].filename == __file__
