@@ -38,6 +38,7 @@ TRIALS = (2, 10)  # fewest and most epochs of a trial,
 TRIAL_ROWS = 1_500  # and rows between
 COOLER = 0.25  # times the step on trial, in its last epoch
 SLOW = 2  # times tol: an epoch that gains less has the next ones take smaller steps
+REACHED = 1e-3  # tol, or less, that the epochs left must reach or be left out: who asks for less wants them all
 AGAIN = 8  # times that a diverged fit begins again with a smaller step
 
 
@@ -230,12 +231,14 @@ def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score
         if score is not None:
             found.scores.append(score(*_solution(found, crew)))
             value = -found.scores[-1]
-        tol = options.tol * max(unit, abs(best) if math.isfinite(best) else 0.0)
+        scale = max(unit, abs(best) if math.isfinite(best) else 0.0)
+        tol = options.tol * scale
         before = best
         improved = value <= best - tol if math.isfinite(options.tol) else True
         best, stalled = min(best, value), 0 if improved else stalled + 1
         steps.observe(value <= before - SLOW * tol)
-        settled = steps.settled(stalled, before - value, options.patience - stalled, tol) and score is None
+        rest = options.patience - stalled, min(options.tol, REACHED) * scale
+        settled = steps.settled(stalled, before - value, *rest) and score is None
         if settled or stalled >= options.patience:
             if not steps.give_more():
                 break
