@@ -309,7 +309,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
 
 def _check_labels(y: np.ndarray) -> None:
     """Refuse real targets; whole numbers and strings are labels, which scikit-learn's own check takes longer to see."""
-    if y.dtype.kind not in "biu":
+    whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and y.ndim == 1 and not (y % 1).any())
+    if not whole:
         if y.dtype.kind == "O":
             _check_kinds(y)
         check_classification_targets(y)

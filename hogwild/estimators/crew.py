@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -142,6 +142,9 @@ class Solo(_Whole):
 class Classes:
     """A worker for each of some groups of classes of one-versus-rest, in threads; the arguments are those of ``Solo``.
 
+    What it is told it tells each worker, and does the first one's part itself; it waits for the others only where it
+    is asked for what they have found, so that none waits for another after each epoch and each look at it.
+
     Parameters
     ----------
     flats : sequence
@@ -163,7 +166,8 @@ class Classes:
             )
             for part, flat in zip(self._parts, flats)
         ]  # fmt: skip
-        self._threads = ThreadPoolExecutor(groups - 1, thread_name_prefix="hogwild")
+        self._others = [ThreadPoolExecutor(1, thread_name_prefix="hogwild") for _ in range(1, groups)]
+        self._told: list[Future[Any]] = []  # and not yet waited for
 
     @property
     def flats(self) -> list[np.ndarray]:
@@ -171,8 +175,8 @@ class Classes:
         return [solo.flat for solo in self._solos]
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
-        """Pass over the rows, ``times`` times."""
-        self._each(lambda solo, part: solo.run(epoch, step, times))
+        """Have each pass over the rows, ``times`` times."""
+        self._tell(lambda solo, part: solo.run(epoch, step, times))
 
     def objective(self, gauge: Gauge) -> float:
         """The sum of what ``gauge`` says of all classes."""
@@ -192,6 +196,7 @@ class Classes:
 
     def parameters(self) -> np.ndarray:
         """The flat parameters of all classes, copied."""
+        self._each(lambda solo, part: None)
         flat = aligned(self.problem.size)
         for views in self._pairs(flat):
             views[0][:] = views[1]
@@ -199,14 +204,18 @@ class Classes:
 
     def reset(self, flat: np.ndarray | None) -> None:
         """Set the parameters, to zero without an argument."""
-        self._each(lambda solo, part: solo.reset(None))
+        self._tell(lambda solo, part: solo.reset(None))
         if flat is not None:
+            self._each(lambda solo, part: None)
             for views in self._pairs(flat):
                 views[1][:] = views[0]
 
     def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown()
+        """End the threads; who is at work ends with the chunk in hand."""
+        for solo in self._solos:
+            solo.stop()
+        for other in self._others:
+            other.shutdown(cancel_futures=True)
 
     def _pairs(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Views of the same weights, and intercepts, in parameters of all classes and in a worker's."""
@@ -217,17 +226,20 @@ class Classes:
             yield whole.coef.reshape(p.width, p.stride)[:, part], mine
             yield whole.intercept[part], own.intercept[:count]
 
-    def _each(self, work: Callable[[Solo, slice], Any]) -> list[Any]:
-        """``work`` of each worker in its thread, the first in this one."""
+    def _tell(self, work: Callable[[Solo, slice], Any]) -> tuple[Any, list[Future[Any]]]:
+        """Have each do ``work`` after what it was told before; what the first has found, and what others will."""
         jobs = list(zip(self._solos, self._parts))
-        others: list[Future[Any]] = [self._threads.submit(work, *job) for job in jobs[1:]]
-        try:
-            return [work(*jobs[0]), *(other.result() for other in others)]
-        except BaseException:
-            for solo in self._solos:  # interrupted: who is at work ends with the chunk in hand
-                solo.stop()
-            wait(others)
-            raise
+        told = [other.submit(work, *job) for other, job in zip(self._others, jobs[1:])]
+        self._told += told
+        return work(*jobs[0]), told
+
+    def _each(self, work: Callable[[Solo, slice], Any]) -> list[Any]:
+        """``work`` of each, done."""
+        first, told = self._tell(work)
+        before, self._told = self._told, []
+        for other in before:
+            other.result()  # raises what it did
+        return [first, *(other.result() for other in told)]
 
 
 class Crew(_Whole):

@@ -86,9 +86,8 @@ def test_who_can_be_shared_out() -> None:
 def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, problem, arrays = posed()
     crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, [None] * 2)
-    stopped = []
-    monkeypatch.setattr(Solo, "stop", lambda self: stopped.append(self))
-    first = crew._solos[0]
+    stopped, stop, first = [], Solo.stop, crew._solos[0]
+    monkeypatch.setattr(Solo, "stop", lambda self: stopped.append(self) or stop(self))
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -96,7 +95,22 @@ def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         crew.run(0, (0.1, 1.0, 0.0))
+    crew.close()
     assert len(stopped) == 2
+    assert all(told.done() for told in crew._told)
+
+
+def test_what_a_worker_raises_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, problem, arrays = posed()
+    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, [None] * 2)
+
+    def fail(*_: Any) -> None:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(crew._solos[1], "run", fail)
+    crew.run(0, (0.1, 1.0, 0.0))
+    with pytest.raises(MemoryError, match="no more"):
+        crew.objective(Gauge(problem, rows))
     crew.close()
 
 
