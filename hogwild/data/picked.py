@@ -8,7 +8,7 @@ import numpy as np
 
 from hogwild.data.examples import Rows
 from hogwild.kernels.order import choose
-from hogwild.kernels.rows import copy_entries
+from hogwild.kernels.rows import copy_entries, renumber
 
 
 def drawn(rows: Rows, count: int, seed: int) -> Rows:
@@ -30,6 +30,18 @@ def joined(parts: Sequence[Rows]) -> Rows:
         ones = [np.ones(len(part), np.float32) if part.weights is None else part.weights for part in copies]
         weights = np.concatenate(ones)
     return Rows(np.append(0, np.cumsum(lengths)), indices, values, targets, copies[0].width, weights, check=False)
+
+
+def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """A copy of contiguous rows without the columns that are empty, and the numbers (int32) of those that are left.
+
+    They are numbered in the order they appear, so the columns of a row do not ascend.
+    """
+    low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
+    indices, columns = np.array(rows.indices[low:high]), np.empty(min(high - low, rows.width), np.int32)
+    count = renumber(indices, np.zeros(rows.width, np.int32), columns)
+    own = (rows.begin - low, rows.end - low), indices, rows.values[low:high], rows.targets
+    return Rows(*own, max(count, 1), rows.weights, check=False), columns[:count]
 
 
 def picked(rows: Rows, ids: np.ndarray) -> Rows:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -147,32 +147,26 @@ class Classes:
 
     Parameters
     ----------
-    flats : sequence
-        For each group its parameters to go on from, or None: zeros. At most as many as there are classes.
+    groups : int
+        At most as many as there are classes.
     """
 
     def __init__(
         self, problem: LinearProblem, order: Order, rows: Rows, arrays: dict[str, np.ndarray], seed: int,
-        flats: Sequence[np.ndarray | None],
+        groups: int,
     ) -> None:  # fmt: skip
-        groups = len(flats)
-        self.problem = problem
+        self.problem, self.groups = problem, groups
         cuts = [problem.classes * g // groups for g in range(groups + 1)]
         self._parts = [slice(*cut) for cut in pairwise(cuts)]
         self._solos = [
             Solo(
                 dataclasses.replace(problem, labels=problem.labels[part]), order, rows,
-                arrays | {"targets": arrays["targets"] - np.float32(part.start)}, seed, flat,
+                arrays | {"targets": arrays["targets"] - np.float32(part.start)}, seed,
             )
-            for part, flat in zip(self._parts, flats)
+            for part in self._parts
         ]  # fmt: skip
         self._others = [ThreadPoolExecutor(1, thread_name_prefix="hogwild") for _ in range(1, groups)]
         self._told: list[Future[Any]] = []  # and not yet waited for
-
-    @property
-    def flats(self) -> list[np.ndarray]:
-        """The flat parameters of each group."""
-        return [solo.flat for solo in self._solos]
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Have each pass over the rows, ``times`` times."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.picked import narrowed
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Classes, Crew, Solo, Workers, can_share_out
 from hogwild.estimators.gauge import Gauge, sample
@@ -25,7 +26,7 @@ from hogwild.estimators.posing import about_rates, problem_of, row_arrays
 from hogwild.estimators.steps import Steps
 from hogwild.estimators.zeros import without_remainders
 from hogwild.probe import LITTLE, best_power
-from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear import LinearProblem, aligned
 from hogwild.problems.tiers import choose
 from hogwild.stopping import has_diverged
 from hogwild.training import tail_share
@@ -95,26 +96,37 @@ def find_step(
 
 
 def try_steps(
-    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER,
-    crew: Workers | None = None, whole: bool = True,
+    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER, groups: int = 1,
+    whole: bool = True,
 ) -> float:  # fmt: skip
-    """:func:`find_step` on a sample of the rows, by workers like those of ``crew``, whose parameters it spoils.
+    """:func:`find_step` on a sample of the rows, by as many ``groups`` of classes. ``whole``: no other rows follow.
 
-    Memory that is new costs as much as an epoch does, when weights are many. ``whole``: no other rows will follow.
+    Of columns that are empty in the sample there are no weights: to pass over those of 2^20 hashed features after each
+    epoch would take longer than the epochs.
     """
     fewest = FEWEST[1] if problem.classes == 1 else SEVERAL
     part = sample(rows, TRIED, fewest, problem.classes, seed)
+    if part.nnz < part.width:
+        part, columns = narrowed(part)
+        small = dataclasses.replace(problem, width=part.width)
+        start = None if start is None else _of_columns(small, problem, start, columns)
+        problem = small
     known = problem, Order.of(len(part)), part, row_arrays(problem, part, 1), seed
-    if isinstance(crew, Classes):
-        own: Workers = Classes(*known, crew.flats)
-    else:
-        own = Solo(*known, crew.flat if isinstance(crew, Solo) else None)
+    own: Workers = Solo(*known) if groups == 1 else Classes(*known, groups)
     try:
-        return find_step(
-            own, part, Gauge(problem, part), start, whole and len(part) == len(rows), len(part) >= fewest, cooler
-        )
+        known_all = whole and len(part) == len(rows)
+        return find_step(own, part, Gauge(problem, part), start, known_all, len(part) >= fewest, cooler)
     finally:
         own.close()
+
+
+def _of_columns(small: LinearProblem, problem: LinearProblem, flat: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The parameters of some columns, as ``small`` has them."""
+    found = aligned(small.size)
+    to, of = small.parameters(found), problem.parameters(flat)
+    to.coef.reshape(small.width, -1)[: len(columns)] = of.coef.reshape(problem.width, -1)[columns]
+    to.intercept[:] = of.intercept
+    return found
 
 
 def descend(
@@ -146,25 +158,23 @@ def descend(
     """
     alone = problem_of(options, rows, classes, "serial", whole=True)
     flat = start(alone)
-    crew = _engage(alone, rows, options, seed, workers, flat)
+    crew = _engage(alone, rows, options, seed, workers)
     try:
         gauge = Gauge(alone, sample(rows, GAUGED, max(FEWEST[0] // alone.classes, SEVERAL), alone.classes, seed))
         if options.learning_rate != "auto":
             first = options.eta0
-        elif isinstance(crew, Solo) and len(rows) <= FEWEST[0] and options.shuffle:  # of which all are tried on
-            first = find_step(crew, rows, gauge, flat, whole=True)
-            crew.reset(flat)
+        elif isinstance(crew, Solo) and len(rows) <= FEWEST[0] and rows.nnz >= rows.width and options.shuffle:
+            first = find_step(crew, rows, gauge, flat, whole=True)  # of so few rows all are tried on
         else:
-            first = try_steps(alone, rows, seed, flat, crew=crew)
-            crew.reset(flat)
+            first = try_steps(alone, rows, seed, flat, groups=crew.groups if isinstance(crew, Classes) else 1)
         for attempt in range(AGAIN + 1):
+            crew.reset(flat)  # new memory too: touched in order, it comes at a quarter of the time
             found = Outcome(alone, first)
             if _epochs(options, found, crew, gauge, score, report, len(rows)):
                 break
             if options.learning_rate != "auto" or attempt == AGAIN:
                 raise TrainingError(_said(options, found))
             first /= 4
-            crew.reset(flat)
         if alone.l1:
             flat = crew.parameters() if found.mean is None else found.mean.astype(np.float32)
             found.coef, found.intercept = alone.solution(without_remainders(alone, flat, rows))
@@ -173,29 +183,23 @@ def descend(
     return found
 
 
-def _engage(
-    alone: LinearProblem, rows: Rows, options: Options, seed: int, workers: int, flat: np.ndarray | None
-) -> Workers:
-    """The workers, with the discipline that the data call for, at the parameters to start from."""
+def _engage(alone: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
+    """The workers, with the discipline that the data call for."""
     order = Order.of(len(rows), options.shuffle, 8 * rows.nnz / len(rows))
     apart = workers == 1 or can_share_out(alone.loss, alone.classes, workers, options.host)
     if not apart and not options.shrinks_alike(len(rows), order.chunk, workers):
         alone = dataclasses.replace(alone, scaled=False)
     arrays = row_arrays(alone, rows, workers)
     if workers == 1 and options.host == "threads":
-        own: Workers = Solo(alone, order, rows, arrays, seed)
-    elif apart and options.host == "threads":
-        own = Classes(alone, order, rows, arrays, seed, [None] * workers)
-    else:
-        return _race(alone, rows, order, arrays, options, seed, workers, flat)
-    if flat is not None:  # else they are zero, and have yet to be touched for the first time, which takes its time
-        own.reset(flat)
-    return own
+        return Solo(alone, order, rows, arrays, seed)
+    if apart and options.host == "threads":
+        return Classes(alone, order, rows, arrays, seed, workers)
+    return _race(alone, rows, order, arrays, options, seed, workers)
 
 
 def _race(
     alone: LinearProblem, rows: Rows, order: Order, arrays: dict[str, np.ndarray], options: Options, seed: int,
-    workers: int, flat: np.ndarray | None,
+    workers: int,
 ) -> Crew:  # fmt: skip
     """Workers that share parameters, or one in a process of its own."""
     discipline, tiers = "serial", None
@@ -204,7 +208,7 @@ def _race(
         tiers, _ = choose(problem, rows, arrays | {"rates": about_rates(rows)}, workers)
         discipline = "hogwild" if tiers is None else "tiered"
     problem = dataclasses.replace(alone, discipline=discipline)
-    return Crew(problem, order, rows, arrays, seed, workers, options.host, tiers, flat)
+    return Crew(problem, order, rows, arrays, seed, workers, options.host, tiers)
 
 
 def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score: Any, report: Any, n: int) -> bool:

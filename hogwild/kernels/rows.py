@@ -40,6 +40,23 @@ def lengths(ids, begin, end, indices, values, scales, total):
 
 
 @njit(**JIT)
+def renumber(indices, place, columns):
+    """Number columns anew, in place, in the order they appear; ``columns`` becomes those they were; how many.
+
+    ``place`` are zeros (width,), and then one more than each column's number, or still zero.
+    """
+    count = 0
+    for j in range(len(indices)):
+        u = np.uint32(indices[np.uint64(j)])
+        if place[u] == 0:
+            columns[np.uint64(count)] = u
+            count += 1
+            place[u] = count
+        indices[np.uint64(j)] = place[u] - 1
+    return count
+
+
+@njit(**JIT)
 def copy_entries(begin, indptr, indices, values, to_indices, to_values):
     """Copy rows that begin at ``begin`` to where ``indptr`` has them."""
     for i in range(len(begin)):

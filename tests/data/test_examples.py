@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from hogwild.data.examples import Rows, shortest
-from hogwild.data.picked import joined, picked
+from hogwild.data.picked import joined, narrowed, picked
 from hogwild.data.statistics import describe
 from hogwild.errors import InputError
 
@@ -120,3 +120,16 @@ def test_rows_joined_are_those_of_all_parts() -> None:
     assert np.array_equal(found.weights, np.append(np.ones(30), weights[ids]))
     assert joined([plain, plain]).weights is None
     assert not np.shares_memory(joined([plain]).values, plain.values)
+
+
+def test_rows_without_their_empty_columns() -> None:
+    X = scipy.sparse.random(20, 1000, 0.005, format="csr", random_state=2, dtype=np.float32)
+    rows = Rows.from_scipy(X, np.arange(20), weights=np.ones(20)).block(3, 20)
+    small, columns = narrowed(rows)
+    assert sorted(columns) == np.unique(rows.indices[rows.begin[0] :]).tolist()
+    assert small.width == len(columns)
+    assert (small.to_scipy()[0] != X[3:][:, columns]).nnz == 0
+    assert np.array_equal(small.targets, rows.targets)
+    assert not np.shares_memory(small.indices, rows.indices)
+    none, columns = narrowed(Rows.from_scipy(scipy.sparse.csr_matrix((3, 9), dtype=np.float32), np.zeros(3)))
+    assert (none.width, len(columns), len(none)) == (1, 0, 3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import hogwild
 from hogwild import HogwildClassifier
 from hogwild.data.order import Order
 from hogwild.estimators import workers
@@ -41,7 +42,7 @@ def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: 
     rows, problem, arrays = posed(**options)
     order, start = Order.of(len(rows)), np.random.default_rng(1).normal(size=problem.size).astype(np.float32)
     start.reshape(-1, 16)[:, problem.classes :] = 0
-    crews = Solo(problem, order, rows, arrays, 3), Classes(problem, order, rows, arrays, 3, [None] * groups)
+    crews = Solo(problem, order, rows, arrays, 3), Classes(problem, order, rows, arrays, 3, groups)
     gauge = Gauge(problem, rows)
     for crew in crews:
         crew.reset(start)
@@ -61,7 +62,7 @@ def test_two_jobs_share_out_the_classes_and_end_where_one_does(monkeypatch: pyte
     monkeypatch.setattr(workers, "RACE", 1)
     made = []
     begin = Classes.__init__
-    monkeypatch.setattr(Classes, "__init__", lambda self, *a: made.append(len(a[-1])) or begin(self, *a))
+    monkeypatch.setattr(Classes, "__init__", lambda self, *a: made.append(a[-1]) or begin(self, *a))
     X, y = many_classes(20, 1500)
     alone, both = (HogwildClassifier(random_state=0, n_jobs=jobs).fit(X, y) for jobs in (None, 2))
     assert made == [2, 2]  # one for the trials of steps
@@ -85,7 +86,7 @@ def test_who_can_be_shared_out() -> None:
 
 def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, problem, arrays = posed()
-    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, [None] * 2)
+    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, 2)
     stopped, stop, first = [], Solo.stop, crew._solos[0]
     monkeypatch.setattr(Solo, "stop", lambda self: stopped.append(self) or stop(self))
 
@@ -102,7 +103,7 @@ def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_worker_raises_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, problem, arrays = posed()
-    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, [None] * 2)
+    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, 2)
 
     def fail(*_: Any) -> None:
         raise MemoryError("no more")
@@ -255,3 +256,17 @@ def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
     assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
     constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
     assert not Steps(constant, 0.1, lambda p: 1.0, 100, 1e-4).settled(4, 0.0, 1, 0.001)
+
+
+@pytest.mark.parametrize("classes", [1, 3, 20])
+def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> None:
+    """A thousand columns for each that is used cost nothing, and change nothing."""
+    X, y = hogwild.open_data(f"synthetic:rcv1?rows=2500&features=700&nnz=15&classes={max(classes, 2)}").to_scipy()
+    wide = scipy.sparse.csr_matrix((X.data, 1000 * X.indices, X.indptr), (X.shape[0], 700_000))
+    for init in ({}, {"coef_init": 1.0, "intercept_init": 0.5}):
+        models = []
+        for matrix in (X, wide):
+            shape = (1 if classes < 3 else classes, matrix.shape[1])
+            given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
+            models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
+        assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)
