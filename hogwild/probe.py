@@ -36,7 +36,7 @@ BUDGET = 15_000_000  # nonzeros (times classes) of one trial
 ROUND_SLACK = 0.002  # of what the best trial gains
 FEWEST = 2_000  # rows, whatever the budget
 LITTLE = 0.01  # of the objective before: what twice the step must gain, or it will be too large on more rows
-LOWEST, HIGHEST = -124, 60  # powers of two; float32 ends at 2^-126, and squares of weights at 2^127
+LOWEST, HIGHEST = -124, 60  # powers of two; float32 ends at 2^-126 and 2^128, and weights are squared
 
 
 class Probe:
@@ -97,7 +97,8 @@ def best_power(
     # a run that ended worse than it began; not believed for ever, since on some data nothing helps
     while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
         best -= 2
-    while best + 2 <= HIGHEST and at(best + 2) < at(best) - little * start:
+    gain = little * abs(start)
+    while best + 2 <= HIGHEST and at(best + 2) < at(best) - gain:
         best += 2
     while best - 2 >= LOWEST and at(best - 2) < at(best):
         best -= 2
@@ -108,7 +109,7 @@ def best_power(
     # is worse than four of it
     if found.get(best + 2, math.inf) >= found.get(best - 2, -math.inf) and at(half) <= at(best):
         return half, found
-    return double if at(double) < at(best) - little * start else best, found
+    return double if at(double) < at(best) - gain else best, found
 
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None) -> Rows:
