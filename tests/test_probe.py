@@ -196,7 +196,7 @@ def test_a_larger_step_must_be_worth_it(fine: bool) -> None:
     assert power == 8
     assert max(found) == 10
     assert best_power(lambda power: start * 2.0**-power, start, 0, fine, little=0.0)[0] == HIGHEST
-    assert best_power(lambda power: -8.0 + 0.001 * abs(power), -1.0, 0, fine)[0] == 0  # nor may it lose, below zero
+    assert best_power(lambda power: -8.0 + 0.001 * abs(power), -8.0, 0, fine)[0] == 0  # nor may it lose, below zero
     assert best_power(lambda power: abs(power + 6.0), 100.0, 0, fine)[0] == -6  # a smaller one need only be better
 
 

@@ -98,6 +98,7 @@ class Solo(_Whole):
         )  # fmt: skip
         self._blocks = np.zeros(order.n_blocks, dtype=np.int32)
         self._many: np.ndarray | None = None
+        self._ended = False
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows; ``times`` in one call of the kernel, in as many random orders of single rows."""
@@ -108,11 +109,14 @@ class Solo(_Whole):
             part = self._tiled(epoch, times)
             step, first = (step[0], step[1] + first, step[2]), 0  # this part counts its rows from 0
         self.problem.begin_epoch(self._control, part.order, 0)
+        if self._ended:
+            self._control[STOP] = 1
         self._call(part, step)()
         write_out(self.problem, self._views.coef, step, first, rows)
 
     def stop(self) -> None:
-        """Have :meth:`run` return soon, from another thread."""
+        """Have :meth:`run` return soon, and at once if it has yet to begin; from another thread."""
+        self._ended = True
         self._control[STOP] = 1
 
     def _part(self, epoch: int) -> OrderSlice:
@@ -206,10 +210,12 @@ class Classes:
 
     def close(self) -> None:
         """End the threads; who is at work ends with the chunk in hand."""
+        for other in self._others:
+            other.shutdown(wait=False, cancel_futures=True)
         for solo in self._solos:
             solo.stop()
         for other in self._others:
-            other.shutdown(cancel_futures=True)
+            other.shutdown()
 
     def _pairs(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Views of the same weights, and intercepts, in parameters of all classes and in a worker's."""

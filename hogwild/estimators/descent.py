@@ -57,13 +57,18 @@ class Outcome:
     mean: np.ndarray | None = None  # of the flat parameters after each epoch, float64, where it is asked for
 
 
-def first_power(rows: Rows) -> int:
-    """Exponent of the first step to try: one over the mean weighted squared length of a row."""
+def mean_square(rows: Rows) -> float:
+    """The mean weighted squared length of a row."""
     low, high = int(rows.begin[0]), int(rows.end[-1])
     squares = np.square(rows.values[low:high], dtype=np.float64)
     if rows.weights is not None:
         squares *= np.repeat(rows.weights, rows.end - rows.begin)
-    mean = float(squares.sum()) / len(rows)
+    return float(squares.sum()) / len(rows)
+
+
+def first_power(rows: Rows) -> int:
+    """Exponent of the first step to try: one over :func:`mean_square`."""
+    mean = mean_square(rows)
     return round(-math.log2(mean)) if 0 < mean < math.inf else 0
 
 
@@ -102,7 +107,7 @@ def try_steps(
     """:func:`find_step` on a sample of the rows, by as many ``groups`` of classes. ``whole``: no other rows follow.
 
     Of columns that are empty in the sample there are no weights: to pass over those of 2^20 hashed features after each
-    epoch would take longer than the epochs.
+    epoch would take longer than the epochs. So the penalty of those that ``start`` has is no part of what is compared.
     """
     fewest = FEWEST[1] if problem.classes == 1 else SEVERAL
     part = sample(rows, TRIED, fewest, problem.classes, seed)

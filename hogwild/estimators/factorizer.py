@@ -135,10 +135,12 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             try:
                 for row in run:
                     report(row["epoch"], row["objective"])
-            except TrainingError as error:
-                if not str(error).startswith("diverged"):
+            except TrainingError:
+                row = run.history[-1]
+                if row["status"] != "diverged":
                     raise
-                raise TrainingError(f"diverged: try an eta0 below {self.eta0:g}") from None
+                said = f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}"
+                raise TrainingError(f"{said}; try an eta0 below {self.eta0:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
         self.n_iter_, self._n_features_out = self.max_iter, self.model_.rank

@@ -6,6 +6,7 @@ were before each row. On small data the sample is all rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -63,7 +64,8 @@ class Gauge:
         w, b = self._views.coef, self._views.intercept
         value = float(self._loss(*self._known, w, b, p.loss_param)) / len(self.rows)
         if p.l2:
-            value += p.l2 / 2 * sum_of_squares(w)
+            squares = sum_of_squares(w)
+            value += p.l2 / 2 * (squares if math.isfinite(squares) else float(np.square(w, dtype=np.float64).sum()))
         if p.l1:
             value += p.l1 * float(np.abs(w).sum(dtype=np.float64))
         return value

@@ -23,7 +23,7 @@ from hogwild.estimators.descent import Outcome, descend
 from hogwild.estimators.options import Options, read_options
 from hogwild.estimators.posing import rows_of
 from hogwild.estimators.progress import shown
-from hogwild.estimators.stream import Stream
+from hogwild.estimators.stream import Diverged, Stream
 from hogwild.estimators.workers import drawn_seed, workers_for
 from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
@@ -43,7 +43,8 @@ def or_as_before(method: Callable[..., Any]) -> Callable[..., Any]:
         except BaseException:
             for name in FEATURES:
                 vars(self).pop(name, None)
-            vars(self).update(before)
+            if hasattr(self, "coef_"):
+                vars(self).update(before)
             raise
 
     return run
@@ -103,7 +104,7 @@ class LinearEstimator(BaseEstimator):
         Raises
         ------
         InputError
-            If one is negative or not finite in float32, or all are zero there, unless they are those of a batch.
+            If one is negative or not finite in float32, or all are zero, which class weights may make those of a batch.
         """
         if sample_weight is None and class_weights is None:
             return None
@@ -194,19 +195,25 @@ class LinearEstimator(BaseEstimator):
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
-        own = not fresh and self._shows(stream)
-        lost = stream.flat is None or not own
-        problem = stream.take(options, rows)
-        if lost and not (own and stream.mean is not None):
-            stream.begin(first(problem) if fresh else self._ours(problem))
+        workers = self._workers(options, rows, classes, batch=True)
         if stream.seed is None:
             stream.seed = drawn_seed(self.random_state)
+        own = not fresh and self._shows(stream)
+        shared = own and stream.flat is not None  # the weights are those that are going to be moved
+        problem = stream.take(options, rows)
+        if not own:
+            stream.begin(first(problem) if fresh else self._ours(problem))
+        elif not shared:
+            stream.restore(self._ours(problem))
         try:
-            stream.learn(options, rows, self._workers(options, rows, classes, batch=True))
-        except TrainingError:  # it has spoilt the weights that coef_ shows
-            for name in ("coef_", "intercept_", "classes_", "_stream"):
-                self.__dict__.pop(name, None)
-            raise
+            stream.learn(options, rows, workers)
+        except Diverged as error:
+            if not shared or stream.mean is not None:  # what coef_ shows was not touched
+                self._stream = None
+                raise
+            for name in [name for name in vars(self) if name.endswith("_") or name == "_stream"]:
+                delattr(self, name)
+            raise TrainingError(f"{error}; the model is gone, begin again") from None
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
 

@@ -25,16 +25,22 @@ from hogwild.data.order import Order
 from hogwild.data.picked import joined
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Crew, Solo, Step
-from hogwild.estimators.descent import first_power, try_steps
+from hogwild.estimators.descent import mean_square, try_steps
 from hogwild.estimators.options import Options
 from hogwild.estimators.posing import loss_here, problem_of
 from hogwild.estimators.steps import Steps
 from hogwild.kernels.rows import count_features
+from hogwild.probe import HIGHEST
 from hogwild.problems.linear import LinearProblem, aligned
 from hogwild.training import tail_share
 
 ENOUGH = 256  # rows, at least, on which the problem is posed and steps are tried
+MOST = 2_048  # of a batch that are kept with those before
 COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` passes over last, and its share of the step
+
+
+class Diverged(TrainingError):
+    """Weights of a stream are not finite."""
 
 
 class Stream:
@@ -56,34 +62,37 @@ class Stream:
         self.shown: tuple[Any, Any] = (None, None)  # the estimator's coef_ and intercept_: views of flat
         self.seed: int | None = None
         self.seen = self.batches = self.averaged = 0  # rows, batches, and those in the mean
-        self.step: float | None = None  # found by trial
+        self.step: float | None = None  # found by trial,
+        self.since = 0  # rows before those of the batch it was found with
         self.first: Rows | None = None  # rows that it is going to be found on,
         self.origin: np.ndarray | None = None  # and the parameters before them, if not zeros
+        self.share = 0.0  # of the step that an intercept takes
         self.degrees = np.zeros(width, dtype=np.int32)
         self.rates = np.ones(width, dtype=np.float32)  # N / d_u as of the last batch with u in it
 
     def take(self, options: Options, rows: Rows) -> LinearProblem:
         """The problem of this batch, posed on the first rows, under the options of today."""
-        if self.seen < ENOUGH or (self.step is None and options.learning_rate == "auto"):
-            before = [] if self.first is None else [self.first]
-            self.first = rows if not before and len(rows) >= ENOUGH else joined([*before, rows])
         posed = self.problem
-        if self.first is not None and (posed is None or self.seen < ENOUGH):
-            posed = problem_of(options, self.first, self.classes, "serial", whole=False)
+        if posed is None or self.seen < ENOUGH:
+            always = dataclasses.replace(options, intercept=True)  # it may be wanted later
+            posed = problem_of(always, self._known(rows), self.classes, "serial", whole=False)
             posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
-        assert posed is not None
+            self.share = posed.intercept
         self.problem = dataclasses.replace(
             posed, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1, l2=options.l2,
-            intercept=posed.intercept if options.intercept else 0.0, passive=options.passive,
+            intercept=self.share if options.intercept else 0.0, passive=options.passive,
         )  # fmt: skip
         if self.flat is None:
             self.flat = aligned(self.problem.size)
         return self.problem
 
     def begin(self, flat: np.ndarray | None) -> None:
-        """Go on from these parameters."""
-        self.mean, self.averaged = None, 0
-        self.origin = flat
+        """Go on from these parameters, which are not those that the stream left."""
+        self.mean, self.averaged, self.first, self.origin = None, 0, None, flat
+        self.restore(flat)
+
+    def restore(self, flat: np.ndarray | None) -> None:
+        """Take back the parameters, which a pickle has in ``coef_`` only."""
         self._raw[:] = 0 if flat is None else flat
 
     def learn(self, options: Options, rows: Rows, workers: int) -> None:
@@ -91,7 +100,7 @@ class Stream:
 
         Raises
         ------
-        TrainingError
+        Diverged
             If the weights are no finite numbers any more.
         """
         self._count(rows)
@@ -105,11 +114,21 @@ class Stream:
             self._pass(options, rows.select(ids[:-last]), seed, workers, (scale, offset, power))
             step = scale * COOLER, offset + len(rows) - last, power
             self._pass(options, rows.select(ids[-last:]), seed, workers, step)
+        trying = options.learning_rate == "auto" and self.step is None
+        self.first = self._known(rows) if trying or self.seen + len(rows) < ENOUGH else None
+        if self.first is None:
+            self.origin = None
         self.batches += 1
         self.seen += len(rows)
-        self._check(rows)
+        self._check(options, rows)
         if options.average and self.seen >= options.average:
             self._average()
+
+    def _known(self, rows: Rows) -> Rows:
+        """The first rows, with some of a batch; a copy where they are kept."""
+        if self.first is None and len(rows) >= ENOUGH:
+            return rows
+        return joined([*([] if self.first is None else [self.first]), rows.block(0, min(len(rows), MOST))])
 
     def views(self) -> tuple[np.ndarray, np.ndarray]:
         """``coef_`` and ``intercept_`` as views of the parameters that learn, or of their mean."""
@@ -119,7 +138,7 @@ class Stream:
         self.shown = coef, parts.intercept[: p.classes]
         return self.shown
 
-    def _check(self, rows: Rows) -> None:
+    def _check(self, options: Options, rows: Rows) -> None:
         """The intercept is in every row and catches whatever is not finite; else the weights of the batch are asked."""
         p = self._posed
         parts = p.parameters(self._raw)
@@ -127,10 +146,9 @@ class Stream:
         if not p.intercept:
             found = parts.coef.reshape(p.width, p.stride)[np.unique(rows.indices[rows.begin[0] : rows.end[-1]])]
         if not np.isfinite(found).all():
-            raise TrainingError(
-                f"diverged in batch {self.batches}: weights are not finite any more, and the model is gone; begin "
-                "again with scaled columns of X, a smaller eta0, or learning_rate='auto'"
-            )
+            other = "" if options.learning_rate == "auto" else ", try an eta0 that is smaller, or learning_rate='auto'"
+            said = f"diverged in batch {self.batches}: weights are not finite any more; scale the columns of X{other}"
+            raise Diverged(said)
 
     def _average(self) -> None:
         """Move the tail mean over batches."""
@@ -161,19 +179,21 @@ class Stream:
             crew.close()
 
     def _step(self, options: Options, rows: Rows, seed: int) -> Step:
-        step, visited = self.step, self.seen  # since the step was found, or nearly
         if options.learning_rate != "auto":
-            step, visited = 0.0, self.before + self.seen
-        elif step is None:
-            assert self.first is not None
-            if len(self.first) >= ENOUGH:
-                step = try_steps(self._posed, self.first, seed, self.origin, cooler=COOLER, whole=False)
-                self.step = step
+            return Steps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
+        step = self.step
+        if step is None:
+            if self.first is None and self.seen:  # after other schedules
+                self.origin = self._raw.copy()
+            known = self._known(rows)
+            if len(known) >= ENOUGH:
+                step = try_steps(self._posed, known, seed, self.origin, cooler=COOLER, whole=False)
+                self.step, self.since = step, self.seen
             else:
-                step = 1 / (2.0 ** -first_power(self.first) + self._posed.intercept)
-        if self.seen + len(rows) >= ENOUGH and (self.step is not None or options.learning_rate != "auto"):
-            self.first = self.origin = None
-        return Steps(options, step, self._posed.slope, len(rows), options.alpha, visited).plan()
+                weight = 1.0 if known.weights is None else float(known.weights.mean(dtype=np.float64))
+                length = mean_square(known) + weight * self._posed.intercept
+                step = min(1 / length, 2.0**HIGHEST) if length > 0 else 1.0
+        return Steps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
 
     @property
     def _raw(self) -> np.ndarray:

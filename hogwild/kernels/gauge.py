@@ -96,7 +96,7 @@ def add_squares(w, first, total):
 
 @njit(**JIT)
 def sum_of_squares(w):
-    """``w . w`` of float32: float32 sums of a thousand squares, in 64 parts, added up in float64."""
+    """``w . w`` of contiguous float32: float32 sums of a thousand squares, in 64 parts, added up in float64."""
     found, whole = 0.0, len(w) // TOGETHER * TOGETHER
     for first in range(0, whole, PIECE):
         s0, s1 = vectors.nothing(SQUARED), vectors.nothing(SQUARED)

@@ -96,9 +96,14 @@ def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         crew.run(0, (0.1, 1.0, 0.0))
+    told, begun = [crew._others[0].submit(crew._solos[1].run, epoch, (0.1, 1.0, 0.0)) for epoch in range(100)], []
+    begin = type(problem).begin_epoch
+    monkeypatch.setattr(type(problem), "begin_epoch", lambda *a: begun.append(1) or begin(*a))
     crew.close()
     assert len(stopped) == 2
-    assert all(told.done() for told in crew._told)
+    assert all(job.done() for job in told)
+    assert sum(job.cancelled() for job in told) > 50
+    assert len(begun) < 50
 
 
 def test_what_a_worker_raises_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +204,7 @@ def test_when_racing_workers_see_the_same_scale() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # there are few epochs
+@pytest.mark.filterwarnings("ignore:n_jobs=.* share")
 @pytest.mark.parametrize("rate", ["constant", "optimal", "auto"])
 @pytest.mark.parametrize("n_jobs", [2, 5])
 def test_racing_workers_end_where_one_does_whatever_the_penalty(
@@ -270,3 +276,10 @@ def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> Non
             given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
             models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
         assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)
+
+
+def test_weights_whose_squares_are_beyond_float32_have_an_objective() -> None:
+    rows, problem, _ = posed(classes=2)
+    flat = np.zeros(problem.size, np.float32)
+    problem.parameters(flat).coef[:] = 2e19
+    assert np.isfinite(Gauge(problem, rows)(flat))

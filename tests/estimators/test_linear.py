@@ -217,6 +217,7 @@ class Spy(HogwildClassifier):
         return super().fit(X, y, **more)
 
 
+@pytest.mark.filterwarnings("ignore:n_jobs=.* share")
 def test_n_jobs_as_in_joblib() -> None:
     assert workers.workers_of(None) == 1
     assert workers.workers_of(3) == 3
