@@ -29,7 +29,8 @@ SGD_LOSSES = {
     "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
 }  # fmt: skip
 OURS = [f"hogwild.estimators.{kind}.Hogwild{kind.title()}" for kind in ("classifier", "regressor")]
-STREAM = ["hogwild.estimators.stream.Stream", "hogwild.problems.linear.LinearProblem"]  # what partial_fit keeps
+KEPT = "estimators.stream.Stream", "problems.linear.LinearProblem", "data.examples.Rows"  # by partial_fit
+STREAM = [f"hogwild.{name}" for name in KEPT]
 SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # what sparsify() makes of coef_
 #: Estimators that are read, and the loss whose predictions they make; "": it depends on their parameters.
 READ = {
