@@ -89,6 +89,11 @@ def cache_bytes(level: str | None = None) -> int | None:
     return max(sizes.values(), default=None) if level is None else sizes.get(level)
 
 
+def crowded(workers: int, cores: int) -> str:
+    """What to warn of where workers are more than cores."""
+    return f"{workers} workers share {cores} cores: expect no speed-up"
+
+
 def l2_bytes() -> int:
     """Size of the L2 cache; where it is unknown a usual one, rather too small than too large."""
     return cache_bytes("L2") or USUAL_L2

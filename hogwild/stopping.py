@@ -61,10 +61,13 @@ def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:
     if config.problem == "linear":  # the only one that has these
         remedies += [] if config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
         remedies += [] if config.adagrad else ["adagrad"]
-    return TrainingError(
-        f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}; "
-        f"try {', or '.join(remedies)}. The model is that of the epoch before"
-    )
+    said = diverged_in(row["epoch"], row["objective"])
+    return TrainingError(f"{said}; try {', or '.join(remedies)}. The model is that of the epoch before")
+
+
+def diverged_in(epoch: int, objective: float) -> str:
+    """Where it did, for a message that says what to do."""
+    return f"diverged in epoch {epoch}: the objective went to {objective:.4g}"
 
 
 def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:

@@ -313,7 +313,7 @@ class Run:
         if workers > self._n > 0:
             raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
         if workers > cores and self.config.host not in ("simulator", STREAMS):
-            warnings.warn(f"{workers} workers share {cores} cores: expect no speed-up", HogwildWarning, stacklevel=4)
+            warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=4)
 
     def _load(self) -> Saved | None:
         print_of_data, size = self._case.fingerprint, self.problem.size

@@ -186,8 +186,8 @@ class Classes:
         coef, intercept = np.empty((p.classes, p.width), np.float32), np.empty(p.classes, np.float32)
 
         def fill(solo: Solo, part: slice) -> None:
-            own, k, views = solo.problem, part.stop - part.start, solo.problem.parameters(solo.flat)
-            coef[part], intercept[part] = views.coef.reshape(own.width, own.stride)[:, :k].T, views.intercept[:k]
+            own, intercept[part] = _of_group(solo, part)
+            coef[part] = own.T
 
         self._each(fill)
         return coef, intercept
@@ -221,10 +221,9 @@ class Classes:
         """Views of the same weights, and intercepts, in parameters of all classes and in a worker's."""
         p, whole = self.problem, self.problem.parameters(flat)
         for solo, part in zip(self._solos, self._parts):
-            own, stride, count = solo.problem.parameters(solo.flat), solo.problem.stride, part.stop - part.start
-            mine = own.coef.reshape(p.width, stride)[:, :count]
-            yield whole.coef.reshape(p.width, p.stride)[:, part], mine
-            yield whole.intercept[part], own.intercept[:count]
+            coef, intercept = _of_group(solo, part)
+            yield whole.coef.reshape(p.width, p.stride)[:, part], coef
+            yield whole.intercept[part], intercept
 
     def _tell(self, work: Callable[[Solo, slice], Any]) -> tuple[Any, list[Future[Any]]]:
         """Have each do ``work`` after what it was told before; what the first has found, and what others will."""
@@ -240,6 +239,12 @@ class Classes:
         for other in before:
             other.result()  # raises what it did
         return [first, *(other.result() for other in told)]
+
+
+def _of_group(solo: Solo, part: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Views of a worker's weights (width, K) and intercepts (K,), of its K classes."""
+    p, count, views = solo.problem, part.stop - part.start, solo.problem.parameters(solo.flat)
+    return views.coef.reshape(p.width, p.stride)[:, :count], views.intercept[:count]
 
 
 class Crew(_Whole):

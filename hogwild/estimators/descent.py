@@ -28,7 +28,7 @@ from hogwild.estimators.zeros import without_remainders
 from hogwild.probe import LITTLE, best_power
 from hogwild.problems.linear import LinearProblem, aligned
 from hogwild.problems.tiers import choose
-from hogwild.stopping import has_diverged
+from hogwild.stopping import diverged_in, has_diverged
 from hogwild.training import tail_share
 
 GAUGED = 500_000  # nonzeros times classes of the sample that the objective is taken of
@@ -282,7 +282,5 @@ def _said(options: Options, found: Outcome) -> str:
         return f"diverged at every step down to {found.step:.3g}: scale the columns of X"
     what = "an alpha above" if options.learning_rate == "optimal" else "an eta0 below"
     number = options.alpha if options.learning_rate == "optimal" else options.eta0
-    return (
-        f"diverged in epoch {found.epochs}: the objective went to {found.curve[-1]:.4g}; scale the columns of X, or "
-        f"try {what} {number:g}, or learning_rate='auto'"
-    )
+    said = diverged_in(found.epochs, found.curve[-1])
+    return f"{said}; scale the columns of X, or try {what} {number:g}, or learning_rate='auto'"

@@ -24,6 +24,7 @@ from hogwild.estimators.options import HOSTS, number, one_of, whole
 from hogwild.estimators.progress import shown
 from hogwild.estimators.workers import drawn_seed, workers_of
 from hogwild.recommender import CompletionModel
+from hogwild.stopping import diverged_in
 from hogwild.training import train
 
 
@@ -139,7 +140,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 row = run.history[-1]
                 if row["status"] != "diverged":
                     raise
-                said = f"diverged in epoch {row['epoch']}: the objective went to {row['objective']:.4g}"
+                said = diverged_in(row["epoch"], row["objective"])
                 raise TrainingError(f"{said}; try an eta0 below {self.eta0:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T

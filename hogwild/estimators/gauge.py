@@ -23,6 +23,11 @@ SHARE = 4  # one row in so many
 WHOLE = 20  # all rows, where their entries are one in so many of those allowed
 
 
+def mean_weight(rows: Rows) -> float:
+    """Of a row; one where there are no weights."""
+    return 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))
+
+
 class Gauge:
     """The objective of flat parameters on some rows: mean weighted loss plus penalties, float64.
 
@@ -36,7 +41,7 @@ class Gauge:
     def __init__(self, problem: LinearProblem, rows: Rows) -> None:
         self.rows = rows
         self._weights = EMPTY if rows.weights is None else rows.weights
-        self.weight = 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))  # of a row
+        self.weight = mean_weight(rows)
         self._parts: dict[int, Gauge] = {}
         self._pose(problem, rows.targets)
 

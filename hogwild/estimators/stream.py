@@ -26,6 +26,7 @@ from hogwild.data.picked import joined
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Crew, Solo, Step
 from hogwild.estimators.descent import mean_square, try_steps
+from hogwild.estimators.gauge import mean_weight
 from hogwild.estimators.options import Options
 from hogwild.estimators.posing import loss_here, problem_of
 from hogwild.estimators.steps import Steps
@@ -104,8 +105,11 @@ class Stream:
             If the weights are no finite numbers any more.
         """
         self._count(rows)
-        seed = (self.seed or 0) + self.batches
-        scale, offset, power = self._step(options, rows, seed)
+        seed, known = (self.seed or 0) + self.batches, None
+        few = self.seen + len(rows) < ENOUGH
+        if few or self._trying(options):
+            known = self._known(rows)
+        scale, offset, power = self._step(options, rows, known, seed)
         last = int(COOL * len(rows)) if options.learning_rate == "auto" else 0
         if not last:
             self._pass(options, rows, seed, workers, (scale, offset, power))
@@ -114,8 +118,7 @@ class Stream:
             self._pass(options, rows.select(ids[:-last]), seed, workers, (scale, offset, power))
             step = scale * COOLER, offset + len(rows) - last, power
             self._pass(options, rows.select(ids[-last:]), seed, workers, step)
-        trying = options.learning_rate == "auto" and self.step is None
-        self.first = self._known(rows) if trying or self.seen + len(rows) < ENOUGH else None
+        self.first = known if few or self._trying(options) else None
         if self.first is None:
             self.origin = None
         self.batches += 1
@@ -123,6 +126,10 @@ class Stream:
         self._check(options, rows)
         if options.average and self.seen >= options.average:
             self._average()
+
+    def _trying(self, options: Options) -> bool:
+        """Whether a step has yet to be found."""
+        return options.learning_rate == "auto" and self.step is None
 
     def _known(self, rows: Rows) -> Rows:
         """The first rows, with some of a batch; a copy where they are kept."""
@@ -178,20 +185,19 @@ class Stream:
         finally:
             crew.close()
 
-    def _step(self, options: Options, rows: Rows, seed: int) -> Step:
+    def _step(self, options: Options, rows: Rows, known: Rows | None, seed: int) -> Step:
         if options.learning_rate != "auto":
             return Steps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
         step = self.step
         if step is None:
+            assert known is not None
             if self.first is None and self.seen:  # after other schedules
                 self.origin = self._raw.copy()
-            known = self._known(rows)
             if len(known) >= ENOUGH:
                 step = try_steps(self._posed, known, seed, self.origin, cooler=COOLER, whole=False)
                 self.step, self.since = step, self.seen
             else:
-                weight = 1.0 if known.weights is None else float(known.weights.mean(dtype=np.float64))
-                length = mean_square(known) + weight * self._posed.intercept
+                length = mean_square(known) + mean_weight(known) * self._posed.intercept
                 step = min(1 / length, 2.0**HIGHEST) if length > 0 else 1.0
         return Steps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
 

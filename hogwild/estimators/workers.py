@@ -76,8 +76,8 @@ def workers_for(n_jobs: Any, host: str, entries: int, rows: int, apart: Callable
     elif entries < (WORTH if apart(workers) else RACE):
         return 1
     if workers > (cores := machine.physical_cores()):
-        said = f"n_jobs={n_jobs}: {workers} workers share {cores} cores: expect no speed-up"
-        warnings.warn(said, HogwildWarning, stacklevel=6)  # the line that calls fit
+        said = machine.crowded(workers, cores)
+        warnings.warn(f"n_jobs={n_jobs}: {said}", HogwildWarning, stacklevel=6)  # the line that calls fit
     return workers
 
 
