@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 import platformdirs
@@ -23,8 +23,8 @@ import platformdirs
 KEPT = 6  # directories of other versions that stay: a bisection or two checkouts should not recompile at each turn
 
 
-def use_kernel_cache(environ: MutableMapping[str, str]) -> Path:
-    """Set ``NUMBA_CACHE_DIR`` in ``environ`` (usually ``os.environ``) and return the directory.
+def use_kernel_cache(environ: MutableMapping[str, str]) -> Path | None:
+    """Set ``NUMBA_CACHE_DIR`` in ``environ`` (usually ``os.environ``) and return the directory; None if there is none.
 
     A value the user chose is left alone; one that this function chose, inherited from a parent process with other
     flags, is chosen again beside it.
@@ -32,14 +32,22 @@ def use_kernel_cache(environ: MutableMapping[str, str]) -> Path:
     given = Path(environ["NUMBA_CACHE_DIR"]) if environ.get("NUMBA_CACHE_DIR") else None
     if given is not None and not re.fullmatch(r"kernels-[0-9a-f]{16}", given.name):
         return given
-    roots = [given.parent] if given else []
-    roots += [Path(platformdirs.user_cache_dir("hogwild")), Path(tempfile.gettempdir(), f"hogwild-{os.getuid()}")]
     name = f"kernels-{_digest(environ)}"
-    directory = next((root / name for root in roots if _usable(root / name)), None)
-    if directory is None:  # no cache can be kept: compile for this run only
-        directory = Path(tempfile.mkdtemp(prefix="hogwild-"), name)
+    try:
+        directory = next(root / name for root in _roots(given) if _usable(root / name))
+    except (OSError, StopIteration):  # kernels/cache.py goes on without
+        return None
     environ["NUMBA_CACHE_DIR"] = str(directory)
     return directory
+
+
+def _roots(given: Path | None) -> Iterator[Path]:
+    """Where the directory may be; a temporary one, of no use to another run, comes last."""
+    if given is not None:
+        yield given.parent
+    yield Path(platformdirs.user_cache_dir("hogwild"))
+    yield Path(tempfile.gettempdir(), f"hogwild-{os.getuid()}")
+    yield Path(tempfile.mkdtemp(prefix="hogwild-"))
 
 
 def _digest(environ: MutableMapping[str, str]) -> str:

@@ -68,3 +68,16 @@ def test_old_caches_are_removed(places: Path) -> None:
     left = sorted(path.name for path in (places / "user").glob("kernels-*") if path != directory)
     assert left == [f"kernels-{number:016x}" for number in range(20 - kernel_cache.KEPT, 20)]
     assert (places / "user" / "other").is_dir()
+
+
+def test_no_place_at_all(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ``ulimit -f 0`` Python finds no directory for temporary files; then there is no cache, and no error."""
+    (places / "user").write_text("a file where the directory should be")
+
+    def none_usable() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", none_usable)
+    environ: dict[str, str] = {}
+    assert use_kernel_cache(environ) is None
+    assert environ == {}

@@ -13,4 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
+import hogwild.kernels.cache  # noqa: F401  # a full disk then stops no kernel
+
 JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False}
