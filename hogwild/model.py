@@ -261,9 +261,9 @@ class _Margins(Margins):
         super().__init__(coef, intercept, normalize)
         self.hash_bits = hash_bits
 
-    def of(self, part: Rows, scales: np.ndarray | None = None) -> np.ndarray:
-        check_same(part.hash_bits, self.hash_bits, "the rows", "those of the model")
-        return super().of(part, scales)
+    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
+        check_same(rows.hash_bits, self.hash_bits, "the rows", "those of the model")
+        return super().between(rows, first, last, scales)
 
 
 def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:

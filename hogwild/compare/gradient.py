@@ -21,9 +21,9 @@ import numpy as np
 
 from hogwild.data.examples import Rows
 from hogwild.data.normalize import scaled
+from hogwild.kernels.objective import POISSON_CAP
 from hogwild.machine import physical_cores
 from hogwild.problems.linear import LinearProblem
-from hogwild.problems.objective import POISSON_CAP
 
 Pair = tuple[np.ndarray, np.ndarray]  # losses, and their derivatives by the margin
 

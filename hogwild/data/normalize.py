@@ -2,7 +2,7 @@
 
 The one decision: rows are never rewritten. A row's scale is one number, and ``(scale * x) . w = scale * (x . w)``, so
 training and prediction multiply the margin: 4 bytes a row instead of a second copy of the data, and a store serves
-every normalisation. Costs one pass over the values, about 1 ns a nonzero.
+every normalisation. Costs one pass over the entries, at the speed of memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.chunks import known_part, map_chunks
+from hogwild.data.chunks import map_chunks
 from hogwild.data.examples import Rows
 from hogwild.errors import UsageError, expected_one_of
 
@@ -45,13 +45,16 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
         raise UsageError(f"normalize {kind!r}: {expected_one_of(NORMALIZE, kind)}")
     if kind == "none":
         return None
+    from hogwild.kernels.margins import row_scales as fill
+
     limit = rows.width if width is None else width
     scales = np.empty(len(rows), dtype=np.float32)
 
-    def fill(first: int, last: int) -> None:
-        scales[first:last] = chunk_scales(known_part(rows.block(first, last), limit), kind)
+    def part(first: int, last: int) -> None:
+        entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
+        fill(*entries, limit, kind == "max", scales[first:last])
 
-    for _ in map_chunks(rows, fill, threads):
+    for _ in map_chunks(rows, part, threads):
         pass
     return scales
 
@@ -63,19 +66,3 @@ def scaled(values: np.ndarray, rows: Rows, kind: str, dtype: Any) -> np.ndarray:
     if scales is not None:
         found *= np.repeat(scales.astype(dtype), rows.end - rows.begin)
     return found
-
-
-def chunk_scales(part: Rows, kind: str) -> np.ndarray:
-    """:func:`row_scales` of contiguous rows that fit in memory; float32, shape (n,)."""
-    values = part.values[part.begin[0] : part.end[-1]] if len(part) else part.values[:0]
-    lengths = np.zeros(len(part))
-    filled = part.end > part.begin
-    if filled.any():
-        starts = (part.begin - part.begin[0])[filled]  # rows between are empty, so segments end where they should
-        if kind == "l2":
-            lengths[filled] = np.sqrt(np.add.reduceat(np.square(values, dtype=np.float64), starts))
-        else:
-            lengths[filled] = np.maximum.reduceat(np.abs(values), starts)
-    lengths[lengths == 0.0] = 1.0
-    limit = float(np.finfo(np.float32).max)  # one over a length below 3e-39 would be infinite, and times zero NaN
-    return np.minimum(1.0 / lengths, limit).astype(np.float32)

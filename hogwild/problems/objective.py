@@ -1,9 +1,10 @@
 """The objective a linear model is judged by: ``weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1``, intercept unpenalised.
 
-The one decision: this is float64 NumPy and scipy from the rows themselves, and shares no code with the kernels, not
-even the losses. Two implementations that agree are the proof that what is reported is what was optimised. The price is
-2 to 3 ns a nonzero and core, about that of a training epoch, off the training clock; and memory for a chunk a thread,
-whatever the size of the data.
+The one decision: it is computed in float64 from the rows themselves, by compiled loops that share nothing with the
+kernels, not even the losses (``kernels/margins.py``, ``kernels/objective.py``). Two implementations that agree are the
+proof that what is reported is what was optimised; a third, in NumPy, stands in the tests. One pass has the margins, the
+losses and the task's metrics, at half the speed of memory or more, off the training clock. Sums are taken over chunks
+of rows in order, so they are the same on any number of threads.
 
 With K > 2 classes, K binary models are trained at once (one-versus-rest) and the loss of a row is the sum of their K
 losses; ``softmax`` is the cross-entropy of all classes together.
@@ -12,109 +13,47 @@ losses; ``softmax`` is the cross-entropy of all classes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hogwild.data.chunks import map_chunks
-from hogwild.data.examples import Rows, shortest
+from hogwild.data.auc import auc as area_of
+from hogwild.data.chunks import chunks
+from hogwild.data.examples import EMPTY, Rows, readonly, shortest
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import row_scales
+from hogwild.data.pieces import map_cuts, pieces
 from hogwild.errors import InputError, UsageError, expected_one_of
+from hogwild.kernels.objective import CODES, tally, tally_classes
+from hogwild.kernels.objective import class_numbers as number_classes
+from hogwild.kernels.objective import loss_values as values_of
 
-POISSON_CAP = 60.0  # the loss goes on along its tangent beyond this margin; exp(60) is no count
-
-
-def _log(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.logaddexp(0.0, -y * p)
-
-
-def _hinge(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, 1.0 - y * p)
-
-
-def _squared_hinge(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, 1.0 - y * p) ** 2
-
-
-def _modified_huber(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    z = y * p
-    return np.where(z < -1.0, -4.0 * z, np.maximum(0.0, 1.0 - z) ** 2)
-
-
-def _perceptron(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, -y * p)
-
-
-def _squared_error(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return (p - y) ** 2 / 2
-
-
-def _huber(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    r = np.abs(p - y)
-    inner = np.minimum(r, param)  # r^2/2 up to param, a straight line beyond
-    return inner * (r - inner / 2)
-
-
-def _epsilon_insensitive(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, np.abs(p - y) - param)
-
-
-def _squared_epsilon_insensitive(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, np.abs(p - y) - param) ** 2
-
-
-def _poisson(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    inner = np.minimum(p, POISSON_CAP)
-    top = np.exp(inner)
-    return np.where(p > POISSON_CAP, top * (1.0 - inner) + (top - y) * p, top - y * p)
-
-
-VALUES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
-    "log": _log,
-    "hinge": _hinge,
-    "squared-hinge": _squared_hinge,
-    "modified-huber": _modified_huber,
-    "perceptron": _perceptron,
-    "squared-error": _squared_error,
-    "huber": _huber,
-    "epsilon-insensitive": _epsilon_insensitive,
-    "squared-epsilon-insensitive": _squared_epsilon_insensitive,
-    "poisson": _poisson,
-}
+PIECE = 1 << 16  # weights that are taken to float64 at a time
 LABEL_LOSSES = frozenset({"log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax"})
 DEFAULT_PARAM = {"huber": 1.0, "epsilon-insensitive": 0.1, "squared-epsilon-insensitive": 0.1}
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
-    """Loss of each row, float64, without any warning for margins that are not finite.
+    """Loss of each row, float64.
 
     Parameters
     ----------
     loss : str
-        A key of ``VALUES``, or "softmax".
-    margins : array, shape (n,), or (n, K) for several classes
-    targets : array, shape (n,)
-        For one column of margins: -1 and +1, a real target, or a count. For K columns: the class, 0 to K - 1; or, of
-        one-versus-rest, shape (n, K): -1 and +1 for each class, and so are the losses.
+        A key of ``CODES`` other than "softmax".
+    margins, targets : arrays, shape (n,)
+        Targets are -1 and +1, real or counts.
     param : float
         Huber's delta, or epsilon.
     """
-    with np.errstate(all="ignore"):
-        if margins.ndim == 1 or targets.ndim == 2:
-            return VALUES["log" if loss == "softmax" else loss](margins, targets, param)
-        rows, classes = np.arange(len(margins)), targets.astype(np.int64)
-        if loss == "softmax":
-            top = margins.max(axis=1)
-            return top + np.log(np.exp(margins - top[:, None]).sum(axis=1)) - margins[rows, classes]
-        signs = np.full(margins.shape, -1.0)
-        signs[rows, classes] = 1.0
-        return VALUES[loss](margins, signs, param).sum(axis=1)
+    found = np.empty(len(margins))
+    p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
+    values_of(CODES[loss], p, y, float(param), found)
+    return found
 
 
 def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:
-    """Position of each target in ``labels``, (n,) int64; labels are compared as float32, as rows hold them.
+    """Position of each target in ``labels``, (n,) float32; labels are compared as float32, as rows hold them.
 
     ``before`` rows came before these ones, for the message.
 
@@ -124,15 +63,13 @@ def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0)
         Naming the first target that is no label.
     """
     known = np.asarray(labels, dtype=np.float32)
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known, targets, sorter=order), len(known) - 1)
-    found = order[place]
-    wrong = known[found] != targets
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    numbers = np.empty(len(targets), dtype=np.float32)
+    wanted = readonly(np.ascontiguousarray(targets, dtype=np.float32))
+    row = number_classes(wanted, readonly(known), readonly(np.argsort(known, kind="stable")), numbers)
+    if row >= 0:
         shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
         raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
-    return found
+    return numbers
 
 
 class Objective:
@@ -143,7 +80,7 @@ class Objective:
     rows : Rows
         Streamed, so they may be larger than memory. Features beyond the parameters' width are left out.
     loss : str
-        A key of ``VALUES``, or "softmax".
+        A key of ``CODES``.
     loss_param : float, optional
         Huber's delta (default 1) or epsilon (0.1).
     l1, l2 : float
@@ -155,7 +92,8 @@ class Objective:
     width : int, optional
         Of the parameters; default: that of the rows.
     auc : bool
-        Also compute the area under the ROC curve (two labels), which keeps the margins of all rows and sorts them.
+        Also compute the area under the ROC curve (two labels), which keeps the margins of all rows, as
+        float32, and sorts them.
     threads : int, optional
         Default: the cores this process may use.
 
@@ -182,18 +120,18 @@ class Objective:
         auc: bool = False,
         threads: int | None = None,
     ) -> None:
-        if loss != "softmax" and loss not in VALUES:
-            raise UsageError(f"loss {loss!r}: {expected_one_of([*VALUES, 'softmax'], loss)}")
+        if loss not in CODES:
+            raise UsageError(f"loss {loss!r}: {expected_one_of(CODES, loss)}")
         self.rows, self.loss, self.l1, self.l2, self.normalize = rows, loss, float(l1), float(l2), normalize
         self.loss_param = DEFAULT_PARAM.get(loss, 0.0) if loss_param is None else float(loss_param)
-        self.weights = rows.weights if weights is None else np.asarray(weights)
+        weights = rows.weights if weights is None else np.asarray(weights, dtype=np.float32)
+        self.weights = EMPTY if weights is None else readonly(weights)
         self.width = rows.width if width is None else int(width)
         self.threads, self.auc = threads, auc
         self.scales = row_scales(rows, normalize, self.width, threads)
         self.labels = list(labels)
-        # classes as small integers: 0 and 1 of two, so that they cost a byte or two a row
-        small = np.uint8 if len(self.labels) <= 256 else np.int32
-        self.classes = class_numbers(rows.targets, self.labels).astype(small) if self.labels else None
+        self.targets = readonly(class_numbers(rows.targets, self.labels)) if self.labels else rows.targets
+        self._cuts: dict[int, list[tuple[int, int]]] = {}  # by the number of margins a row
 
     def evaluate(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """The objective and the task's metrics.
@@ -201,7 +139,7 @@ class Objective:
         Parameters
         ----------
         coef : array, shape (width,) or (K, width)
-            Taken to float64.
+            Every sum is float64.
         intercept : float or array of shape (K,)
 
         Returns
@@ -214,61 +152,49 @@ class Objective:
         margins = Margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
-        keep = self.auc and len(self.labels) == 2 and margins.coef.ndim == 1
+        wanted = self.auc and len(self.labels) == 2 and margins.columns == 1
+        scores = np.empty(len(self.rows), dtype=np.float32) if wanted else None
+        if margins.columns not in self._cuts:
+            self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))
 
-        def part_of(first: int, last: int) -> tuple[np.ndarray, np.ndarray | None]:
-            return self._chunk(margins, first, last, keep)
+        def part(first: int, last: int) -> np.ndarray:
+            return self._chunk(margins, first, last, scores)
 
-        parts = list(map_chunks(self.rows, part_of, self.threads, margins.columns))
+        sums = np.zeros(4)
         with np.errstate(all="ignore"):
-            sums = np.sum([part[0] for part in parts], axis=0) if parts else np.zeros(4)
+            for found in map_cuts(self._cuts[margins.columns], part, self.threads):
+                sums += found
             loss = float(np.divide(sums[1], sums[0]))
-            found: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
             first, second = (float(value) for value in np.divide(sums[2:], len(self.rows)))
-        if self.labels:
-            found["accuracy"] = first
-            if self.auc:
-                found["auc"] = self._auc([part[1] for part in parts]) if keep else None
-        else:
-            found["rmse"], found["mae"] = math.sqrt(first), second
-        return found
+        facts: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
+        if not self.labels:
+            return facts | {"rmse": math.sqrt(first), "mae": second}
+        facts["accuracy"] = first
+        if self.auc:
+            facts["auc"] = None if scores is None else area_of(scores, self.targets > 0)
+        return facts
 
     def penalty(self, coef: Any) -> float:
         """``l2/2 ||w||^2 + l1 ||w||_1`` in float64."""
-        w = np.asarray(coef, dtype=np.float64)
+        w, squares, sizes = np.ravel(coef), 0.0, 0.0
         with np.errstate(all="ignore"):
-            ridge = self.l2 / 2 * _dot(w.ravel(), w.ravel()) if self.l2 else 0.0
-            return ridge + (self.l1 * float(np.abs(w).sum()) if self.l1 else 0.0)
+            for first, last in pieces(len(w), PIECE) if self.l1 or self.l2 else ():
+                part = w[first:last].astype(np.float64)
+                # no BLAS: its threads go on spinning on the cores that the workers need next
+                squares += float(np.einsum("i,i->", part, part)) if self.l2 else 0.0
+                sizes += float(np.abs(part).sum()) if self.l1 else 0.0
+            return self.l2 / 2 * squares + self.l1 * sizes
 
-    def _chunk(self, margins: Margins, first: int, last: int, keep: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    def _chunk(self, margins: Margins, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
         """Sums over a chunk: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
-        block = self.rows.block(first, last)
-        p = margins.of(block, None if self.scales is None else self.scales[first:last])
-        with np.errstate(all="ignore"):
-            if self.classes is None:
-                y = block.targets.astype(np.float64)
-                error = (np.exp(p) if self.loss == "poisson" else p) - y
-                metrics = [_dot(error, error), float(np.abs(error).sum())]
-            else:
-                y = self.classes[first:last].astype(np.float64)
-                metrics = [float(np.count_nonzero(_correct(p, y))), 0.0]
-                y = 2.0 * y - 1.0 if p.ndim == 1 else y
-            losses = loss_values(self.loss, p, y, self.loss_param)
-            if self.weights is None:
-                total, weighted = float(len(block)), float(losses.sum())
-            else:
-                w = self.weights[first:last].astype(np.float64)
-                total, weighted = float(w.sum()), _dot(w, losses)
-        return np.array([total, weighted, *metrics]), p if keep else None
-
-    def _auc(self, kept: list[np.ndarray | None]) -> float | None:
-        from sklearn.metrics import roc_auc_score
-
-        scores = np.concatenate([part for part in kept if part is not None]) if kept else np.empty(0)
-        assert self.classes is not None
-        if not np.isfinite(scores).all() or len(np.unique(self.classes)) < 2:
-            return None  # diverged, or a single class, for which it is not defined
-        return float(roc_auc_score(self.classes, scores))
+        p, sums = margins.between(self.rows, first, last, self.scales), np.zeros(4)
+        code, loop = CODES[self.loss], tally if p.ndim == 1 else tally_classes
+        code = CODES["log"] if self.loss == "softmax" and p.ndim == 1 else code
+        loop(code, p, self.targets[first:last], self.weights[first:last], self.loss_param, sums)
+        if scores is not None:
+            with np.errstate(over="ignore"):
+                scores[first:last] = p
+        return sums
 
 
 class Evaluator:
@@ -300,16 +226,3 @@ class Evaluator:
             tested = self.test.evaluate(coef, intercept)
             named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
         return named
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Inner product without BLAS, whose threads go on spinning on the cores that the workers need next."""
-    return float(np.einsum("i,i->", a, b))
-
-
-def _correct(margins: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Which rows are classified right, (n,) bool; a NaN margin never is."""
-    if margins.ndim == 1:
-        return np.where(classes > 0, margins > 0, margins <= 0)
-    best = margins.argmax(axis=1)  # the first NaN, if there is one
-    return (best == classes) & ~np.isnan(margins[np.arange(len(margins)), best])

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from hogwild.data import chunks as chunks_module
-from hogwild.data.chunks import chunks, count_unknown, known_part, map_chunks
+from hogwild.data.chunks import chunks, count_unknown, map_chunks
 from hogwild.data.examples import Rows
 from hogwild.data.margins import margins
 from hogwild.data.normalize import row_scales
@@ -99,9 +99,6 @@ def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     beyond = int(np.count_nonzero(rows.indices >= width))
     assert count_unknown(rows, width) == beyond > 0
     assert count_unknown(rows, rows.width) == 0
-    part = known_part(rows.select([30, 3, 5]), width)
-    assert part.contiguous
-    assert part.width == width
 
 
 def test_narrow_rows_and_no_rows():

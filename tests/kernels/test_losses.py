@@ -10,8 +10,9 @@ import pytest
 from hogwild import config
 from hogwild.kernels import losses
 from hogwild.kernels.losses import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, LOSSES, REAL_LOSSES, bend, dloss, loss
+from hogwild.kernels.objective import POISSON_CAP
 from hogwild.problems import objective
-from tests import reference
+from tests import numpy_objective, reference
 
 SCALAR = [name for name in LOSSES if name != "softmax"]
 PARAM = 0.3  # binary fractions do not hit the kinks at y +- 0.3 by rounding
@@ -216,11 +217,11 @@ def test_registry_agrees_with_the_evaluator():
     """The same names and defaults stand in three places that may not import each other."""
     assert LABEL_LOSSES | REAL_LOSSES | COUNT_LOSSES == set(LOSSES) == set(config.LOSSES)
     assert len(set(LOSSES.values())) == len(LOSSES) == len(LABEL_LOSSES) + len(REAL_LOSSES) + len(COUNT_LOSSES)
-    assert set(objective.VALUES) == set(SCALAR)
+    assert set(objective.CODES) == set(numpy_objective.VALUES) | {"softmax"} == set(LOSSES)
     assert set(BENDS) == set(LOSSES)
     assert objective.LABEL_LOSSES == LABEL_LOSSES
     assert {name: param for name, param in DEFAULT_PARAM.items() if param} == objective.DEFAULT_PARAM
-    assert objective.POISSON_CAP == losses.POISSON_CAP
+    assert POISSON_CAP == losses.POISSON_CAP
 
 
 @pytest.mark.parametrize("name", SCALAR)
@@ -230,4 +231,6 @@ def test_evaluator_is_equal_too(name):
         found = objective.loss_values(name, p, np.full(len(p), y), PARAM)
         expected = [loss(LOSSES[name], value, y, PARAM) for value in p]
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+        oracle = numpy_objective.loss_values(name, p, np.full(len(p), y), PARAM)
+        np.testing.assert_allclose(found, oracle, rtol=1e-12, atol=1e-15)
         assert math.isnan(objective.loss_values(name, np.array([math.nan]), np.array([y]), PARAM)[0])

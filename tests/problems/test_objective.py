@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hogwild.data import chunks
+from hogwild.data.auc import auc
 from hogwild.data.examples import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.objective import LABEL_LOSSES, VALUES, Objective, class_numbers, loss_values
-from tests import reference
+from hogwild.problems.objective import LABEL_LOSSES, Objective, class_numbers, loss_values
+from tests import numpy_objective, reference
+from tests.numpy_objective import VALUES
 
 REAL = sorted(set(VALUES) - LABEL_LOSSES)
 
@@ -89,7 +95,7 @@ def test_metrics_of_labels():
     margins = dense.astype(float) @ w.astype(float) + b
     found = Objective(rows, "log", labels=labels, auc=True).evaluate(w, b)
     assert found["accuracy"] == np.mean(np.where(margins > 0, 1, -1) == twin)
-    assert found["auc"] == pytest.approx(roc_auc_score(twin, margins), rel=1e-12)
+    assert found["auc"] == pytest.approx(roc_auc_score(twin, margins.astype(np.float32)), rel=1e-12)
     assert "auc" not in Objective(rows, "log", labels=labels).evaluate(w, b)
     assert Objective(rows, "log", labels=labels).evaluate(0 * w, 0 * b)["accuracy"] == np.mean(twin < 0)  # ties: first
 
@@ -191,3 +197,70 @@ def test_no_rows():
     rows, *_ = example("squared-error")
     found = Objective(rows.block(0, 0), "squared-error").evaluate(*parameters(9))
     assert np.isnan(found["objective"])
+
+
+@st.composite
+def odd_rows(draw):
+    """Rows that may be empty, dense, tiny, huge, repeated or out of order."""
+    seed, n = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 40))
+    width = draw(st.integers(1, 12))
+    rng = np.random.default_rng(seed)
+    scale = draw(st.sampled_from([1.0, 1e-30, 1e15, 1e30]))
+    dense = rng.normal(size=(n, width)) * (rng.random((n, width)) < draw(st.sampled_from([0.0, 0.2, 1.0]))) * scale
+    rows = Rows.from_scipy(scipy.sparse.csr_array(dense.astype(np.float32)), rng.integers(0, 3, size=n))
+    return rows.select(rng.integers(0, n, size=draw(st.integers(1, 50)))) if draw(st.booleans()) else rows
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    odd_rows(), st.sampled_from([*sorted(VALUES), "softmax"]), st.sampled_from(["none", "l2", "max"]),
+    st.sampled_from([1.0, 1e4, math.inf, math.nan]), st.integers(-3, 3), st.booleans(),
+)  # fmt: skip
+def test_equal_to_numpy_on_odd_rows(rows, loss, normalize, size, wider, several):
+    rng = np.random.default_rng(len(rows))
+    labels = (0.0, 1.0, 2.0) if loss in LABEL_LOSSES else ()
+    shape = (3,) if loss == "softmax" or (labels and several) else ()
+    if labels and not shape:
+        rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets > 0, rows.width, check=False)
+        labels = (0.0, 1.0)
+    w = rng.normal(size=(*shape, max(rows.width + wider, 1))).astype(np.float32)
+    w.flat[rng.integers(w.size)] *= size
+    b, weights = rng.normal(size=shape), rng.random(len(rows)).astype(np.float32)
+    same = {"l1": 0.01, "l2": 0.1, "normalize": normalize, "labels": labels, "weights": weights}
+    found = Objective(rows, loss, 0.3, width=w.shape[-1], **same).evaluate(w, b)
+    expected = numpy_objective.evaluate(rows, loss, w, b, 0.3, **same)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        # a row's scale is a float32, which may round to either side; what cancels in a margin is lost to both
+        assert found[name] == pytest.approx(value, rel=1e-12 if normalize == "none" else 1e-6, abs=1e-9, nan_ok=True)
+    if normalize == "none" and np.isfinite(expected["objective"]):
+        threads = [Objective(rows, loss, 0.3, width=w.shape[-1], **same, threads=t).evaluate(w, b) for t in (1, 3)]
+        assert threads == [found, found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 300), st.sampled_from([0, 1, 4, 30]))
+def test_auc_counts_every_pair(seed, n, different):
+    """Ties count one half, 0 is -0, and the smallest and largest numbers of float32 have their place."""
+    rng = np.random.default_rng(seed)
+    kinds = np.float32([0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38, 1.0, -1.0, *rng.normal(size=30)])
+    scores = kinds[rng.integers(0, 8 + different, size=n)]
+    positive = rng.random(n) < 0.4
+    above, below = scores[positive][:, None].astype(float), scores[~positive].astype(float)
+    found = auc(scores, positive)
+    if not positive.any() or positive.all():
+        assert found is None
+    else:
+        assert found == pytest.approx(np.mean((above > below) + (above == below) / 2), rel=1e-14)
+    for bad in (np.nan, np.inf, -np.inf):
+        scores[rng.integers(n)] = bad
+        assert auc(scores, positive) is None
+
+
+def test_auc_of_many():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    positive = rng.random(100_000) < 0.1
+    scores = (rng.normal(size=100_000) + positive).astype(np.float32).round(3)
+    assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores), rel=1e-12)
