@@ -20,11 +20,12 @@ import numpy as np
 
 from hogwild.data.cache import Cache
 from hogwild.data.catalogue import located
+from hogwild.data.matrix_market import read_matrix_market
 from hogwild.data.rating_store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.rating_synthetic import parse_rating_spec, rating_recipe
 from hogwild.data.rating_text import parse_ratings
 from hogwild.data.ratings import Ids, Ratings, last_of_repeats
-from hogwild.data.source import MATRIX_MARKET, _identity, _load, _load_mtx, _load_npz
+from hogwild.data.source import MATRIX_MARKET, _identity, load_npz
 from hogwild.data.store import read_meta
 from hogwild.data.synthetic import PREFIX
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
@@ -59,7 +60,7 @@ def open_ratings(
     name : str, Path or binary stream
         Text (plain, .gz, .bz2, .xz): MovieLens' files, ``user item rating [time]`` with any separator, with or without
         a header, ``user item`` (each a rating of 1), or Netflix's; a directory of Netflix's ``mv_*.txt`` or
-        ``combined_data_*.txt``; a store's directory; ``x.mtx`` (MatrixMarket, also .gz and .bz2; named from 1 as in the
+        ``combined_data_*.txt``; a store's directory; ``x.mtx`` (MatrixMarket, also compressed; named from 1 as in the
         file); ``x.npz`` (``scipy.sparse.save_npz``; named from 0); or a synthetic set such as
         ``synthetic:ratings?users=5000``; or, where no file is called so, a fetched set of the catalogue such as
         ``movielens-1m``. A stream is read as text into memory.
@@ -110,7 +111,7 @@ def open_ratings(
             with open(title, "rb") as stream:  # a pipe can be read only once
                 ratings, meta = _text(stream, kind, options)
         elif kind == "npz":
-            ratings, meta = _matrix(title, kind, repeats)
+            ratings, meta = _matrix(title, kind, options)
         else:
             ratings, meta = build_ratings(cache, _recipe(title, kind, options))
     if len(ratings) == 0:
@@ -197,7 +198,7 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
     before = [_identity(file) for file in files]
 
     def make() -> tuple[Ratings, dict[str, Any]]:
-        made = _matrix(name, kind, options["repeats"]) if kind == "mtx" else _text(files, kind, options)
+        made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
         if [_identity(file) for file in files] != before:
             raise InputError(f"{name}: changed while it was being read: try again")
         return made
@@ -210,15 +211,15 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
     )
 
 
-def _matrix(name: str, kind: str, repeats: str) -> tuple[Ratings, dict[str, Any]]:
-    matrix = _load(name, _load_mtx if kind == "mtx" else _load_npz)
+def _matrix(name: str, kind: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+    matrix = read_matrix_market(name, options["workers"], options["progress"]) if kind == "mtx" else load_npz(name)
     try:
         ratings = Ratings.from_scipy(matrix)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     if kind == "mtx":  # its rows and columns count from 1
         ratings.user_ids, ratings.item_ids = (Ids(np.arange(1, size + 1), check=False) for size in ratings.shape)
-    return _without_repeats(ratings, repeats)
+    return _without_repeats(ratings, options["repeats"])
 
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:

@@ -31,6 +31,7 @@ from hogwild.data.hashing import (
     occupancy,
     warn_if_crowded,
 )
+from hogwild.data.matrix_market import read_matrix_market
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
@@ -40,7 +41,7 @@ Progress = Callable[[int, int | None], None]
 
 PARSER = 1  # version of what svmlight.py makes of a text; part of a cache entry's key
 FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
-MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2")
+MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 
@@ -65,7 +66,7 @@ def open_data(
     ----------
     name : str, Path or binary stream
         svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
-        (MatrixMarket, also .gz and .bz2), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, where no file is
+        (MatrixMarket, also compressed), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, where no file is
         called so, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
@@ -121,7 +122,7 @@ def open_data(
             if hash_bits is not None:
                 check_same(rows.hash_bits, hash_bits, title)
         elif kind == "npz":
-            rows, meta = _matrix(title, _load_npz, _targets_path(title, targets, labels)), {}
+            rows, meta = _matrix(title, load_npz, _targets_path(title, targets, labels)), {}
             if hash_bits is not None:
                 rows, meta = hash_and_count(rows, hash_bits)
         elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
@@ -234,8 +235,9 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
         recipe = synthetic_recipe(parse_spec(name), options["progress"])
     else:
         found = _targets_path(name, targets, options.get("labels", "required"))
-        key = {"format": "mtx", "file": _identity(name), "targets": found and _identity(found)}
-        recipe = _copy(name, key, lambda: _matrix(name, _load_mtx, found))
+        key = {"format": "mtx", "file": _identity(name), "targets": found and _identity(found), "parser": PARSER}
+        how = options.get("workers"), options.get("progress")
+        recipe = _copy(name, key, lambda: _matrix(name, lambda path: read_matrix_market(path, *how), found))
     return recipe if bits is None else hashed_recipe(recipe, bits)
 
 
@@ -297,9 +299,11 @@ def _identity(path: str) -> dict[str, Any]:
 
 def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
     """Rows of a matrix file and its targets; all ways in which either can be broken end in one line."""
-    X = _load(name, load)
+    X = load(name)
     y = np.zeros(X.shape[0], np.float32) if path is None else _load(path, _load_npy)
     try:
+        if np.shape(y)[:1] != X.shape[:1]:  # before memory is asked for by what a file claims
+            raise InputError(f"targets: expected one per row ({X.shape[0]}), got an array of shape {np.shape(y)}")
         return Rows.from_scipy(X, y)
     except InputError as error:
         raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
@@ -315,27 +319,23 @@ def _load(path: str, load: Callable[[str], Any]) -> Any:
         raise InputError(f"{path}: cannot be read: {reason}") from None
 
 
-def _load_npz(path: str) -> Any:
+def load_npz(path: str) -> Any:
+    """The scipy matrix in a file of ``scipy.sparse.save_npz``."""
     import scipy.sparse
 
-    with open(path, "rb") as file:  # by name, a damaged one would be left open
-        return scipy.sparse.load_npz(file)
+    def load(path: str) -> Any:
+        with open(path, "rb") as file:  # by name, a damaged one would be left open
+            matrix = scipy.sparse.load_npz(file)
+        if matrix.format in ("csr", "csc", "bsr"):
+            matrix.check_format()  # else scipy's compiled code follows wrong offsets out of the arrays
+        return matrix
+
+    return _load(path, load)
 
 
 def _load_npy(path: str) -> Any:
     with open(path, "rb") as file:
         return np.load(file, allow_pickle=False)
-
-
-def _load_mtx(path: str) -> Any:
-    import bz2
-    import gzip
-
-    import scipy.io
-
-    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(path).suffix, open)
-    with opener(path, "rb") as stream:  # opened here, since scipy leaves what it cannot read open
-        return scipy.io.mmread(stream)
 
 
 def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | None:

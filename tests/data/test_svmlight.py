@@ -25,10 +25,8 @@ from hogwild.data import text as text_module
 from hogwild.data.examples import Rows
 from hogwild.data.svmlight import ParseSummary, format_row, iter_svmlight, parse_svmlight, write_svmlight
 from hogwild.errors import InputError, OutputError, UsageError
+from tests.readers import LARGEST, reference
 
-LARGEST = 3.4028235677973366e38
-NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-FEATURE = re.compile(rb"([0-9]{1,18}):(.*)", re.DOTALL)
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 TEXT = b"""# a comment
 +1 1:0.5 3:2 # and another
@@ -60,39 +58,6 @@ def parse(text: bytes | Any, **options: Any) -> tuple[list[tuple[float, list[tup
     pairs = list(zip(indices.tolist(), values.tolist()))
     rows = [pairs[end - length : end] for end, length in zip(ends, lengths)]
     return list(zip(targets.tolist(), rows)), summary
-
-
-def float32(token: bytes) -> float:
-    if not NUMBER.fullmatch(token) or abs(float(token)) >= LARGEST:
-        raise ValueError(token)
-    return float(np.float32(float(token)))
-
-
-def reference(text: bytes, base: int = 1) -> list[tuple[float, list[tuple[int, float]]]] | int:
-    """The slow twin: the same rows as ``parse``, or the line of the first error."""
-    rows = []
-    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        tokens = line.partition(b"#")[0].split()
-        if not tokens:
-            continue
-        try:
-            target = float32(tokens.pop(0))
-            if tokens and re.fullmatch(rb"qid:[0-9]+", tokens[0]):
-                tokens.pop(0)
-            entries: dict[int, float] = {}
-            for token in tokens:
-                index, value = FEATURE.fullmatch(token).groups()  # type: ignore[union-attr]
-                at = int(index) - base
-                if not 0 <= at < 2**31 - 1:
-                    return number
-                entries[at] = entries.get(at, 0.0) + float32(value)
-            sums = {at: np.float32(min(max(value, -1e39), 1e39)) for at, value in sorted(entries.items())}
-            if not np.isfinite(list(sums.values())).all():
-                return number
-            rows.append((target, [(at, float(value)) for at, value in sums.items()]))
-        except (ValueError, AttributeError):
-            return number
-    return rows or max(text.count(b"\n") + (text[-1:] not in (b"", b"\n")), 1)
 
 
 def outcome(text: bytes, **options: Any) -> Any:
