@@ -12,10 +12,14 @@ NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 FEATURE = re.compile(rb"([0-9]{1,18}):(.*)", re.DOTALL)
 
 
-def float32(token: bytes) -> float:
+def finite(token: bytes) -> float:
     if not NUMBER.fullmatch(token) or abs(float(token)) >= LARGEST:
         raise ValueError(token)
-    return float(np.float32(float(token)))
+    return float(token)
+
+
+def float32(token: bytes) -> float:
+    return float(np.float32(finite(token)))
 
 
 def reference(text: bytes, base: int = 1) -> list[tuple[float, list[tuple[int, float]]]] | int:
@@ -78,7 +82,7 @@ def matrix(text: bytes) -> tuple[tuple[int, int], dict[tuple[int, int], float]] 
                 value = entry[2:]
             else:
                 (row, column), value = places[at] if at < expected else (0, 0), entry
-            x = 1.0 if (field == b"pattern" and not value) else float32(*value)
+            x = 1.0 if field == b"pattern" and not value else finite(*value)
             whole = field not in (b"integer", b"unsigned-integer") or float(value[0]).is_integer()
             if not (whole and 0 <= row < max(m, 1) and 0 <= column < max(n, 1)) or (field == b"pattern" and value):
                 return number

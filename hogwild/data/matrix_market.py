@@ -158,11 +158,13 @@ class _Reader:
     def add(self, job: Future[_Block], buffer: bytearray) -> None:
         assert self.header is not None
         block, expected = job.result(), self.header.entries
-        if block.error:
-            raise self.fail(self.lines + block.error[0], block.error[1])
+        faults = [block.error] if block.error else []
         if self.entries + len(block.values) > expected:
-            line = _line_of(buffer, expected - self.entries)
-            raise self.fail(self.lines + line, f"more than the {expected:,} entries that the size line tells of")
+            what = f"more than the {expected:,} entries that the size line tells of"
+            faults.append((_line_of(buffer, expected - self.entries), what))
+        if faults:
+            line, what = min(faults)
+            raise self.fail(self.lines + line, what)
         self.entries += len(block.values)
         self.lines += block.lines
         self.blocks.append(block)
@@ -213,7 +215,7 @@ def _unfold(values: np.ndarray, header: Header) -> np.ndarray:
 
 def _read_banner(line: bytes) -> tuple[str, ...]:
     """Format, field and symmetry; ValueError says what is wrong with the line."""
-    words = line.decode("latin-1").lower().split()
+    words = [word.decode("latin-1").lower() for word in line.split()]
     if words[:2] != BANNER.lower().split():
         raise ValueError(f"{_quote(line)}, expected {BANNER} coordinate real general, or the like")
     if len(words) != 5:
