@@ -22,7 +22,7 @@ from typing import Any
 from hogwild.data.catalogue import Card, File, Part, data_folder, is_fetched, place
 from hogwild.data.fetch_convert import convert_part
 from hogwild.data.fetch_download import Failed, check, digest, download
-from hogwild.data.fetch_unpack import fits, is_archive, kind, unpack
+from hogwild.data.fetch_unpack import fits, is_archive, kind, unpack, verify
 from hogwild.data.leases import lock_exclusive, still_named
 from hogwild.errors import InputError, OutputError, UsageError
 
@@ -217,6 +217,8 @@ class _Getting:
                 check(paths[0], file, str(paths[0]))
             elif file.sha256 or file.md5:
                 self.unchecked.append(file.name)
+            for one in paths:
+                verify(one, str(one))
             self.note(file, os.path.abspath(paths[0].parent if len(paths) > 1 else paths[0]), paths)
             return file, paths
         by_hand = f"hogwild data fetch {self.card.title_of(self.part.role)} --from FILE"

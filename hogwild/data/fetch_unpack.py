@@ -8,6 +8,7 @@ file, and is written under a name made here, so that ``../`` and links lead nowh
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import lzma
 import re
 import tarfile
@@ -22,6 +23,7 @@ from hogwild.errors import InputError, OutputError
 
 BLOCK = 1 << 20
 MAGIC = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
+OPENERS = {"gzip": "gzip", "bzip2": "bz2", "xz": "lzma"}
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError)
 LISTED = 4  # members named where none fits
 
@@ -36,9 +38,50 @@ def kind(path: Path) -> str:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether it holds files, and not just a text."""
+    """Whether it holds files, and not just a text.
+
+    Raises
+    ------
+    InputError
+        If it is compressed and damaged.
+    """
     found = kind(path)
-    return found in ("zip", "tar") or (found != "plain" and tarfile.is_tarfile(path))
+    try:
+        return found in ("zip", "tar") or (found != "plain" and tarfile.is_tarfile(path))
+    except DAMAGE as error:
+        raise _damaged(path, error) from None
+
+
+def verify(path: Path, called: str) -> None:
+    """Read a packed file to its end, so far as it is packed.
+
+    Raises
+    ------
+    InputError
+        If it is damaged or cut short; ``called`` is what the message names it.
+    """
+    found = kind(path)
+    try:
+        if found in ("zip", "tar"):
+            for _, open_member in _members(path):
+                if open_member is not None:
+                    with open_member() as member:
+                        _read_to_end(member)
+        elif found != "plain":
+            with importlib.import_module(OPENERS[found]).open(path, "rb") as text:
+                _read_to_end(text)
+    except DAMAGE as error:
+        raise _damaged(called, error) from None
+
+
+def _read_to_end(stream: Any) -> None:
+    while stream.read(BLOCK):
+        pass
+
+
+def _damaged(called: str | Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(f"{called}: the archive is damaged: {reason}")
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -77,8 +120,7 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
     except OutputError:
         raise
     except DAMAGE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{archive}: the archive is damaged: {reason}") from None
+        raise _damaged(archive, error) from None
     if not found:
         some = ", ".join(others[:LISTED]) + (", ..." if len(others) > LISTED else "")
         raise InputError(f"{archive}: no {pattern} in the archive{f', which holds {some}' if some else ''}")

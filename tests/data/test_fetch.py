@@ -9,6 +9,7 @@ import hashlib
 import io
 import lzma
 import os
+import random
 import socket
 import tarfile
 import zipfile
@@ -489,11 +490,50 @@ def test_counts_that_differ_keep_nothing(own: Path, web: Site, facts: dict[str, 
 @pytest.mark.parametrize("body", [b"1 1:1\nmore 2\n", bz2.compress(SVM.encode())[:-9], b"", b"<xml>"])
 def test_damaged_data_keep_nothing(own: Path, web: Site, body: bytes) -> None:
     web.put("tiny.bz2", body)
-    with pytest.raises(InputError, match="^tiny: .*nothing was kept$") as caught:
+    with pytest.raises(
+        InputError, match="^tiny: .*nothing was kept$|tiny.bz2: the archive is damaged.*removed"
+    ) as caught:
         list(fetch(rows_card(own, web)))
     assert "\n" not in str(caught.value)
     assert not (own / "data" / "tiny").exists()
     assert not (own / "data" / ".downloads").exists()
+
+
+def packed() -> dict[str, bytes]:
+    noise = random.Random(0).randbytes(20_000).hex()  # so that the members are more than a block
+    members = {"a/t.svm": SVM, "a/README": noise}
+    found = {f"t.{name}": taped(f"w:{name}", **members) for name in ("gz", "bz2", "xz")}
+    return found | {"t.zip": zipped(**members), "t.tar": taped(**members), "u.gz": gzip.compress(SVM.encode())}
+
+
+@pytest.mark.parametrize("name", packed())
+def test_a_download_that_was_cut_short_does_not_stay(own: Path, web: Site, name: str) -> None:
+    """Where the server does not say how long it is: fetched, by hand, or left by a version that did not look."""
+    whole, downloads = packed()[name], own / "data" / ".downloads"
+    card = rows_card(own, web, name, **({} if name == "u.gz" else {"member": "*.svm"}))
+    for size in (15, len(whole) // 3, len(whole) - 9):
+        if name == "t.tar" and size > len(whole) - 10:
+            continue  # the zeros behind the last member
+        page = web.put(name, whole[:size], length=False)
+        for force in (False, True):
+            with pytest.raises(
+                InputError, match="the archive is damaged: .*: it was removed|nothing was kept"
+            ) as caught:
+                list(fetch(card, force=force))
+            assert "\n" not in str(caught.value)
+            assert not downloads.exists()
+        by_hand = own / name
+        by_hand.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=f"^{by_hand}: the archive is damaged"):
+            list(fetch(card, sources=[by_hand]))
+        assert by_hand.exists()
+        (downloads / card.name).mkdir(parents=True)
+        (downloads / card.name / name).write_bytes(whole[: min(size, len(whole) // 3)])
+        with pytest.raises(InputError, match="nothing was kept"):
+            list(fetch(card))
+        assert not downloads.exists()
+    page.body = whole
+    assert [done.role for done in fetch(card)] == ["train"]
 
 
 def test_a_failed_fetch_leaves_the_old_data(own: Path, web: Site) -> None:
