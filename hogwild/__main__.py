@@ -15,12 +15,10 @@ import warnings
 from typing import Any
 
 from hogwild.errors import HogwildError
-from hogwild.kernel_cache import use_kernel_cache
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
-    use_kernel_cache(os.environ)
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is no text, or an ASCII terminal, must not end a run
         sys.stdout.reconfigure(errors="replace")

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hogwild.kernel_cache import use_kernel_cache
+import platformdirs
 
-use_kernel_cache(os.environ)  # before anything imports numba; see hogwild/kernel_cache.py
+# Before anything imports numba, and before tests get a cache folder of their own: or each session would compile anew.
+os.environ.setdefault("NUMBA_CACHE_DIR", platformdirs.user_cache_dir("hogwild"))
 
-import ctypes  # noqa: E402
-import gc  # noqa: E402
-import multiprocessing.forkserver as forkserver  # noqa: E402
-import multiprocessing.resource_tracker as resource_tracker  # noqa: E402
-import re  # noqa: E402
-import signal  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
+import ctypes
+import gc
+import multiprocessing.forkserver as forkserver
+import multiprocessing.resource_tracker as resource_tracker
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
 
-import pytest  # noqa: E402
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36

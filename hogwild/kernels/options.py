@@ -15,4 +15,4 @@ from typing import Any
 
 import hogwild.kernels.cache  # noqa: F401  # a full disk then stops no kernel
 
-JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False}
+JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}

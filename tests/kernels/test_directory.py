@@ -1,0 +1,84 @@
+"""The kernel cache's name follows the kernels' source and numba's flags, and a bad place for it is not used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hogwild.kernels import directory as place
+from hogwild.kernels.directory import kernel_directory
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(place.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.setattr(place.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
+    kernel_directory.cache_clear()
+    yield tmp_path
+    kernel_directory.cache_clear()
+
+
+def test_one_directory_for_one_source(places: Path) -> None:
+    directory = kernel_directory("", "flags")
+    assert directory is not None
+    assert directory.parent == places / "user"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    kernel_directory.cache_clear()
+    assert kernel_directory("", "flags") == directory
+
+
+def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernel_directory("", "checked") != kernel_directory("", "plain")
+
+    kernels = places / "package" / "kernels"
+    kernels.mkdir(parents=True)
+    monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "directory.py"))
+    (kernels / "losses.py").write_text("x = 1\n")
+    kernel_directory.cache_clear()
+    before = kernel_directory("", "")
+    (kernels / "losses.py").write_text("x = 2\n")
+    kernel_directory.cache_clear()
+    assert kernel_directory("", "") != before
+
+
+def test_where_the_user_wants_it(places: Path) -> None:
+    found = kernel_directory(str(places / "mine"), "")
+    assert found is not None
+    assert found.parent == places / "mine"
+    assert found.name == getattr(kernel_directory("", ""), "name", None)
+
+
+def test_places_that_cannot_be_trusted_or_written_are_passed_over(places: Path) -> None:
+    (places / "user").write_text("a file where the directory should be")
+    fallback = kernel_directory("", "")
+    assert fallback is not None
+    assert fallback.parent == places / "temp" / f"hogwild-{os.getuid()}"
+    fallback.chmod(0o777)  # others could put pickles in it
+    kernel_directory.cache_clear()
+    assert kernel_directory("", "") is None
+
+
+def test_old_caches_are_removed(places: Path) -> None:
+    for number in range(20):
+        old = places / "user" / f"kernels-{number:016x}"
+        old.mkdir(parents=True)
+        os.utime(old, (number, number))
+    (places / "user" / "other").mkdir()
+    directory = kernel_directory("", "")
+    left = sorted(path.name for path in (places / "user").glob("kernels-*") if path != directory)
+    assert left == [f"kernels-{number:016x}" for number in range(20 - place.KEPT, 20)]
+    assert (places / "user" / "other").is_dir()
+
+
+def test_no_place_at_all(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ``ulimit -f 0`` Python finds no directory for temporary files; then there is no cache, and no error."""
+    (places / "user").write_text("a file where the directory should be")
+
+    def none_usable() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(place.tempfile, "gettempdir", none_usable)
+    assert kernel_directory("", "") is None
