@@ -12,9 +12,10 @@ import os
 import signal
 import sys
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
 from hogwild.errors import HogwildError
+from hogwild.screen import Output, Screen
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,22 +23,37 @@ def main(arguments: list[str] | None = None) -> int:
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is no text, or an ASCII terminal, must not end a run
         sys.stdout.reconfigure(errors="replace")
+    plain = sys.stdout, sys.stderr
+    messages = Screen(sys.stderr, "standard error")
+    sys.stdout, sys.stderr = Output(sys.stdout), messages
+    try:
+        return _guarded(sys.argv[1:] if arguments is None else arguments, messages)
+    finally:
+        sys.stdout, sys.stderr = plain
+        if messages.failure is not None:
+            _discard(sys.stderr)
+
+
+def _guarded(arguments: list[str], messages: Screen) -> int:
+    """Run a command and return its exit status, whatever it raises and whoever still reads its messages."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     for number in (signal.SIGTERM, signal.SIGHUP):  # left as default they would skip every clean-up
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
+    status = 0
     try:
-        status = _run(sys.argv[1:] if arguments is None else arguments)
+        status = _run(arguments)
         sys.stdout.flush()  # a full disk or a closed pipe shows here, not in the interpreter's shutdown
+        messages.settle()
         return status
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the terminal shows ^C
         return 128 + signal.SIGINT
     except BrokenPipeError:  # whoever read our output (head, less) has seen enough
         _drop_output()
-        return 128 + signal.SIGPIPE
+        return status or 128 + signal.SIGPIPE
     except Exception as error:
-        status = _report(error)
+        status = status or _report(error)
         _drop_output()
         return status
 
@@ -100,11 +116,16 @@ def _terminate(number: int, _: Any) -> None:
 
 
 def _drop_output() -> None:
-    """Let nothing still buffered for a closed pipe or full disk raise again when the interpreter ends."""
+    """Give up what is still buffered for standard output if it cannot be written."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let nothing still buffered for a closed pipe or full disk raise again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

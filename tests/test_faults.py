@@ -357,7 +357,7 @@ def test_a_killed_worker_of_the_command(train: Callable, tmp_path: Path) -> None
         time.sleep(0.2)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert re.fullmatch(r"hogwild: error: worker \d died \(killed by signal 9.*the model is in .*\n", err)
+    assert re.fullmatch(r"hogwild: error: worker \d died \(killed by signal 9.*model saved to .*\n", err)
     assert load_model(tmp_path / "model").history
     assert load_checkpoint(tmp_path / "state")[1]["epoch"] > 2
 
@@ -415,7 +415,7 @@ def test_a_full_disk_and_the_command(tmp_path: Path) -> None:
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', state, *train]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 1
-    assert re.fullmatch(r"hogwild: error: .*cannot be written: No space left .*; the model is in .*\n", result.stderr)
+    assert re.fullmatch(r"hogwild: error: .*cannot be written: No space left .*; model saved to .*\n", result.stderr)
     assert load_model(model).history[-1]["epoch"] == 2
 
 

@@ -19,7 +19,7 @@ LAYERS = {
     **dict.fromkeys(["hogwild.problems", "hogwild.exchanges"], 2),
     **dict.fromkeys(["hogwild.hosts", "hogwild.cuda"], 3),
     **dict.fromkeys(["hogwild.model", "hogwild.model_file", "hogwild.metrics", "hogwild.probe", "hogwild.training"], 4),
-    **dict.fromkeys(["hogwild.resume", "hogwild.stopping", "hogwild.json_rows", "hogwild.cases"], 4),
+    **dict.fromkeys(["hogwild.resume", "hogwild.stopping", "hogwild.json_rows", "hogwild.screen", "hogwild.cases"], 4),
     **dict.fromkeys(["hogwild.recommender", "hogwild.segmentation", "hogwild.ranking", "hogwild.cut_picture"], 4),
     **dict.fromkeys(["hogwild.module_model", "hogwild.module_training", "hogwild.interchange"], 4),
     **dict.fromkeys(["hogwild.estimators", "hogwild.compare", "hogwild.bench"], 5),

@@ -27,6 +27,7 @@ from hogwild.cli.sources import CacheDir, check_apart, check_readable, check_wri
 from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
+from hogwild.screen import Screen
 
 MOST_WORKERS = 1024
 Format = Callable[[Any], str]
@@ -130,7 +131,8 @@ def bench(
         check_readable(data)
     if "gpu" in names:
         find_device()
-    display = Display(sys.stderr if json == "-" else sys.stdout, quiet)
+    kept = json is not None or plot is not None
+    display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if kept else sys.stdout, quiet)
     label = ["starting"]
     from hogwild.data.cache import Cache
 
@@ -140,6 +142,7 @@ def bench(
     )  # fmt: skip
     with contextlib.closing(RowsFile(json)) as rows_file:
         run(names, plan, display, rows_file, plot, label)
+    display.finish()
 
 
 def parse_workers(text: str | None) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from hogwild.cli.display import Display, Reading
 from hogwild.cli.shell import data_sets
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.json_rows import to_json
+from hogwild.screen import Screen
 
 if TYPE_CHECKING:
     from hogwild.data.catalogue import Card
@@ -179,7 +181,7 @@ def fetch(
     wanted = [look_up(name) for name in names]
     if source and len(wanted) > 1:
         raise UsageError("--from is for one data set at a time")
-    display, failed = Display(quiet=quiet), False
+    display, failed = Display(Screen(sys.stdout), quiet), False
     for card, role in wanted:
         try:
             fetch_one(card, role, source or [], force, display)
@@ -193,6 +195,7 @@ def fetch(
             typer.echo(f"hogwild: error: {error}", err=True)
     if failed:
         raise typer.Exit(1)
+    display.finish()
 
 
 def fetch_one(card: Card, role: str | None, source: list[str], force: bool, display: Display) -> None:

@@ -69,6 +69,7 @@ from hogwild.cli.train import (
 from hogwild.cli.user_file import FUNCTION
 from hogwild.config import DELAYS, HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
 from hogwild.errors import UsageError, nearest
+from hogwild.screen import Screen
 
 if TYPE_CHECKING:
     from hogwild.compare.harness import Comparison, Progress
@@ -185,7 +186,7 @@ def begin(given: dict[str, Any]) -> int:
         from hogwild.compare.methods import gpu
 
         gpu()  # before data are read that may take minutes
-    display = Display(sys.stdout, given["quiet"])
+    display = Display(sys.stdout if given["dry_run"] else Screen(sys.stdout), given["quiet"])
     comparison = make_comparison(given, plan, base, sources, display)
     if given["dry_run"]:
         show_plan(comparison, display)
@@ -324,7 +325,7 @@ def begin_suite(given: dict[str, Any]) -> int:
         workers=counts[0], first_seed=given["seed"], methods=tuple(method.name for method in chosen(list(names))),
         host=given["host"], oversubscribe=given["oversubscribe"], **asked,
     )  # fmt: skip
-    display = Display(sys.stdout, given["quiet"])
+    display = Display(sys.stdout if given["dry_run"] else Screen(sys.stdout), given["quiet"])
     sources = Sources.take(given)
     suite = Suite(plan, sources.cache(), shlex.join(["hogwild", *sys.argv[1:]]))
     if given["dry_run"]:
@@ -367,6 +368,7 @@ def follow(comparison: Comparison | Suite, out: str, display: Display) -> int:
     with display.live(lambda: "drawing"):
         report = write_report([Path(out)], Path(out))
     show_report(display, report)
+    display.finish()
     return 0
 
 

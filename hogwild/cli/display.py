@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
+
+from hogwild.screen import Screen
 
 # (header, field, width, format); a column is shown if the first row has its field
 COLUMNS = (
@@ -38,10 +40,13 @@ REFRESHES = 5  # a second
 
 
 class Display:
-    """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``."""
+    """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``.
 
-    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
-        self.stream = stream or sys.stdout
+    A command whose results are kept elsewhere gives a :class:`Screen`, and calls :meth:`finish` once they are.
+    """
+
+    def __init__(self, stream: TextIO | Screen | None = None, quiet: bool = False) -> None:
+        self.stream = cast("TextIO", stream or sys.stdout)
         self.quiet = quiet
         self.columns: list[tuple[str, str, int, str]] = []
         self._live: Any = None
@@ -60,6 +65,11 @@ class Display:
             self._live.console.print(Text(line), soft_wrap=True)
         else:
             print(line, file=self.stream, flush=True)
+
+    def finish(self) -> None:
+        """Raise what kept lines from being seen, if anything did."""
+        if isinstance(self.stream, Screen):
+            self.stream.settle()
 
     def row(self, row: dict[str, Any]) -> None:
         """The line of one epoch; before the first, the headers."""

@@ -255,13 +255,14 @@ def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
 @contextlib.contextmanager
 def output(name: str) -> Iterator[IO[bytes]]:
     """A binary stream to standard output, or to a file that takes its name only when it is complete."""
-    if name == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    if os.path.exists(name) and not os.path.isfile(name):  # a pipe or device
-        with open(name, "wb") as stream:
-            yield stream
+    if name == "-" or (os.path.exists(name) and not os.path.isfile(name)):  # a pipe or device
+        try:
+            with contextlib.nullcontext(sys.stdout.buffer) if name == "-" else open(name, "wb") as stream:
+                yield stream
+                stream.flush()
+        except OSError as error:
+            error.filename = error.filename or ("standard output" if name == "-" else name)
+            raise
         return
     path, temporary = Path(os.path.realpath(name)), None  # a link stays a link
     try:

@@ -2,6 +2,7 @@
 
 The order is chosen so that mistakes show early: options, then paths, then the data, and only then torch. The first
 Ctrl-C or SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at once.
+A screen that is gone ends nothing: the run goes on, its results are saved, and the exit status tells.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
+from hogwild.screen import Screen
 
 if TYPE_CHECKING:
     from hogwild.training import Run
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 WORKER_MODULE = "hogwild.hosts.worker"
 LABEL_FILES = (".npy", ".tsv", ".txt")  # that a Segmentation can write
 EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
+NOT_KEPT = "no --out: this model will not be kept"
 QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
 
 
@@ -91,8 +94,10 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
     """Train as asked and return the exit status; errors are raised."""
     sources.check(config.problem)
     request.check(config.problem)
-    display = Display(sys.stderr if request.rows == "-" else sys.stdout, request.quiet)
+    display = screen_of(request.rows, request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")
+    if request.out is request.segmentation is None and config.host != "simulator":  # whose measurements are the result
+        display.say(NOT_KEPT)
     with Interrupts(display) as interrupts:
         if config.device == "cuda":
             find_device()
@@ -110,15 +115,53 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.rows, going_on)) as rows_file:
             interrupts.follow(run)
             display.say(describe_run(run.config, run.reason))
-            drive(run, display, rows_file, request.out, histogram)
-        for line in leave(run, request):
-            display.say(line)
-        display.say(summary(run.history[-1], request.out, interrupts.number))
-        return interrupts.status
+            outputs = Outputs(request.out, request.segmentation, request.plot)
+            saved = drive(run, display, rows_file, outputs, histogram)
+        return close(run, display, saved, interrupts)
 
 
-def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, histogram: RowsFile | None = None) -> None:
-    """Follow the run to its end, then save the model, also that of a run that was stopped or failed."""
+def screen_of(rows: str | None, quiet: bool) -> Display:
+    """Where lines for people go: to standard output, unless that is asked for the rows."""
+    return Display(sys.stderr if rows == "-" else Screen(sys.stdout), quiet)
+
+
+def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts) -> int:
+    """Say how the run ended and where its results are; the exit status."""
+    display.say("\n".join([summary(run.history[-1], interrupts.number), *saved]))
+    if not interrupts.status:
+        display.finish()
+    return interrupts.status
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Files that are made of a model."""
+
+    model: str | None
+    segmentation: str | None = None
+    plot: str | None = None
+
+    def save(self, model: Any) -> list[str]:
+        """Write them, and a line for each."""
+        lines = []
+        if self.model is not None:
+            model.save(self.model)
+            lines.append(f"model saved to {self.model}")
+        if self.segmentation is not None:
+            model.save_labels(self.segmentation)
+            lines.append(f"labels of the vertices saved to {self.segmentation}")
+        if self.plot is not None:
+            from hogwild.cut_picture import draw
+
+            draw(model, self.plot)
+            lines.append(f"picture saved to {self.plot}")
+        return lines
+
+
+def drive(
+    run: Run, display: Display, rows_file: RowsFile, outputs: Outputs, histogram: RowsFile | None = None
+) -> list[str]:
+    """Follow the run to its end, then save the outputs, also of a run that was stopped or failed; a line for each."""
     noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
@@ -130,13 +173,12 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None, hist
                 if run.staleness and histogram is not None:
                     about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
                     histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
-    except (TrainingError, OutputError) as error:  # the latter: a full disk for rows or checkpoints
-        if out is None or not run.history:
+    except (TrainingError, OutputError, BrokenPipeError) as error:  # rows, or a checkpoint, that nobody takes
+        saved = outputs.save(run.model) if run.history else []
+        if not saved or isinstance(error, BrokenPipeError):
             raise
-        run.model.save(out)
-        raise type(error)(f"{error}; the model is in {out}") from error
-    if out is not None:
-        run.model.save(out)
+        raise type(error)(f"{error}; {', '.join(saved)}") from error
+    return outputs.save(run.model)
 
 
 @contextlib.contextmanager
@@ -169,18 +211,6 @@ def start_fork_server() -> None:
         forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def leave(run: Run, request: Request) -> Iterator[str]:
-    """Write what else was asked for of a cut, and say so."""
-    if request.segmentation is not None:
-        run.model.save_labels(request.segmentation)
-        yield f"labels of the vertices saved to {request.segmentation}"
-    if request.plot is not None:
-        from hogwild.cut_picture import draw
-
-        draw(run.model, request.plot)
-        yield f"picture saved to {request.plot}"
 
 
 def read(request: Request, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:
@@ -247,8 +277,8 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     )
 
 
-def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> str:
-    """The closing lines: how good, how fast, and where the model is."""
+def summary(last: dict[str, Any], interrupted: int | None) -> str:
+    """The closing lines: how good, and how fast."""
     parts = [f"objective {last['objective']:.6g}"]
     names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
     names |= {"test_ndcg_at_10": "test NDCG at 10"}
@@ -262,7 +292,7 @@ def summary(last: dict[str, Any], out: str | None, interrupted: int | None) -> s
         times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
     elif last.get("updates_per_second"):
         times += f", {last['updates_per_second'] / 1e6:.1f} million updates a second in the last epoch"
-    return f"{line}\n{times}\n" + (f"model saved to {out}" if out else "model not saved (--out MODEL keeps it)")
+    return f"{line}\n{times}"
 
 
 class Interrupts:
@@ -301,11 +331,11 @@ class Interrupts:
         self.number = number
         if self.run is None:  # nothing to keep yet
             if number == signal.SIGINT:
-                os.write(2, b"\n")  # the terminal shows ^C
+                tell("")  # the terminal shows ^C
             raise SystemExit(128 + number)  # KeyboardInterrupt might end Python by the signal
         self.run.stop()
-        if not self.display.quiet:  # os.write: print is not safe inside a signal handler
-            os.write(2, b"\nstopping and saving; once more to quit at once\n")
+        if not self.display.quiet:
+            tell("\nstopping and saving; once more to quit at once")
 
     def _quit(self) -> None:
         if self.run is not None:
@@ -313,5 +343,11 @@ class Interrupts:
             closing.start()
             closing.join(QUIT_SECONDS)
         if self.display.is_live:
-            os.write(self.display.stream.fileno(), b"\x1b[?25h")  # rich had hidden the cursor
+            tell("\x1b[?25h", self.display.stream.fileno(), "")  # rich had hidden the cursor
         os._exit(self.status)
+
+
+def tell(text: str, descriptor: int = 2, end: str = "\n") -> None:
+    """Write from inside a signal handler, where ``print`` is not safe, and to a terminal that may be gone."""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, (text + end).encode())

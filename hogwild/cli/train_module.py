@@ -6,12 +6,10 @@ How the file is run: see ``user_file.py``.
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.display import Display
 from hogwild.cli.shell import among
 from hogwild.cli.sources import check_apart, check_readable, check_writable
 from hogwild.cli.train import (
@@ -88,7 +86,16 @@ def train_module(
 
 def begin(given: dict[str, Any]) -> int:
     """Do what was asked, by the parameters' names, and return the exit status."""
-    from hogwild.cli.session import Interrupts, drive, find_device, start_fork_server, summary
+    from hogwild.cli.session import (
+        NOT_KEPT,
+        Interrupts,
+        Outputs,
+        close,
+        drive,
+        find_device,
+        screen_of,
+        start_fork_server,
+    )
     from hogwild.json_rows import RowsFile
     from hogwild.model_file import has_checkpoint
 
@@ -99,8 +106,10 @@ def begin(given: dict[str, Any]) -> int:
     options = given | ({} if host is None else {"host": host})
     TrainConfig(problem="module", loss=files["loss"] if named else "custom", **options)  # checks them
     _check(files, results, named)
-    display = Display(sys.stderr if results["json"] == "-" else sys.stdout, results["quiet"])
+    display = screen_of(results["json"], results["quiet"])
     going_on = results["resume"] and has_checkpoint(results["checkpoint"])
+    if results["out"] is None:
+        display.say(NOT_KEPT)
     with Interrupts(display) as interrupts:
         if given["device"] == "cuda":
             find_device()
@@ -120,9 +129,8 @@ def begin(given: dict[str, Any]) -> int:
         with run, contextlib.closing(RowsFile(results["json"], going_on)) as rows_file:
             interrupts.follow(run)
             display.say(_describe(run.config, files["loss"], run.problem.layout))  # type: ignore[attr-defined]
-            drive(run, display, rows_file, results["out"])
-        display.say(summary(run.history[-1], results["out"], interrupts.number))
-        return interrupts.status
+            saved = drive(run, display, rows_file, Outputs(results["out"]))
+        return close(run, display, saved, interrupts)
 
 
 def _check(files: dict[str, str | None], results: dict[str, Any], named: bool) -> None:

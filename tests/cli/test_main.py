@@ -166,7 +166,7 @@ def test_output_that_cannot_be_written(target: str) -> None:
     for result in results:
         if target == "/dev/full":
             assert result.returncode == 1
-            assert result.stderr == "hogwild: error: No space left on device\n"
+            assert result.stderr == "hogwild: error: standard output: No space left on device\n"
         else:  # `true` may end before or after we write
             assert result.returncode in (0, 141)
             assert result.stderr == ""

@@ -67,7 +67,8 @@ def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: py
 
     monkeypatch.setattr(command.CONTAINERS["linear"], "default", SMALL)
     result = hogwild("train", "--epochs", 1, *QUICK)
-    assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
+    opening = f"no --out: this model will not be kept\nno data named: training on {SMALL}, a generated stand-in"
+    assert result.out.startswith(opening)
     assert "held out 120 rows" in result.out
     assert "test accuracy" in result.out
     assert "serial on 1 worker: reproducible" in result.out
@@ -194,7 +195,7 @@ def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path)
     out, rows = tmp_path / "m", tmp_path / "rows"
     result = hogwild("train", data, *options, *QUICK, "--out", out, "--json", rows)
     assert result.status == 1
-    assert re.search(r"hogwild: error: diverged .*step.*the model is in .*\n", result.err)
+    assert re.search(r"hogwild: error: diverged .*step.*model saved to .*\n", result.err)
     found = rows_of(rows.read_text())
     assert found[-1]["status"] == "diverged"
     assert np.isfinite(load_model(out).coef_).all()
@@ -295,7 +296,7 @@ def test_live_line_on_a_terminal(tmp_path: Path) -> None:
     text = shown.decode()
     assert re.search(r"epoch \d+/40 [━╌]+ [\d,]+/20,000 rows", text)
     assert "done after epoch 40" in text
-    assert text.rstrip().endswith("model not saved (--out MODEL keeps it)")
+    assert "no --out: this model will not be kept" in text
 
 
 def test_a_signal_whose_exception_got_lost_stops_the_run() -> None:

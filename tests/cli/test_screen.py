@@ -1,0 +1,154 @@
+"""Standard output or error that nobody can see any more: results are saved first, then the exit status tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from hogwild.__main__ import main
+from hogwild.model_file import load_checkpoint, load_model
+
+pytestmark = pytest.mark.filterwarnings("default::hogwild.errors.HogwildWarning")  # the command shows them
+DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"
+QUICK = ["--step", "1", "--epochs", "3"]
+ALONE = ["--host", "threads", "--workers", "1"]
+FULL, CLOSED = "full disk", "closed pipe"
+STATUS = {FULL: 1, CLOSED: 141}
+
+
+@pytest.fixture
+def gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """``gone("stdout", FULL)`` makes a standard stream one that cannot be written."""
+    streams: list[TextIO] = []
+
+    def end(name: str, why: str) -> None:
+        if why == FULL:
+            descriptor = os.open("/dev/full", os.O_WRONLY)
+        else:
+            other, descriptor = os.pipe()
+            os.close(other)
+        streams.append(os.fdopen(descriptor, "w", buffering=1))
+        monkeypatch.setattr(sys, name, streams[-1])
+
+    yield end
+    for stream in streams:
+        stream.close()
+
+
+def epochs(rows: Path | str) -> list[int]:
+    text = rows if isinstance(rows, str) else rows.read_text()
+    return [json.loads(line)["epoch"] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("why", [FULL, CLOSED])
+def test_a_screen_that_is_gone_loses_nothing(
+    gone: Callable, tmp_path: Path, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = [f"--{name}={tmp_path / name}" for name in ("out", "json", "checkpoint")]
+    gone("stdout", why)
+    assert main(["train", DATA, *QUICK, *ALONE, *files]) == STATUS[why]
+    message = "hogwild: error: standard output: No space left on device\n"
+    assert capfd.readouterr().err == (message if why == FULL else "")
+    assert epochs(tmp_path / "json") == [0, 1, 2, 3]
+    assert load_model(tmp_path / "out").history[-1]["epoch"] == 3
+    assert load_checkpoint(tmp_path / "checkpoint")[1]["epoch"] == 3
+
+
+@pytest.mark.parametrize("why", [FULL, CLOSED])
+def test_messages_that_nobody_sees(
+    gone: Callable, tmp_path: Path, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With ``--json -`` the table goes to standard error, and so do warnings."""
+    gone("stderr", why)
+    many = ["--host", "threads", "--workers", "40"]  # which is warned of
+    status = main(["train", DATA, *QUICK, *many, "--json", "-", "--out", str(tmp_path / "model")])
+    assert status == STATUS[why]
+    assert epochs(capsys.readouterr().out) == [0, 1, 2, 3]
+    assert load_model(tmp_path / "model").history[-1]["epoch"] == 3
+    gone("stderr", why)
+    assert main(["train", "missing"]) == 1
+
+
+@pytest.mark.parametrize("why", [FULL, CLOSED])
+def test_rows_that_nobody_takes_end_the_run_in_good_order(
+    gone: Callable, tmp_path: Path, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = [f"--{name}={tmp_path / name}" for name in ("out", "checkpoint")]
+    gone("stdout", why)
+    assert main(["train", DATA, *QUICK, *ALONE, *files, "--json", "-", "--quiet"]) == STATUS[why]
+    message = f"hogwild: error: --json -: No space left on device; model saved to {tmp_path / 'out'}\n"
+    assert capfd.readouterr().err == (message if why == FULL else "")
+    assert load_model(tmp_path / "out").history[-1]["epoch"] == 0
+
+
+MODULE = """
+import torch
+def model(): return torch.nn.Linear(4, 2)
+def data(): return torch.randn(64, 4), torch.arange(64) % 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "made"),
+    [
+        (["train-module", "m.py:model", "--data", "m.py:data", "--epochs", "2", *ALONE, "--out", "model"], "model"),
+        (["simulate", DATA, *QUICK, "--workers", "4", "--json", "rows", "--out", "model"], "model"),
+        (["compare", DATA, "--methods", "serial,hogwild", "-w", "2", "--seeds", "1", "--epochs", "2", "--steps", "1",
+          "--host", "threads", "--out", "found"], "found/report.html"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_other_commands(
+    gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], made: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.py").write_text(MODULE)
+    gone("stdout", FULL)
+    assert main(arguments) == 1
+    assert Path(made).stat().st_size > 0
+
+
+def test_what_only_prints_ends_at_once(gone: Callable) -> None:
+    """Where nothing is kept there is nothing to go on for."""
+    gone("stdout", CLOSED)
+    assert main(["compare", DATA, "--dry-run", "--methods", "serial", "--epochs", "1000000"]) == 141
+
+
+def test_predictions_name_what_is_full(gone: Callable, svm: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = svm.parent / "model"
+    assert main(["train", str(svm), *QUICK, *ALONE, "--out", str(model), "--quiet"]) == 0
+    assert main(["predict", str(model), str(svm), "--out", "/dev/full"]) == 1
+    gone("stdout", FULL)
+    assert main(["predict", str(model), str(svm)]) == 1
+    wanted = [f"hogwild: error: {name}: No space left on device" for name in ("/dev/full", "standard output")]
+    assert capfd.readouterr().err.splitlines() == wanted
+
+
+def test_head(svm: Path) -> None:
+    """As people do it, in a shell."""
+    train = f"{sys.executable} -m hogwild train small.svm --epochs 30 --step 1 --host threads -w 1 --out model"
+    command = f"set -o pipefail; {train} | head -2"
+    result = subprocess.run(["bash", "-c", command], cwd=svm.parent, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (141, "")
+    assert result.stdout.startswith("small.svm: 200 rows")
+    assert load_model(svm.parent / "model").history[-1]["epoch"] == 30
+
+
+def test_a_terminal_that_is_closed(svm: Path, spawn: Callable[..., Any]) -> None:
+    parent, child = os.openpty()
+    process = spawn("train", svm, "--epochs", 500, "--step", 1, *ALONE, "--out", "model", stdout=child)
+    os.close(child)
+    shown = b""
+    while b"objective" not in shown:
+        shown += os.read(parent, 1 << 16)
+    os.close(parent)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (1, "hogwild: error: standard output: Input/output error\n")
+    assert load_model(svm.parent / "model").history[-1]["epoch"] == 500
