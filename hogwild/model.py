@@ -37,8 +37,8 @@ def usable(where: str | Path) -> Iterator[None]:
     """Within this block, what a model file lacks or holds amiss becomes one line that begins with ``where``."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # InputError is a ValueError
-        what = f"no {error}" if isinstance(error, KeyError) else error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:  # InputError, too
+        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise InputError(f"{where}: not a usable hogwild model: {what}") from error
 
 

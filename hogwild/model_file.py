@@ -117,7 +117,7 @@ def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[st
 
 
 def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     _check_is_file(path, kind)
     try:
@@ -125,9 +125,13 @@ def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]
             text: str = (file.metadata() or {}).get("hogwild", "null")
             header = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()} if header else {}
+            if any(array.dtype.kind not in "biuf" for array in arrays.values()):
+                raise TypeError("an array that is not of real numbers")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, TypeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # of the format, of types that NumPy lacks, of sizes and of brackets without end
         raise InputError(f"{path}: {_verdict(path, kind)}") from error
     if not isinstance(header, dict):
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
@@ -136,9 +140,10 @@ def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     _, found, schema = header.pop("sha256"), header.pop("kind", None), header.pop("schema", None)
     if found != kind:
         hint = ": continue it with --resume" if found == CHECKPOINT else ""
-        raise InputError(f"{path}: a hogwild {found}, not a {kind}{hint}")
+        said = found if found in (MODEL, CHECKPOINT) else repr(found)[:40]
+        raise InputError(f"{path}: a hogwild {said}, not a {kind}{hint}")
     if schema != SCHEMA[kind]:
-        raise InputError(f"{path}: {kind} of format {schema}, this version reads format {SCHEMA[kind]}")
+        raise InputError(f"{path}: {kind} of format {repr(schema)[:40]}, this version reads format {SCHEMA[kind]}")
     return arrays, header
 
 

@@ -138,6 +138,9 @@ class ModuleModel:
             lacking = sorted({tied.get(name, name) for name in names} - set(arrays))
             if lacking:
                 raise InputError(f"no array {lacking[0]}")
+            for name, dtype in header["dtypes"].items():
+                if name not in arrays or dtype != "bfloat16":
+                    raise InputError(f"dtype {dtype!r} of {name!r}, expected bfloat16 of one of the arrays")
             return cls(
                 arrays, dict(header["dtypes"]), tied, names, dict(header["config"]), str(header["fingerprint"]),
                 list(header["history"]), str(header["version"]),

@@ -6,9 +6,11 @@ Data are known again by a hash of their shape and of a sample of the rows, so it
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,15 @@ import numpy as np
 
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.examples import Rows
-from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.errors import HogwildError, InputError, OutputError, UsageError
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most so many rows, with about so many nonzeros, are hashed
+
+WHOLE = ("epoch", "chunk", "workers_lost", "epoch_updates", "epoch_nonzeros")
+SECONDS = ("epoch_seconds", "train_seconds", "wall_seconds")
+CUTS = ("block", "batch", "grid")  # of the data, where a problem has one
+LARGEST, LARGEST_CUT = 2**53, 2**31 - 1
 
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]  # arrays, and everything else
 
@@ -75,21 +82,84 @@ def load_saved(
     where = f"{directory}: cannot resume"
     if header.get("problem") != asked.problem or "flat" not in arrays:
         raise InputError(f"{where}: not a checkpoint of this problem")
-    try:
-        before = TrainConfig.from_json(header["config"])
-    except UsageError as error:
-        raise InputError(f"{where}: its options are of another version: {error}") from error
+    with resumable(directory):
+        _check_header(header)
+        try:
+            before = TrainConfig.from_json(header["config"])
+        except UsageError as error:
+            raise InputError(f"{where}: its options are of another version: {error}") from error
     if changed := asked.differences(before):
         was = ", ".join(f"{name} was {getattr(before, name)!r}" for name in changed)
         raise InputError(f"{where} with other options: {was} (only {', '.join(RESUMABLE)} may change)")
     if header["fingerprint"] != print_of_data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
     if arrays["flat"].shape != (size,):
-        raise InputError(f"{where}: it holds {len(arrays['flat'])} parameters, expected {size}")
-    if "replicas" in arrays and len(arrays["replicas"]) != workers:
-        had = len(arrays["replicas"])
+        raise InputError(f"{where}: it holds {arrays['flat'].size} parameters, expected {size}")
+    if "replicas" in arrays and (had := next(iter(arrays["replicas"].shape), 0)) != workers:
         raise UsageError(
             f"{where} with {workers} workers: under exchange {asked.exchange} the {had} of before each have a replica "
             f"that goes on: give workers={had} (--workers {had})"
         )
     return arrays, header
+
+
+@contextlib.contextmanager
+def resumable(directory: Path | None) -> Iterator[None]:
+    """Within this block, what a checkpoint lacks or holds amiss becomes one line that names its directory."""
+    try:
+        yield
+    except HogwildError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {what}") from error
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    """Raise KeyError or ValueError for what is missing or no run can have left."""
+    for name in WHOLE:
+        _expect(name, header[name], _is_whole(header[name], 0, LARGEST), "a whole number from 0")
+    for name in SECONDS:
+        _expect(name, header[name], _is_number(header[name]) and 0 <= header[name] < math.inf, "seconds")
+    setup, step = header["setup_seconds"], header["step"]
+    _expect("setup_seconds", setup, setup is None or (_is_number(setup) and 0 <= setup < math.inf), "seconds or none")
+    _expect("step", step, step is None or (_is_number(step) and 0 < step < math.inf), "a positive number or none")
+    for name, kind in (("run", str), ("fingerprint", str), ("config", dict), ("schedule", dict), ("history", list)):
+        _expect(name, header[name], isinstance(header[name], kind), f"a {kind.__name__}")
+    for name in CUTS:
+        if name in header:
+            parts = header[name] if name == "grid" else [header[name]]
+            good = isinstance(parts, list) and len(parts) == 1 + (name == "grid")
+            good = good and all(_is_whole(part, 1, LARGEST_CUT) for part in parts)
+            _expect(name, header[name], good and math.prod(parts) <= LARGEST_CUT, "positive whole numbers")
+    _expect("history", header["history"], bool(header["history"]), "at least one row")
+    for row in header["history"]:
+        _expect("history", row, isinstance(row, dict), "rows with names")
+        _expect("epoch", row["epoch"], _is_number(row["epoch"]), "a number")
+        _expect("objective", row["objective"], _is_number(row["objective"]), "a number")
+        _expect("status", row["status"], isinstance(row["status"], str), "a word")
+
+
+def _expect(name: str, value: Any, good: bool, what: str) -> None:
+    if not good:
+        raise ValueError(f"{name} is {repr(value)[:40]}, expected {what}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_whole(value, -LARGEST, LARGEST)
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def check_state(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray], chunk: int, n_chunks: int) -> None:
+    """Raise KeyError or ValueError unless a checkpoint's arrays are like those that they go into."""
+    for name, array in expected.items():
+        found = arrays[name]
+        if found.shape != array.shape or found.dtype != array.dtype:
+            raise ValueError(
+                f"{name} of shape {found.shape}, {found.dtype}, expected shape {array.shape}, {array.dtype}"
+            )
+    if chunk >= max(n_chunks, 1):
+        raise ValueError(f"chunk is {chunk}, expected one of {n_chunks}")

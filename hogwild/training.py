@@ -25,7 +25,7 @@ from hogwild.config import PROBLEMS, STREAMS, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.resume import Saved, load_saved, make_directory
+from hogwild.resume import Saved, check_state, load_saved, make_directory, resumable
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 
@@ -212,7 +212,8 @@ class Run:
         self.config, self.reason, self.problem = case.config, case.reason, case.problem
         saved = self._load() if resume else None
         if saved is not None:
-            case.recut(saved[1])
+            with resumable(self.checkpoint):
+                case.recut(saved[1])
         if self.checkpoint is not None:
             make_directory(self.checkpoint)
         case.make_evaluator()
@@ -222,7 +223,8 @@ class Run:
             self._open()
             self._settle_step(saved)
             if saved is not None:
-                self._restore(*saved)
+                with resumable(self.checkpoint):
+                    self._restore(*saved)
         except BaseException:
             self.close()
             raise
@@ -347,6 +349,9 @@ class Run:
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        expected = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
+        expected |= {} if self._mean is None else {"mean": self._mean}
+        check_state(arrays, expected, header["chunk"], self._order.n_chunks)
         self._job.restore(arrays["flat"])
         if (replicas := self._job.replicas) is not None:
             replicas.restore(arrays)
