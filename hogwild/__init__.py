@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hogwild.data.rating_source import open_ratings
     from hogwild.data.ratings import Ratings
     from hogwild.data.source import open_data
+    from hogwild.data.tables import open_table
     from hogwild.estimators import HogwildClassifier, HogwildFactorizer, HogwildRegressor
     from hogwild.model import LinearModel
     from hogwild.model_file import load_model as load
@@ -65,6 +66,7 @@ __all__ = [
     "open_data",
     "open_graph",
     "open_ratings",
+    "open_table",
     "train",
     "train_module",
 ]
@@ -86,6 +88,7 @@ _PLACES = {
     "open_data": ("hogwild.data.source", "open_data"),
     "open_graph": ("hogwild.data.graphs", "open_graph"),
     "open_ratings": ("hogwild.data.rating_source", "open_ratings"),
+    "open_table": ("hogwild.data.tables", "open_table"),
     "train": ("hogwild.training", "train"),
     "train_module": ("hogwild.module_training", "train_module"),
 }

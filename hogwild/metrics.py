@@ -105,10 +105,14 @@ class _Labels:
             "log_loss": self.log_loss / self.count if self.model.loss in PROBABILITIES else None,
             "auc": auc(np.concatenate(self.scores), positive) if self.scores else None,
             "f1_macro": float(np.mean(f1)),
-            "f1": dict(zip(self.model.labels, f1.tolist())),
-            "labels": self.model.labels,
+            "f1": dict(zip(self._named(), f1.tolist())),
+            "labels": self._named(),
             "confusion": self.confusion.tolist(),
         }
+
+    def _named(self) -> list[Any]:
+        """The labels: numbers, or a table's text."""
+        return self.model.labels if self.model.table is None else self.model.label_texts
 
 
 class _Reals:

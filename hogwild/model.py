@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.chunks import CHUNK_NONZEROS, count_unknown
-from hogwild.data.examples import Rows
+from hogwild.data.examples import Rows, shortest
 from hogwild.data.hashing import check_bits, check_same, hashed_pieces
 from hogwild.data.margins import Margins
 from hogwild.data.normalize import NORMALIZE
+from hogwild.data.table_plan import TablePlan, check_plan
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 PROBABILITIES = ("log", "modified-huber", "softmax")
@@ -68,6 +69,8 @@ class LinearModel:
         Of the package that made it.
     hash_bits : int, optional
         Features are hashed to ``2**hash_bits``, the width, before anything else; None: they are taken as they are.
+    table : dict, optional
+        The plan of the table it was trained on, by which it reads others (``data/table_plan.py``).
     """
 
     coef_: np.ndarray
@@ -81,6 +84,7 @@ class LinearModel:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     version: str = field(default_factory=_version)
     hash_bits: int | None = None
+    table: dict[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array goes on racing
@@ -96,6 +100,10 @@ class LinearModel:
             raise InputError(f"normalize {self.normalize!r}: {expected_one_of(NORMALIZE, self.normalize)}")
         if self.hash_bits is not None and coef.shape[1] != 1 << check_bits(self.hash_bits):
             raise InputError(f"coef has {coef.shape[1]} features, expected 2^{self.hash_bits} of a hashed model")
+        if self.table is not None:
+            plan = TablePlan.from_json(self.table)
+            if plan.hash_bits != self.hash_bits or len(plan.label_names) < len(labels) * (plan.label_kind != "number"):
+                raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
         for array in (coef, intercept):
             array.flags.writeable = False
         for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
@@ -108,15 +116,26 @@ class LinearModel:
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels as scikit-learn names them, (K,) float64."""
-        return np.array(self.labels)
+        """The labels as scikit-learn names them, (K,) float64; of a table's text or booleans these themselves."""
+        if self.table is None or not self.table["label_names"]:
+            return np.array(self.labels)
+        codes = [int(label) for label in self.labels]
+        names = [self.table["label_names"][code] for code in codes]
+        return np.array([bool(code) for code in codes] if self.table["label_kind"] == "boolean" else names)
+
+    @property
+    def label_texts(self) -> list[str]:
+        """The labels as the data write them."""
+        names = [] if self.table is None else self.table["label_names"]
+        return [names[int(label)] if names else shortest(label) for label in self.labels]
 
     def decision_function(self, X: Any, threads: int | None = None) -> np.ndarray:
         """Margins ``x . w + b``.
 
         Parameters
         ----------
-        X : Rows, scipy sparse matrix, or array of shape (n, features)
+        X : Rows, scipy sparse matrix, or array of shape (n, features); table or frame
+            A model of a table takes tables: the path of one, or a frame of pandas, polars or pyarrow.
             Narrower than the model is fine; features beyond its width are ignored, and counted in a warning. If the
             model has ``hash_bits``, columns are hashed by their number, counted from 0, whatever the width; ``Rows``
             that are hashed already are taken as they are.
@@ -165,8 +184,8 @@ class LinearModel:
             "width": self.width, "normalize": self.normalize, "config": self.config, "fingerprint": self.fingerprint,
             "version": self.version, "history": self.history,
         }  # fmt: skip
-        if self.hash_bits is not None:
-            header["hash_bits"] = self.hash_bits
+        more = {"hash_bits": self.hash_bits, "table": self.table}
+        header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header
 
     @classmethod
@@ -191,6 +210,7 @@ class LinearModel:
                 history=list(header["history"]),
                 version=str(header["version"]),
                 hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
+                table=header.get("table"),
             )
             width = int(header["width"])
         if len(arrays) > 2 or model.width != width:
@@ -223,7 +243,7 @@ class LinearModel:
         """The margins of this model, for callers that walk the rows themselves: hashed, if it has ``hash_bits``."""
         binary = len(self.coef_) == 1
         coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
-        return _Margins(coef, intercept, self.normalize, self.hash_bits)
+        return _Margins(coef, intercept, self.normalize, self.hash_bits, self.table)
 
     def warn_unknown(self, count: int, stacklevel: int = 4) -> None:
         """Warn that ``count`` entries lay beyond the width, if any did; ``stacklevel`` points at the user's call."""
@@ -247,6 +267,11 @@ class LinearModel:
 
     def _hashed(self, X: Any) -> Iterator[Rows]:
         """``X`` as rows of the model's features."""
+        if self.table is not None and not isinstance(X, Rows):
+            from hogwild.data.tables import stream_table
+
+            yield from stream_table(X, self.table, labels=False)
+            return
         for rows in as_rows(X):
             if self.hash_bits is not None and rows.hash_bits is None:
                 yield from hashed_pieces(rows, self.hash_bits)
@@ -257,11 +282,12 @@ class LinearModel:
 class _Margins(Margins):
     """Margins that refuse rows whose features are not those of the model."""
 
-    def __init__(self, coef: Any, intercept: Any, normalize: str, hash_bits: int | None) -> None:
+    def __init__(self, coef: Any, intercept: Any, normalize: str, hash_bits: int | None, table: Any) -> None:
         super().__init__(coef, intercept, normalize)
-        self.hash_bits = hash_bits
+        self.hash_bits, self.table = hash_bits, table
 
     def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
+        check_plan(rows.table, self.table, "the rows")
         check_same(rows.hash_bits, self.hash_bits, "the rows", "those of the model")
         return super().between(rows, first, last, scales)
 

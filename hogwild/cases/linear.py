@@ -16,6 +16,7 @@ from hogwild.data.examples import Rows
 from hogwild.data.hashing import check_same
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
+from hogwild.data.table_plan import check_plan
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
@@ -41,6 +42,8 @@ class LinearCase:
         )
         self.fingerprint = fingerprint(train)
         hashed = train.hash_bits if test is None else test.hash_bits
+        if test is not None:
+            check_plan(test.table, train.table, "the test rows")
         check_same(hashed, train.hash_bits, "the test rows", "training's")
 
     @staticmethod
@@ -120,7 +123,7 @@ class LinearCase:
         p, (coef, intercept) = self.problem, solution
         return LinearModel(
             coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
-            history, hash_bits=self._train.hash_bits,
+            history, hash_bits=self._train.hash_bits, table=self._train.table,
         )  # fmt: skip
 
 

@@ -70,12 +70,17 @@ class RowsOfFeatures:
 
         by_name = name.startswith("synthetic:") or os.path.isdir(located(name))
         options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
+        options |= {"columns": None, "plan": train.table}
         return sources.open(name, progress, format=None if by_name else sources.format, **options)
 
     def facts(self, examples: Rows) -> str:
         return f"{len(examples):,} rows x {examples.width:,} features, {examples.nnz:,} nonzeros"
 
     def notes(self, name: str, examples: Rows, config: TrainConfig) -> Iterator[str]:
+        if examples.table is not None:
+            from hogwild.data.table_plan import TablePlan
+
+            yield from TablePlan.from_json(examples.table).lines()
         if examples.hash_bits is not None:
             from hogwild.data.hashing import collision_line, occupancy
 

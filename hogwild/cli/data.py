@@ -15,12 +15,18 @@ from hogwild.cli.containers import CONTAINERS, chosen
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.sources import (
     CacheDir,
+    Categorical,
     Features,
     Format,
     HashBits,
+    Ignore,
+    Label,
     NoCache,
+    Numeric,
     Sources,
     Targets,
+    Text,
+    Weight,
     ZeroBased,
     check_memory,
     check_readable,
@@ -50,13 +56,19 @@ def convert(
     format: Format = None,
     targets: Targets = None,
     hash_bits: HashBits = None,
+    label: Label = None,
+    categorical: Categorical = None,
+    numeric: Numeric = None,
+    text: Text = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
 ) -> None:
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    sources = Sources.take(dict(locals(), cache=None, no_cache=True))
     problem = chosen(problem, source, format)
     check_readable(source, problem)
-    sources = Sources(features, zero_based, format, targets, no_cache=True, hash_bits=hash_bits)
     sources.check(problem)
     display, reading = Display(quiet=quiet), Reading(source)
     if problem == "cuts":
@@ -89,19 +101,24 @@ def info(
     format: Format = None,
     targets: Targets = None,
     hash_bits: HashBits = None,
+    label: Label = None,
+    categorical: Categorical = None,
+    numeric: Numeric = None,
+    text: Text = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample that statistics are estimated on.")] = 0,
     json: Json = False,
 ) -> None:
     """Print the facts of a data file, a store or a model, or of this machine."""
-    show = lines
+    show, sources = lines, Sources.take(dict(locals()))
     if path is None:
         facts = machine_facts()
     else:
         kind = chosen(problem, path, format)
         check_readable(path, kind)
-        sources = Sources(features, zero_based, format, targets, cache, no_cache, hash_bits)
         sources.check(kind)
         if is_model(path):
             facts = model_facts(path)

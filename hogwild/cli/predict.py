@@ -197,11 +197,13 @@ def evaluate_ratings(model: Any, sources: Sources, data: str, seen: str | None) 
 def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:
     """Blocks of the data with the features of the model: hashed as they were in training, if they were.
 
-    A store is taken as it is: it must have been hashed in the same way.
+    A store is taken as it is: it must have been hashed in the same way. A model of a table reads tables by its plan.
     """
     from hogwild.data.hashing import check_same
+    from hogwild.data.table_plan import check_plan
 
-    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits).stream(data, labels):
+    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits, plan=model.table).stream(data, labels):
+        check_plan(rows.table, model.table, data)
         check_same(rows.hash_bits, model.hash_bits, data, "those of the model")
         yield rows
 
@@ -235,9 +237,7 @@ def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
     """A function from margins to the lines of the output."""
     import numpy as np
 
-    from hogwild.data.examples import shortest
-
-    names = np.array([f"{shortest(label)}\n".encode() for label in model.labels], dtype=object)
+    names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
 
     def numbers(values: np.ndarray) -> bytes:
         """Lines of numbers in the shortest form that reads back as the same float32."""
@@ -289,7 +289,7 @@ def table(facts: dict[str, Any]) -> Iterator[str]:
     """Measurements as aligned lines, and the confusion of a few labels as a table (of many it is in the JSON)."""
     from hogwild.data.examples import shortest
 
-    labels = [shortest(label) for label in facts.get("labels", [])]
+    labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
     for name, value in facts.items():
         if name == "f1":
             for label, entry in zip(labels, value.values()):

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from hogwild.data.examples import Rows
     from hogwild.data.graphs import Graph
     from hogwild.data.ratings import Ratings
+    from hogwild.data.table_plan import Asked
 
 #: Those of rows, of ratings and of graphs.
-FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", "ratings", "netflix", "dimacs", "edges", "mrf")
-PANEL = "Data"
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", "csv", "tsv", "parquet", "arrow", "ratings", "netflix",
+           "dimacs", "edges", "mrf")  # fmt: skip
+PANEL, TABLE = "Data", "Columns of a table"
+BY_TYPE = "sorted by type"
+COLUMNS = ("label", "categorical", "numeric", "text", "ignore", "weight")
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block cost milliseconds, whatever its size
 
 Features = Annotated[int | None, typer.Option(min=1, help="Number of features.", rich_help_panel=PANEL,
@@ -43,6 +47,19 @@ Targets = Annotated[str | None, typer.Option(metavar="FILE", help="Targets (.npy
 CacheDir = Annotated[str | None, typer.Option("--cache", metavar="DIR", help="Where parsed text is kept.",
                                               rich_help_panel=PANEL,
                                               show_default="the user's cache directory")]  # fmt: skip
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of a table (CSV, TSV, Parquet, Arrow) to be "
+                                            "learned.", rich_help_panel=TABLE)]  # fmt: skip
+Categorical = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns that are categories, such as "
+                                                  "site,device.", show_default=BY_TYPE,
+                                                  rich_help_panel=TABLE)]  # fmt: skip
+Numeric = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns that are numbers.", show_default=BY_TYPE,
+                                              rich_help_panel=TABLE)]  # fmt: skip
+Text = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns whose words and pairs of them are features.",
+                                           show_default=BY_TYPE, rich_help_panel=TABLE)]  # fmt: skip
+Ignore = Annotated[str | None, typer.Option(metavar="COLUMNS", help="Columns to leave out.",
+                                             rich_help_panel=TABLE)]  # fmt: skip
+Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with a weight of each row.",
+                                             rich_help_panel=TABLE)]  # fmt: skip
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep nothing: parse into memory.",
                                        rich_help_panel=PANEL)]  # fmt: skip
 
@@ -59,6 +76,13 @@ class Sources:
     no_cache: bool = False
     hash_bits: int | None = None
     terminals: str | None = None
+    label: str | None = None
+    categorical: str | None = None
+    numeric: str | None = None
+    text: str | None = None
+    ignore: str | None = None
+    weight: str | None = None
+    plan: dict[str, Any] | None = None  # of a model, by which tables are read
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -106,6 +130,7 @@ class Sources:
         """Refuse how to read data of another problem, which would be passed over without a word."""
         given = {"features": self.features, "hash-bits": self.hash_bits, "targets": self.targets}
         given["zero-based"] = self.zero_based or None
+        given |= {option: getattr(self, option) for option in COLUMNS}
         if problem != "linear" and (wrong := [f"--{name}" for name, value in given.items() if value is not None]):
             raise UsageError(f"{wrong[0]} is for rows of features, and --problem {problem} has none")
         if self.terminals is not None and problem != "cuts":
@@ -115,20 +140,45 @@ class Sources:
         """What decides how a source is read, as keywords of ``open_data``."""
         return {
             "format": self.format, "zero_based": self.zero_based, "width": self.features, "targets": self.targets,
-            "hash_bits": self.hash_bits,
+            "hash_bits": self.hash_bits, "columns": self.columns(),
         }  # fmt: skip
+
+    def columns(self) -> Asked | None:
+        """What is asked of a table's columns, if anything is."""
+        given = {option: getattr(self, option) for option in COLUMNS}
+        if not any(given.values()):
+            return None
+        from hogwild.data.table_plan import Asked
+
+        return Asked.of(**given)
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """The same rows in blocks of bounded size, in order. Text, or standard input for "-", is not kept."""
+        from hogwild.data.catalogue import located
         from hogwild.data.chunks import chunks
         from hogwild.data.source import is_text
 
+        if self._is_table(name) and (self.plan is not None or name != "-"):
+            from hogwild.data.tables import stream_table
+
+            if self.plan is None:
+                raise InputError(f"{name}: a table, but the model's features are none of its columns")
+            table: Any = sys.stdin.buffer if name == "-" else located(name)
+            yield from stream_table(table, self.plan, labels == "required", self.format)
+            return
         if name == "-" or is_text(name, self.format):
             yield from self._stream_text(name, labels)
             return
         rows = self.open(name, labels=labels)
         for first, last in chunks(rows):
             yield rows.block(first, last)
+
+    def _is_table(self, name: str) -> bool:
+        from hogwild.data.table_files import SUFFIXES, table_format
+
+        if self.format is not None:
+            return self.format in SUFFIXES
+        return name == "-" or (table_format(name) is not None and not os.path.isdir(name))
 
     def _stream_text(self, name: str, labels: str) -> Iterator[Rows]:
         from hogwild.data.svmlight import ParseSummary, iter_svmlight

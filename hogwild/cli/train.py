@@ -10,7 +10,22 @@ import typer
 
 from hogwild.cli import shell
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
-from hogwild.cli.sources import CacheDir, Features, Format, HashBits, NoCache, Sources, Targets, ZeroBased
+from hogwild.cli.sources import (
+    CacheDir,
+    Categorical,
+    Features,
+    Format,
+    HashBits,
+    Ignore,
+    Label,
+    NoCache,
+    Numeric,
+    Sources,
+    Targets,
+    Text,
+    Weight,
+    ZeroBased,
+)
 from hogwild.config import (
     CLASS_WEIGHT,
     DEVICES,
@@ -103,6 +118,12 @@ def train(
     format: Format = None,
     targets: Targets = None,
     hash_bits: HashBits = None,
+    label: Label = None,
+    categorical: Categorical = None,
+    numeric: Numeric = None,
+    text: Text = None,
+    ignore: Ignore = None,
+    weight: Weight = None,
     cache: CacheDir = None,
     no_cache: NoCache = False,
     loss: Loss = None,

@@ -190,7 +190,8 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
         return built
     memory = MemoryWriter()
     facts = recipe.fill(memory)
-    return memory.close(facts.pop("width"), facts.get("hash_bits")), {**recipe.meta, **facts}
+    rows = memory.close(facts.pop("width"), facts.get("hash_bits"), facts.get("table"))
+    return rows, {**recipe.meta, **facts}
 
 
 def identity(path: str | Path) -> dict[str, Any]:

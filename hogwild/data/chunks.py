@@ -8,13 +8,15 @@ Python, half a millisecond of a compiled loop.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
-from hogwild.data.examples import Rows
+from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.pieces import map_cuts
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 Result = TypeVar("Result")
 
@@ -59,3 +61,39 @@ def count_unknown(rows: Rows, width: int, threads: int | None = None) -> int:
         return int(count(rows.begin[first:last], rows.end[first:last], rows.indices, width))
 
     return sum(map_chunks(rows, part, threads))
+
+
+def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
+    """The same rows with ``width`` features. Features ascend in a row, so what lies beyond is cut off at its end.
+
+    Raises
+    ------
+    InputError
+        For entries beyond it, unless ``beyond`` is "ignore": they are then counted in a warning.
+    """
+    if width is None or width == rows.width:
+        return rows
+    if not 1 <= width <= INDEX_LIMIT:
+        raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
+    if rows.hash_bits is not None:
+        raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
+    end, dropped = rows.end, 0
+    if rows.width > width:
+        cut = [_count_beyond(rows.block(first, last), width) for first, last in chunks(rows)]
+        numbers = np.concatenate(cut)
+        dropped = int(numbers.sum())
+        end = rows.end - numbers if dropped else rows.end
+    if dropped and beyond == "error":
+        row = int(np.argmax(numbers > 0))
+        raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
+    if dropped:
+        said = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
+        warnings.warn(said, HogwildWarning, stacklevel=3)
+    flat = rows.indices, rows.values, rows.targets
+    return Rows((rows.begin, end), *flat, width, rows.weights, rows.store, check=False)
+
+
+def _count_beyond(part: Rows, width: int) -> np.ndarray:
+    low, high = int(part.begin[0]), int(part.end[-1])
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(part.indices[low:high] >= width)))
+    return before[part.end - low] - before[part.begin - low]

@@ -94,6 +94,8 @@ class Rows:
         Verify shapes, order and ranges (one pass). Readers that guarantee them pass False.
     hash_bits : int, optional
         The features are buckets that ``data/hashing.py`` made of others, ``2**hash_bits`` of them; None: as they were.
+    table : dict, optional
+        The plan by which they were made of a table's columns (``data/table_plan.py``), in JSON's types.
 
     Raises
     ------
@@ -112,6 +114,7 @@ class Rows:
         store: str | Path | None = None,
         check: bool = True,
         hash_bits: int | None = None,
+        table: dict[str, Any] | None = None,
     ) -> None:
         if isinstance(indptr, tuple):
             self.begin, self.end = (_frozen(a, np.int64) for a in indptr)
@@ -128,7 +131,7 @@ class Rows:
         self.weights = None if weights is None else _frozen(weights, np.float32)
         self.width = int(width)
         self.store = None if store is None else Path(store)
-        self.hash_bits = hash_bits
+        self.hash_bits, self.table = hash_bits, table
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
@@ -270,7 +273,7 @@ class Rows:
 
     def _part(self, ends: tuple[np.ndarray, np.ndarray], targets: np.ndarray, weights: np.ndarray | None) -> Rows:
         flat = self.indices, self.values, targets, self.width, weights
-        return Rows(ends, *flat, self.store, check=False, hash_bits=self.hash_bits)
+        return Rows(ends, *flat, self.store, check=False, hash_bits=self.hash_bits, table=self.table)
 
     def compact(self) -> Rows:
         """A copy in memory whose flat arrays hold these rows only, in order."""
@@ -280,7 +283,7 @@ class Rows:
             part = slice(indptr[first], indptr[last])
             indices[part], values[part] = self.indices[source], self.values[source]
         flat = indices, values, self.targets, self.width, self.weights
-        return Rows(indptr, *flat, check=False, hash_bits=self.hash_bits)
+        return Rows(indptr, *flat, check=False, hash_bits=self.hash_bits, table=self.table)
 
     def _pieces(self) -> Iterator[tuple[int, int, Any]]:
         """Runs ``(first, last, where)`` of rows with about a million entries, and where in the flat arrays they lie."""

@@ -182,7 +182,7 @@ class HashedSink:
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
         if self.raw:
             lengths, indices, values = _hash_entries(lengths, indices, values, self.bits)
-        self.used += _mark(self._seen, indices)
+        self.used += mark_buckets(self._seen, indices)
         self.sink.append(lengths, indices, values, targets, weights)
 
     def facts(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def occupancy(rows: Rows) -> dict[str, Any]:
         if meta["rows"] == len(rows) and "hashing" in meta:
             return dict(meta["hashing"])
     seen = np.zeros(max(1, 2**rows.hash_bits >> 3), np.uint8)
-    used = sum(_mark(seen, part.indices) for part in _pieces(rows))
+    used = sum(mark_buckets(seen, part.indices) for part in _pieces(rows))
     return collisions(rows.hash_bits, used)
 
 
@@ -305,7 +305,8 @@ def _said(bits: int | None) -> str:
     return "not hashed" if bits is None else f"hashed to 2^{bits}"
 
 
-def _mark(seen: np.ndarray, indices: Any) -> int:
+def mark_buckets(seen: np.ndarray, indices: Any) -> int:
+    """Set the bits of the buckets ``indices`` in ``seen``, (2^bits / 8,) uint8; how many were not set before."""
     from hogwild.kernels import hashing
 
     return int(hashing.mark(seen, readonly(np.ascontiguousarray(indices, np.int32))))

@@ -20,8 +20,8 @@ import numpy as np
 
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.catalogue import located
-from hogwild.data.chunks import chunks
-from hogwild.data.examples import INDEX_LIMIT, Rows
+from hogwild.data.chunks import fit_width
+from hogwild.data.examples import Rows
 from hogwild.data.hashing import (
     HashedSink,
     check_bits,
@@ -35,12 +35,15 @@ from hogwild.data.matrix_market import read_matrix_market
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
+from hogwild.data.table_files import SUFFIXES as TABLES
+from hogwild.data.table_files import table_format
+from hogwild.data.table_plan import Asked, check_plan
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 Progress = Callable[[int, int | None], None]
 
 PARSER = 1  # version of what svmlight.py makes of a text; part of a cache entry's key
-FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic")
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", *TABLES)
 MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
@@ -56,6 +59,8 @@ def open_data(
     targets: str | Path | None = None,
     labels: str = "required",
     hash_bits: int | None = None,
+    columns: Asked | None = None,
+    plan: dict[str, Any] | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -66,8 +71,9 @@ def open_data(
     ----------
     name : str, Path or binary stream
         svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
-        (MatrixMarket, also compressed), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, where no file is
-        called so, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
+        (MatrixMarket, also compressed), a table (:func:`hogwild.open_table`), a synthetic set such as
+        ``synthetic:rcv1?rows=200000``, or, where no file is called so, a fetched set of the catalogue such as
+        ``rcv1:test``. A stream is read as svmlight text into memory.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
     zero_based : bool
@@ -83,8 +89,12 @@ def open_data(
     hash_bits : int, optional
         Hash features to ``2**hash_bits`` of them, 1 to 30; indices of text may then be any below 2^64. A store is never
         hashed here, but must have been (:func:`convert` makes a hashed one); without it, it may be hashed or not.
+    columns : Asked, optional
+        What is asked of a table's columns.
+    plan : dict, optional
+        The plan of other rows or of a model (their ``table``), by which a table is read; other data are refused.
     cache : Cache, optional
-        Where stores are made from text and synthetic sets; without one they are made in memory.
+        Where stores are made from text, tables and synthetic sets; without one they are made in memory.
     workers : int, optional
         Threads that parse text.
     progress : function, optional
@@ -105,7 +115,13 @@ def open_data(
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
     hash_bits = _check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
-    options = {"zero_based": zero_based, "width": pinned, "labels": labels, "workers": workers, "progress": progress}
+    options: dict[str, Any] = {
+        "zero_based": zero_based,
+        "width": pinned,
+        "labels": labels,
+        "workers": workers,
+        "progress": progress,
+    }
     options |= {"hash_bits": hash_bits}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
@@ -117,6 +133,10 @@ def open_data(
         kind = _kind(title, format)
         if targets is not None and kind not in ("npz", "mtx"):
             raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
+        if kind in TABLES:
+            options |= {"columns": columns, "plan": plan}
+        elif columns:
+            raise UsageError(f"{title}: --label and the options of columns are for tables ({', '.join(TABLES)})")
         if kind == "store":
             rows, meta = open_store(title), read_meta(title)
             if hash_bits is not None:
@@ -134,8 +154,10 @@ def open_data(
             rows, meta = build(cache, _recipe(title, kind, targets, options))
     if len(rows) == 0:
         raise InputError(f"{title}: no rows in it")
+    if plan is not None:
+        check_plan(rows.table, plan, title)
     _warn_of_repairs(title, meta)
-    return _fit_width(rows, width, beyond, title)
+    return fit_width(rows, width, beyond, title)
 
 
 def _check_hashing(bits: int | None, width: int | None) -> int | None:
@@ -156,6 +178,7 @@ def convert(
     width: int | None = None,
     targets: str | Path | None = None,
     hash_bits: int | None = None,
+    columns: Asked | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -172,11 +195,12 @@ def convert(
     title = located(os.fspath(name))
     kind = _kind(title, format)
     hash_bits, hashed_before = _check_hashing(hash_bits, width), False
-    if kind in ("svmlight", "synthetic"):
-        options = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
+    if kind in ("svmlight", "synthetic", *TABLES):
+        options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
+        options |= {"columns": columns, "plan": None}
         recipe = _recipe(title, kind, targets, options | {"hash_bits": hash_bits})
     else:
-        rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets)
+        rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
         recipe, hashed_before = _copy(title, {}, lambda: rows), rows.hash_bits is not None
         if hash_bits is not None and not hashed_before:
             recipe = hashed_recipe(recipe, hash_bits)
@@ -217,7 +241,9 @@ def _kind(name: str, format: str | None) -> str:
 
 def _by_suffix(name: str) -> str:
     lowered = name.lower()
-    return "npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "svmlight"
+    if lowered.endswith(".npz"):
+        return "npz"
+    return "mtx" if lowered.endswith(MATRIX_MARKET) else table_format(name) or "svmlight"
 
 
 def is_text(name: str, format: str | None = None) -> bool:
@@ -231,6 +257,12 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
     bits = options["hash_bits"]
     if kind == "svmlight":
         return _svmlight(name, options)
+    if kind in TABLES:
+        from hogwild.data.tables import table_recipe
+
+        asked, labels = options["columns"] or Asked(), options.get("labels", "required") == "required"
+        about = {"format": kind, "labels": labels, "workers": options["workers"], "progress": options["progress"]}
+        return table_recipe(name, asked, bits, options["plan"], **about)
     if kind == "synthetic":
         recipe = synthetic_recipe(parse_spec(name), options["progress"])
     else:
@@ -285,7 +317,8 @@ def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
         pour(whole, sink)
         if whole.hash_bits is None:
             return {"width": whole.width}
-        return {"width": whole.width, "hash_bits": whole.hash_bits, "hashing": occupancy(whole)}
+        hashed = {"hash_bits": whole.hash_bits, "hashing": occupancy(whole)}
+        return {"width": whole.width, **hashed, **({} if whole.table is None else {"table": whole.table})}
 
     return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
 
@@ -361,33 +394,3 @@ def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
         warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
     if "hashing" in meta:
         warn_if_crowded(name, meta["hashing"], stacklevel=3)
-
-
-def _fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
-    """The same rows with ``width`` features. Features ascend in a row, so what lies beyond is cut off at its end."""
-    if width is None or width == rows.width:
-        return rows
-    if not 1 <= width <= INDEX_LIMIT:
-        raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
-    if rows.hash_bits is not None:
-        raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
-    end, dropped = rows.end, 0
-    if rows.width > width:
-        cut = [_count_beyond(rows.block(first, last), width) for first, last in chunks(rows)]
-        numbers = np.concatenate(cut)
-        dropped = int(numbers.sum())
-        end = rows.end - numbers if dropped else rows.end
-    if dropped and beyond == "error":
-        row = int(np.argmax(numbers > 0))
-        raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
-    if dropped:
-        said = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
-        warnings.warn(said, HogwildWarning, stacklevel=3)
-    flat = rows.indices, rows.values, rows.targets
-    return Rows((rows.begin, end), *flat, width, rows.weights, rows.store, check=False)
-
-
-def _count_beyond(part: Rows, width: int) -> np.ndarray:
-    low, high = int(part.begin[0]), int(part.end[-1])
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(part.indices[low:high] >= width)))
-    return before[part.end - low] - before[part.begin - low]

@@ -64,7 +64,7 @@ class StoreWriter:
         Directory to be made.
     meta : dict, optional
         Facts to keep in ``meta.json``: ``source``, ``options``, ``parser``, ``warnings``, ``hash_bits`` and ``hashing``
-        of hashed rows, ...
+        of hashed rows, ``table`` of a table's, ...
     overwrite : bool
         Replace ``path`` if it is a store. Anything else is never overwritten.
 
@@ -218,12 +218,14 @@ class MemoryWriter:
             if part is not None:
                 self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
 
-    def close(self, width: int | None = None, hash_bits: int | None = None) -> Rows:
+    def close(
+        self, width: int | None = None, hash_bits: int | None = None, table: dict[str, Any] | None = None
+    ) -> Rows:
         lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
-        return Rows(indptr, *flat, check=False, hash_bits=hash_bits)
+        return Rows(indptr, *flat, check=False, hash_bits=hash_bits, table=table)
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
@@ -234,7 +236,8 @@ def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None,
     """Write ``rows`` as a store, a block at a time; errors as for ``StoreWriter``."""
     with StoreWriter(path, meta, overwrite) as writer:
         pour(rows, writer)
-        return writer.close(rows.width, **({} if rows.hash_bits is None else {"hash_bits": rows.hash_bits}))
+        facts = {"hash_bits": rows.hash_bits, "table": rows.table}
+        return writer.close(rows.width, **{name: fact for name, fact in facts.items() if fact is not None})
 
 
 def pour(rows: Rows, sink: Sink) -> None:
@@ -301,7 +304,8 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     bits = meta.get("hash_bits")  # a store of before there was hashing has none
     _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
     data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
-    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, hash_bits=bits)
+    more = {"hash_bits": bits, "table": meta.get("table")}
+    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, **more)
 
 
 def open_arrays(

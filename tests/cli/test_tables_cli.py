@@ -1,0 +1,96 @@
+"""Tables on the command line: train, test, predict, evaluate, info and convert, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the same 600 rows as clicks.csv and clicks.parquet; the label follows the site."""
+    folder = tmp_path_factory.mktemp("clicks")
+    random = np.random.default_rng(0)
+    site = random.integers(0, 20, 600)
+    table = pyarrow.table(
+        {
+            "click": np.where((site % 2 == 1) ^ (random.random(600) < 0.05), "yes", "no"),
+            "site": [f"site {k}" for k in site],
+            "price": random.gamma(2, 3, 600).round(2),
+            "id": np.arange(600),
+        }
+    )
+    pyarrow.csv.write_csv(table, folder / "clicks.csv")
+    pq.write_table(table, folder / "clicks.parquet")
+    return folder
+
+
+TRAIN = ("--label", "click", "--ignore", "id", "--epochs", 2, "-w", 1)
+
+
+def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any) -> None:
+    model, text, packed = tmp_path / "m", clicks / "clicks.csv", clicks / "clicks.parquet"
+    done = hogwild("train", text, *TRAIN, "--test", packed, "--out", model)
+    assert done.status == 0, done.err
+    assert "categorical: site\nnumeric: price\nleft out: id\n" in done.out
+    assert "hashed to 2^18 = 262,144 weights: 21 buckets used" in done.out
+    again = hogwild("train", text, *TRAIN, "--holdout", 0.2)  # from the cache
+    assert "categorical: site\nnumeric: price\nleft out: id\n" in again.out
+    measured = [json.loads(hogwild("evaluate", model, data, "--json").out) for data in (text, packed)]
+    assert measured[0] == measured[1]
+    assert measured[0]["accuracy"] > 0.9
+    assert measured[0]["labels"] == ["no", "yes"]
+    assert "f1 of label yes" in hogwild("evaluate", model, packed).out
+    lines = [hogwild("predict", model, data).out for data in (text, packed)]
+    assert lines[0] == lines[1]
+    assert set(lines[0].split()) == {"no", "yes"}
+    facts = json.loads(hogwild("info", text, "--label", "click", "--json").out)
+    assert facts["rows"] == 600
+    store = tmp_path / "store"
+    assert hogwild("convert", packed, store, "--label", "click", "--ignore", "id", "--hash-bits", 18).status == 0
+    assert json.loads(hogwild("evaluate", model, store, "--json").out) == measured[0]
+
+
+def test_predict_needs_no_label_and_takes_a_stream(clicks: Path, tmp_path: Path, hogwild: Any, spawn: Any) -> None:
+    model = tmp_path / "m"
+    assert hogwild("train", clicks / "clicks.parquet", *TRAIN, "-q", "--out", model).status == 0
+    table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id"])
+    pyarrow.csv.write_csv(table, tmp_path / "new.csv")
+    expected = hogwild("predict", model, clicks / "clicks.csv").out
+    assert hogwild("predict", model, tmp_path / "new.csv").out == expected
+    with open(tmp_path / "new.csv") as stream:
+        assert spawn("predict", model, "-", stdin=stream).communicate()[0] == expected
+    refused = hogwild("evaluate", model, tmp_path / "new.csv")
+    assert refused.err == (
+        f"hogwild: error: {tmp_path}/new.csv: no column click, which the model was trained with; its columns are site, "
+        "price\n"
+    )
+
+
+def test_what_does_not_go_together_is_one_line(clicks: Path, tmp_path: Path, svm: Path, hogwild: Any) -> None:
+    model, plain, text = tmp_path / "m", tmp_path / "plain", clicks / "clicks.csv"
+    assert hogwild("train", text, *TRAIN, "-q", "--out", model).status == 0
+    assert hogwild("train", svm, "--epochs", 1, "-w", 1, "-q", "--out", plain).status == 0
+    cases = {
+        ("train", text): "a table needs its label named: --label COLUMN; its columns are click, site, price, id",
+        ("train", text, "--label", "clik"): "no column clik (--label): did you mean click?",
+        ("train", text, "--label", "click", "--numeric", "site"): "column site holds text, which cannot be numeric",
+        ("train", text, "--label", "click", "--ignore", "site,price", "--text", "site"):
+            "column site is named in text and in ignore",
+        ("train", svm, "--label", "click"): "are for tables (csv, tsv, parquet, arrow)",
+        ("train", text, "--problem", "completion", "--label", "click"): "--label is for rows of features",
+        ("predict", model, svm): "expected a table with the model's columns: site, price",
+        ("predict", plain, text): "a table, but the model's features are none of its columns",
+        ("evaluate", plain, text): "a table, but the model's features are none of its columns",
+    }  # fmt: skip
+    for arguments, said in cases.items():
+        done = hogwild(*arguments)
+        assert done.status in (1, 2), arguments
+        assert said in done.err, done.err
+        assert done.err.count("\n") == 1, done.err

@@ -1,0 +1,43 @@
+"""What a table's row should become, written with Python's dicts and integers: the twin of the compiled reader."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+MASK = 2**64 - 1
+
+
+def bucket(name: str, bits: int) -> int:
+    """FNV-1a of the UTF-8 bytes, then the first output of splitmix64 seeded with it, its top bits."""
+    state = 0xCBF29CE484222325
+    for byte in name.encode():
+        state = (state ^ byte) * 0x100000001B3 & MASK
+    z = (state + 0x9E3779B97F4A7C15) & MASK
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return (z ^ (z >> 31)) >> (64 - bits)
+
+
+def features(row: dict[str, Any], roles: dict[str, str], deviations: dict[str, float]) -> dict[str, float]:
+    """Names and values of a row's features; None is a missing value, and a category is given as text."""
+    found: dict[str, float] = {}
+    for name, role in roles.items():
+        value = row[name]
+        if role == "numeric":
+            found |= {f"{name}=": 1.0} if value is None else {name: value / deviations[name]} if value else {}
+        elif role == "categorical":
+            found[f"{name}={value or ''}"] = 1.0
+        else:
+            words = re.findall(r"\w+", (value or "").lower())
+            for word in [*words, *map(" ".join, itertools.pairwise(words))]:
+                found[f"{name}={word}"] = found.get(f"{name}={word}", 0.0) + 1.0
+    return found
+
+
+def hashed(features: dict[str, float], bits: int) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for name, value in features.items():
+        found[bucket(name, bits)] = found.get(bucket(name, bits), 0.0) + value
+    return found

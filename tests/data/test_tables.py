@@ -1,0 +1,179 @@
+"""Tables of every kind become the same rows, which are those of the twin in plain Python."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import hogwild
+from hogwild.data.store import open_store
+from hogwild.data.tables import stream_table
+from hogwild.errors import InputError
+from tests.data.table_twin import features, hashed
+
+ROLES = {"site": "categorical", "price": "numeric", "id": "categorical", "title": "text", "old": "categorical"}
+BITS = 20
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    """300 rows with gaps, long numbers, words in quotes and over lines, letters beyond ASCII."""
+    random = np.random.default_rng(1)
+    n = 300
+    titles = ['red "shoes", new', "Größe 42\nzwei Zeilen", "red shoes red shoes", "", None, "a_b – c"]
+    return pa.table(
+        {
+            "click": pa.array(np.where(random.random(n) < 0.4, "yes", "no")),
+            "site": pa.array([None if k == 0 else f"site{k}" for k in random.integers(0, 9, n)]),
+            "price": pa.array([None if k % 17 == 0 else round(k / 7, 3) for k in random.integers(0, 99, n)]),
+            "id": pa.array([None if k % 5 == 0 else int(k) * 10**13 - 7 for k in random.integers(-50, 999, n)]),
+            "title": pa.array([titles[k % len(titles)] for k in range(n)]),
+            "old": pa.array([None if k == 2 else bool(k) for k in random.integers(0, 3, n)]),
+        }
+    )
+
+
+def expected(table: pa.Table, bits: int = BITS) -> list[dict[int, float]]:
+    prices = [price for price in table["price"].to_pylist() if price is not None]
+    rows = []
+    for row in table.to_pylist():
+        texts = {"id": None if row["id"] is None else str(row["id"]), "old": row["old"] and "true"}
+        if row["old"] is False:
+            texts["old"] = "false"
+        rows.append(hashed(features(row | texts, ROLES, {"price": float(np.std(prices))}), bits))
+    return rows
+
+
+def entries(rows: hogwild.Rows) -> list[dict[int, float]]:
+    """Each row as a dict; the indices ascend."""
+    found = []
+    for first, last in zip(rows.begin, rows.end):
+        assert (np.diff(rows.indices[first:last]) > 0).all()
+        found.append(dict(zip(rows.indices[first:last].tolist(), rows.values[first:last].tolist())))
+    return found
+
+
+def check(rows: hogwild.Rows, table: pa.Table) -> None:
+    assert entries(rows) == [pytest.approx(row, rel=1e-6) for row in expected(table)]
+    assert rows.table is not None
+    assert rows.table["label_names"] == ["no", "yes"]
+    assert rows.targets.tolist() == [float(label == "yes") for label in table["click"].to_pylist()]
+
+
+def write(table: pa.Table, path: Path) -> Path:
+    name = path.name
+    frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get)
+    if "csv" in name or "tsv" in name:
+        ends = "\r\n" if "crlf" in name else "\n"
+        text = frame.to_csv(index=False, sep=";" if "semicolon" in name else "\t" if "tsv" in name else ",")
+        content = text.replace("\n", ends).encode("utf-8-sig" if "bom" in name else "utf-8")
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    elif name.endswith("parquet"):
+        encoded = ["site", "title"] if "dictionary" in name else []
+        for column in encoded:
+            at = table.column_names.index(column)
+            table = table.set_column(at, column, table[column].dictionary_encode())
+        pq.write_table(table, path, row_group_size=70)
+    elif name.endswith("arrows"):
+        with pa.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table, max_chunksize=64)
+    else:
+        pyarrow.feather.write_feather(table, str(path), chunksize=64)
+    return path
+
+
+FILES = ["a.csv", "bom.csv", "semicolon.csv", "b.tsv", "c.csv.gz", "d.parquet", "dictionary.parquet", "e.feather",
+         "f.arrows"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_become_the_rows_of_the_twin(name: str, table: pa.Table, tmp_path: Path) -> None:
+    path = write(table, tmp_path / name)
+    rows = hogwild.open_table(path, "click", text="title", categorical=["id"], hash_bits=BITS)
+    check(rows, table)
+    assert {column["name"]: column["role"] for column in rows.table["columns"]} == ROLES
+    streamed = list(stream_table(path, rows.table))
+    assert [row for block in streamed for row in entries(block)] == entries(rows)
+
+
+def frames(table: pa.Table) -> dict[str, Any]:
+    nullable = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get)
+    polars = pl.from_arrow(table)
+    return {
+        "pyarrow": table,
+        "pandas, nullable": nullable,
+        "pandas, categorical": nullable.astype({"site": "category", "id": "category", "old": "category"}),
+        "pandas, Arrow's types": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "pandas, odd index": nullable.set_index(np.arange(len(table))[::-1]),
+        "polars": polars,
+        "polars, categorical": polars.with_columns(pl.col("site").cast(pl.Categorical)),
+        "polars, lazy": polars.lazy(),
+    }
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "pandas, nullable", "pandas, categorical", "pandas, Arrow's types",
+                                  "pandas, odd index", "polars", "polars, categorical", "polars, lazy"])  # fmt: skip
+def test_frames_become_the_rows_of_the_twin(kind: str, table: pa.Table) -> None:
+    frame = frames(table)[kind]
+    check(hogwild.open_table(frame, "click", text="title", categorical="id", hash_bits=BITS), table)
+
+
+def test_a_large_file_is_cut_into_pieces_at_rows(table: pa.Table, tmp_path: Path, monkeypatch: Any) -> None:
+    path = write(table, tmp_path / "a.csv")
+    monkeypatch.setattr("hogwild.data.table_csv.CHUNK", 200)
+    monkeypatch.setattr("hogwild.data.table_files.PIECE", 7)
+    check(hogwild.open_table(path, "click", text="title", categorical="id", hash_bits=BITS), table)
+    check(hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS), table)
+
+
+def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) -> None:
+    rows = hogwild.open_table(table, "click", text="title", hash_bits=12)
+    hogwild.train(rows, epochs=2, workers=1).finish().save(tmp_path / "m")
+    model = hogwild.load(tmp_path / "m")
+    assert model.table == rows.table
+    first = model.predict(rows)
+    assert set(first) <= {"no", "yes"}
+    assert list(model.classes_) == ["no", "yes"]
+    for name in FILES:
+        assert (model.predict(write(table, tmp_path / name)) == first).all(), name
+    for kind, frame in frames(table).items():
+        assert (model.predict(frame) == first).all(), kind
+    assert (model.predict_proba(pl.from_arrow(table.drop(["click"]))) == model.predict_proba(rows)).all()
+    with pytest.raises(InputError, match="the table: no column site, which the model was trained with; its columns"):
+        model.predict(table.drop(["site"]))
+    with pytest.raises(InputError, match="expected a table with the model's columns: site"):
+        model.predict(hogwild.Rows([0, 1], [0], [1.0], [0.0], 2**12, hash_bits=12))
+
+
+def test_the_plan_goes_with_parts_stores_and_caches(table: pa.Table, tmp_path: Path) -> None:
+    from hogwild.data.cache import Cache
+    from hogwild.data.source import convert
+    from hogwild.data.table_plan import Asked
+
+    path, cache = write(table, tmp_path / "d.parquet"), Cache(tmp_path / "cache")
+    rows = hogwild.open_table(path, "click", cache=cache)
+    again = hogwild.open_table(path, "click", cache=cache)
+    assert rows.store == again.store is not None
+    assert rows.table == again.table == rows.split(0.3)[1].table == rows.block(3, 9).compact().table
+    convert(path, tmp_path / "store", columns=Asked.of(label="click"))
+    assert open_store(tmp_path / "store").table == rows.table
+    other = hogwild.open_table(path, "click", ignore="price", cache=cache)
+    assert other.table != rows.table
+    assert entries(hogwild.open_table(path, like=other)) == entries(other)
+    with pytest.raises(InputError, match="the test rows: its columns were prepared for another model"):
+        hogwild.train(rows, other, epochs=1)
+
+
+def test_bits_are_chosen_by_how_many_features_there_are() -> None:
+    frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
+    assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
+    assert hogwild.open_table(frame, "y").hash_bits == 19
