@@ -197,7 +197,8 @@ def convert(
     hash_bits, hashed_before = _check_hashing(hash_bits, width), False
     if kind in ("svmlight", "synthetic", *TABLES):
         options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
-        options |= {"columns": columns, "plan": None}
+        if kind in TABLES:
+            options |= {"columns": columns, "plan": None}
         recipe = _recipe(title, kind, targets, options | {"hash_bits": hash_bits})
     else:
         rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)

@@ -349,7 +349,7 @@ def test_other_mistakes(tmp_path, text):
     with pytest.raises(InputError, match="a file, but a store is a directory"):
         open_data(text, format="store")
     with pytest.raises(UsageError, match="expected one of svmlight, npz"):
-        open_data(text, format="csv")
+        open_data(text, format="xlsx")
     with pytest.raises(UsageError, match="expected one of error, ignore"):
         open_data(text, beyond="drop")
     with pytest.raises(UsageError, match="expected one of required, optional"):
