@@ -20,6 +20,7 @@ from hogwild import machine
 from hogwild.cases.module import LOSSES, NamedLoss, Posed
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, UsageError
+from hogwild.hosts import fork_server
 from hogwild.hosts.job import Pool
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module_data import Examples, take_data
@@ -105,6 +106,7 @@ def pose(
     UsageError, InputError
         For what is no module, no loss or no data.
     """
+    fork_server.preload("hogwild.problems.module")  # else every worker imports torch
     named = _name_of(loss)
     module = _module(model, seed)
     examples = take_data(data, named)

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from hogwild.hosts import fork_server  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 3.0  # seconds in which what a test left may still go
@@ -79,7 +81,7 @@ def no_leaks() -> Iterator[None]:
     yield
     deadline = time.monotonic() + GRACE
     while True:
-        tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}
+        tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, fork_server.pid()}
         leaked = {pid: name for pid, name in descendants().items() if pid not in processes | tracked}
         left = {name for name in set(os.listdir("/dev/shm")) - segments if not of_others(name)}
         if not leaked and not left:

@@ -204,6 +204,18 @@ def test_nothing_piles_up_in_a_long_lived_program() -> None:
     assert seen[1:] == [seen[0]] * 4
 
 
+def test_killed_workers_leave_no_descriptors() -> None:
+    """Also those that die with a job before them that they have not fetched."""
+    rows, pool, seen = toy(), start_pool("processes", 2), []
+    for _ in range(6):
+        kill(*(worker.pid for worker in pool._crew))  # type: ignore[attr-defined]
+        hogwild.train(rows, pool=pool, epochs=1, step=0.5).finish()
+        gc.collect()
+        seen.append(len(os.listdir("/proc/self/fd")))
+    pool.close()
+    assert seen == [seen[0]] * 6
+
+
 def test_workers_that_die_before_they_do_anything() -> None:
     pool, stopping = start_pool("processes", 2), threading.Event()
 

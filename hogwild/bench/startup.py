@@ -57,10 +57,9 @@ def child(name: str, directory: str | None, host: str, workers: int, step: float
     import warnings
 
     if host == "processes":
-        from multiprocessing import forkserver
+        from hogwild.hosts import fork_server
 
-        forkserver.set_forkserver_preload(["hogwild.hosts.worker"])
-        forkserver.ensure_running()
+        fork_server.ensure_running()
     from hogwild.data.cache import Cache
     from hogwild.data.source import open_data
 

@@ -287,13 +287,13 @@ def make_comparison(
 
 def make_ready(given: dict[str, Any], base: TrainConfig) -> None:
     """What is done for the runs before the data are read, once it is known that they are there."""
-    from hogwild.cli.session import start_fork_server
+    from hogwild.hosts import fork_server
 
     if given["dry_run"]:
         return
     check_writable("--out", given["out"], directory=True)
     if base.host == "processes":
-        start_fork_server()
+        fork_server.ensure_running()
 
 
 def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources, rows: Any, test: Any) -> Comparison:
@@ -310,7 +310,7 @@ def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources,
 
 def begin_suite(given: dict[str, Any]) -> int:
     """The paper's experiments, as far as they are not done; returns the exit status."""
-    from hogwild.cli.session import start_fork_server
+    from hogwild.hosts import fork_server
 
     check_suite(given)
     from hogwild.compare.methods import chosen
@@ -337,7 +337,7 @@ def begin_suite(given: dict[str, Any]) -> int:
         return 0
     check_writable("--out", given["out"], directory=True)
     if plan.host == "processes":
-        start_fork_server()
+        fork_server.ensure_running()
     return follow(suite, given["out"], display)
 
 

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS
@@ -23,6 +22,7 @@ from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
+from hogwild.hosts import fork_server
 from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
 from hogwild.screen import Screen
@@ -30,7 +30,6 @@ from hogwild.screen import Screen
 if TYPE_CHECKING:
     from hogwild.training import Run
 
-WORKER_MODULE = "hogwild.hosts.worker"
 LABEL_FILES = (".npy", ".tsv", ".txt")  # that a Segmentation can write
 EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
 NOT_KEPT = "no --out: this model will not be kept"
@@ -102,7 +101,7 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         if config.device == "cuda":
             find_device()
         if config.host == "processes":
-            start_fork_server()
+            fork_server.ensure_running()
         rows, test = read(request, sources, config, display)
         from hogwild.training import train
 
@@ -197,20 +196,6 @@ def find_device() -> None:
     from hogwild.cuda.backend import connect
 
     connect()
-
-
-def start_fork_server() -> None:
-    """Have a process import torch and the kernels while this one reads the data; workers are forked from it.
-
-    An error in the data is not delayed by it, for this process imports torch only once they are read. Ctrl-C is for
-    this process to handle: if it is ignored while the server starts, the server goes on ignoring it.
-    """
-    forkserver.set_forkserver_preload([WORKER_MODULE])
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, handler)
 
 
 def read(request: Request, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:

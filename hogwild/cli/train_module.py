@@ -86,16 +86,8 @@ def train_module(
 
 def begin(given: dict[str, Any]) -> int:
     """Do what was asked, by the parameters' names, and return the exit status."""
-    from hogwild.cli.session import (
-        NOT_KEPT,
-        Interrupts,
-        Outputs,
-        close,
-        drive,
-        find_device,
-        screen_of,
-        start_fork_server,
-    )
+    from hogwild.cli.session import NOT_KEPT, Interrupts, Outputs, close, drive, find_device, screen_of
+    from hogwild.hosts import fork_server
     from hogwild.json_rows import RowsFile
     from hogwild.model_file import has_checkpoint
 
@@ -114,7 +106,8 @@ def begin(given: dict[str, Any]) -> int:
         if given["device"] == "cuda":
             find_device()
         elif host == "processes" or (host is None and given["workers"] != 1 and given["discipline"] != "serial"):
-            start_fork_server()
+            fork_server.preload("hogwild.problems.module")
+            fork_server.ensure_running()
         import torch
 
         from hogwild.module_training import train_module as train

@@ -1,11 +1,8 @@
-"""Workers as processes that share one parameter array through ``torch.multiprocessing``.
+"""Workers as processes that share one parameter array, which lies in shared memory of ``torch.multiprocessing``.
 
-They come from a fork server that has torch and the kernels imported already, are started once and serve any number of
-runs. A worker that dies is noticed at once: disciplines without locks go on, a replacement is started and what it had
-claimed, at most a chunk, is lost; where it may have held a lock or a turn the run ends.
-
-The one decision: a worker's death is read from a ``pidfd``, not from the fork server, which dies with its process group
-when somebody sends that a SIGTERM (``timeout``, a batch system); workers and parent then still end in good order.
+They come from a fork server that has the kernels imported already, are started once and serve any number of runs. A
+worker that dies is noticed at once, because its channel closes: disciplines without locks go on, a replacement is
+started and what it had claimed, at most a chunk, is lost; where it may have held a lock or a turn the run ends.
 """
 
 from __future__ import annotations
@@ -14,14 +11,17 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
 import sys
-import threading
-from collections.abc import Iterator
-from multiprocessing import util
-from multiprocessing.connection import Connection, wait
+import time
+import weakref
+from multiprocessing.connection import wait
 from typing import Any
 
 from hogwild.errors import TrainingError, UsageError
+from hogwild.hosts import fork_server
+from hogwild.hosts.channel import Channel
+from hogwild.hosts.fork_server import Began, Ended, cannot_start
 from hogwild.hosts.job import IN_USE, Job, Task
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import one_cpu_a_core
@@ -29,78 +29,61 @@ from hogwild.problems.work import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker with nothing done in between: then it is no accident
 GRACE = 1.0  # seconds in which workers that are told to end may do so
-EXIT_PRIORITY = 10  # at exit, before multiprocessing sends SIGTERM, which workers ignore, and waits for ever
-
-_starting = threading.Lock()
 
 
 class _Worker:
-    """A process and this side of its pipe."""
+    """A process and this side of its channel."""
 
     def __init__(self, number: int, cpu: int | None) -> None:
-        import torch.multiprocessing as multiprocessing
-
-        context = multiprocessing.get_context("forkserver")
-        from hogwild.hosts import worker
-
-        self.number, self.cpu = number, cpu
+        self.number, self.cpu, self.pid = number, cpu, 0
         self.ready = self.busy = False
-        self.connection: Connection
-        ends: list[Connection] = []
+        self.ended: Ended | None = None  # what is known of its death
         try:
-            ends += context.Pipe()
-            self.connection, theirs = ends
-            self.process = context.Process(target=worker.main, args=(theirs, number, cpu), daemon=True)
-            with _starting, _no_main_module():
-                context.set_forkserver_preload(["hogwild.hosts.worker"])
-                self.process.start()
-            theirs.close()
-        except BaseException as error:
-            for end in ends:
-                end.close()
-            if isinstance(error, (OSError, EOFError, AssertionError)):  # nothing left to take, or a daemonic parent
-                what = f"cannot start a worker process ({error}): try host='threads' (--host threads)"
-                raise TrainingError(what) from error
-            raise
-        self.pid = int(self.process.pid or 0)
-        self._pidfd = _open_pidfd(self.pid)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.channel = Channel(ours)
+            with theirs:
+                self.send((number, cpu, sys.path))
+                fork_server.fork(theirs)
+        except OSError as error:  # no process or descriptor left
+            raise cannot_start(str(error)) from error
 
-    @property
-    def sentinel(self) -> int:
-        """Readable once the process is gone."""
-        return self.process.sentinel if self._pidfd is None else self._pidfd
+    def wait_for_process(self) -> None:
+        """Return once it has begun, which takes a while where the server has just been started."""
+        self.receive()
+        if self.ended is not None:
+            raise cannot_start(self.ended.reason or "its fork server died")
 
     def cause(self) -> str:
         """Of its death."""
-        self.process.join(GRACE)
-        code = self.process.exitcode
-        if code is None or code == 255:  # the fork server, which knows, is gone too
-            return "cause unknown"
+        if self.ended is None or self.ended.status is None:  # the fork server, which knows, is gone too
+            return (self.ended and self.ended.reason) or "cause unknown"
+        code = self.ended.status
         return f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
 
     def send(self, message: Any) -> bool:
         """Whether it could still be reached."""
         try:
-            self.connection.send(message)
-        except OSError:  # it is dead: its sentinel says so in a moment
+            self.channel.send(message)
+        except OSError:  # it is dead: its channel says so in a moment
             return False
         return True
 
-    def end(self, grace: float) -> None:
-        """Wait ``grace`` seconds for it to end, then kill it."""
-        self.connection.close()
-        if not wait([self.sentinel], grace):
+    def receive(self) -> Any:
+        """Its next word; the first is a ``Began``, the last an ``Ended``."""
+        try:
+            word = self.channel.receive()
+        except EOFError:
+            word = Ended(None)
+        if isinstance(word, Ended):
+            self.ended = word
+        if isinstance(word, Began):
+            self.pid = word.pid
+        return word
+
+    def kill(self) -> None:
+        if self.pid:
             with contextlib.suppress(ProcessLookupError):
-                if self._pidfd is None:
-                    os.kill(self.pid, signal.SIGKILL)
-                else:
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            wait([self.sentinel], GRACE)
-        self.process.join(GRACE)  # the fork server has reaped it: no zombie is left
-        with contextlib.suppress(ValueError):
-            self.process.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
+                os.kill(self.pid, signal.SIGKILL)
 
 
 class Processes:
@@ -118,10 +101,12 @@ class Processes:
         self._done = [0] * workers  # rows of the epoch each had done at its last death
         self._held: list[Job] = []  # at most one; like the crew apart from self, for the finalizer
         self._crew: list[_Worker] = []
-        self._end = util.Finalize(self, _end, (self._crew, self._held), exitpriority=EXIT_PRIORITY)
+        self._end = weakref.finalize(self, _end, self._crew, self._held, os.getpid())
         try:
             for number, cpu in enumerate(_cpus(workers)):
                 self._crew.append(_Worker(number, cpu))
+            for worker in self._crew:
+                worker.wait_for_process()
         except BaseException:
             self.close()
             raise
@@ -132,7 +117,7 @@ class Processes:
 
     @property
     def closed(self) -> bool:
-        return not self._end.still_active()
+        return not self._end.alive
 
     def open(self, job: Job) -> None:
         if self.closed:
@@ -140,9 +125,7 @@ class Processes:
         if self._task is not None:
             raise UsageError(IN_USE)
         job.problem.compile()  # once, here: workers find the machine code in the disk cache
-        self._held.clear()
-        self._listen(0.0)  # what is sent to a dead worker, descriptors of shared memory, would never be fetched
-        self._held.append(job)
+        self._held[:] = [job]
         self._job_number, self._task_number = next(self._numbers), -1
         self._deaths = [0] * self.workers
         try:
@@ -151,7 +134,7 @@ class Processes:
                 worker.send((self._job_number, job))
             while not all(worker.ready for worker in self._crew):
                 self._listen(None)
-        except KeyboardInterrupt:  # maybe in the middle of a message
+        except KeyboardInterrupt:  # some have it, some do not
             self.close()
             raise
 
@@ -198,17 +181,15 @@ class Processes:
 
     def _listen(self, timeout: float | None) -> None:
         """Wait for something to happen to some worker and act on it."""
-        sources: dict[Any, _Worker] = {}
-        for worker in self._crew:
-            sources[worker.connection] = sources[worker.sentinel] = worker
-        happened = wait(list(sources), timeout)
-        for source in sorted(happened, key=lambda source: isinstance(source, int)):  # words before deaths
-            worker = sources[source]
-            if isinstance(source, Connection):
-                with contextlib.suppress(EOFError, OSError):
-                    self._hear(worker, *worker.connection.recv())
-            elif worker in self._crew and not self.closed:  # else another thread closes the pool
-                self._replace(worker)
+        workers = {worker.channel.fileno(): worker for worker in self._crew}
+        for number in wait([*workers], timeout):
+            worker = workers[int(number)]  # type: ignore[arg-type]
+            word = worker.receive()
+            if isinstance(word, Ended):
+                if worker in self._crew and not self.closed:  # else another thread closes the pool
+                    self._replace(worker)
+            elif not isinstance(word, Began):
+                self._hear(worker, *word)
 
     def _hear(self, worker: _Worker, number: int, problem: str | None) -> None:
         """Act on the answer to message ``number``."""
@@ -224,8 +205,7 @@ class Processes:
 
     def _replace(self, dead: _Worker) -> None:
         """Deal with a worker that died."""
-        job, number = self.job, dead.number
-        cause = dead.cause()
+        job, number, cause = self.job, dead.number, dead.cause()
         self.lost += 1
         if job is not None:
             done = int(job.control[WORKERS + LINE * number + ROWS])
@@ -242,31 +222,45 @@ class Processes:
         if self._deaths[number] >= DEATHS_IN_A_ROW:
             raise TrainingError(f"worker {number} died {DEATHS_IN_A_ROW} times in a row ({cause}): out of memory?")
         fresh = _Worker(number, dead.cpu)
+        fresh.wait_for_process()
         if dead not in self._crew:  # the pool was closed meanwhile
-            fresh.end(0.0)
+            fresh.channel.close()
             return
         self._crew[self._crew.index(dead)] = fresh
-        dead.end(0.0)
+        dead.channel.close()
         if job is not None:
             fresh.send((self._job_number, job))
 
 
-def _end(crew: list[_Worker], held: list[Job]) -> None:
+def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
     """Also called when the pool is garbage, and at the interpreter's exit."""
+    workers, crew[:] = [*crew], []
+    if os.getpid() != owner:  # a copy of the pool in a process that was forked from this one
+        held.clear()
+        return
     for job in held:
         job.control[STOP] = job.control[ABORT] = 1
-    for worker in crew:
+    for worker in workers:
         worker.send(None)
-    while crew:
-        crew.pop().end(GRACE)
+    left = _wait_for_end(workers)
+    for worker in left:
+        worker.kill()
+    _wait_for_end(left)
+    for worker in workers:
+        worker.channel.close()
     held.clear()
 
 
-def _open_pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None  # not allowed in this container: rely on the fork server
+def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
+    """Those that have not ended after ``GRACE``."""
+    deadline = time.monotonic() + GRACE
+    left = [worker for worker in workers if worker.ended is None]
+    while left and (ready := wait([w.channel.fileno() for w in left], max(deadline - time.monotonic(), 0.0))):
+        for worker in left:
+            if worker.channel.fileno() in ready:
+                worker.receive()
+        left = [worker for worker in left if worker.ended is None]
+    return left
 
 
 def _cpus(workers: int) -> list[int | None]:
@@ -274,19 +268,3 @@ def _cpus(workers: int) -> list[int | None]:
     cpus = one_cpu_a_core()
     # One worker alone has nobody to be kept apart from, and two such runs would share the first core.
     return [*cpus[:workers]] if 1 < workers <= len(cpus) else [None] * workers
-
-
-@contextlib.contextmanager
-def _no_main_module() -> Iterator[None]:
-    """Keep multiprocessing from importing the user's main script in the worker.
-
-    A worker needs nothing of it, and a script without ``if __name__ == "__main__"`` would start itself again.
-    """
-    main: dict[str, Any] = sys.modules["__main__"].__dict__
-    kept: dict[str, Any] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
-    try:
-        main["__spec__"] = None
-        main.pop("__file__", None)
-        yield
-    finally:
-        main.update(kept)

@@ -7,7 +7,10 @@ unlinked as soon as they are mapped, so nothing is left behind however a process
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import math
+import mmap
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,7 +34,7 @@ class Block:
     ----------
     spec : mapping of name to (shape, dtype)
     shared : bool
-        Take torch shared memory, which ``ForkingPickler`` passes to other processes without a copy.
+        Take shared memory of torch's; a :class:`hogwild.hosts.channel.Channel` passes it on without a copy.
 
     Raises
     ------
@@ -44,13 +47,8 @@ class Block:
         size = sum(_padded(shape, dtype) for shape, dtype in self.spec.values()) + LINE
         self.tensor: torch.Tensor | np.ndarray
         if shared:
-            import torch
-
             _check_room(size)
-            try:
-                self.tensor = torch.zeros(size, dtype=torch.uint8).share_memory_()
-            except RuntimeError as error:  # /dev/shm missing or read-only, no descriptors left
-                raise OutputError(f"cannot share {size / 2**20:.0f} MiB: {_first_line(error)}; {REMEDY}") from error
+            self.tensor = _share(size)
         else:
             self.tensor = np.zeros(size, dtype=np.uint8)
         self.arrays = self._carve()
@@ -64,6 +62,21 @@ class Block:
         view.flags.writeable = False
         return view
 
+    @classmethod
+    def at(cls, descriptor: int, spec: Mapping[str, tuple[Shape, Any]]) -> Block:
+        """The block of another process, whose :meth:`descriptor` this is. It is mapped without torch."""
+        block = cls.__new__(cls)
+        block.spec = dict(spec)
+        block.tensor = np.frombuffer(mmap.mmap(descriptor, 0), dtype=np.uint8)
+        block.arrays = block._carve()
+        return block
+
+    def descriptor(self) -> int:
+        """What to send to another process, so that it maps the same memory; it stays this block's own."""
+        if isinstance(self.tensor, np.ndarray):
+            raise TypeError("a private block belongs to its process")  # and would not be aligned alike elsewhere
+        return int(self.tensor.untyped_storage()._share_fd_cpu_()[0])
+
     def _carve(self) -> dict[str, np.ndarray]:
         whole = self.tensor if isinstance(self.tensor, np.ndarray) else self.tensor.numpy()
         offset = -whole.__array_interface__["data"][0] % LINE
@@ -74,18 +87,30 @@ class Block:
             offset += _padded(shape, dtype)
         return arrays
 
-    def __getstate__(self) -> dict[str, Any]:
-        if isinstance(self.tensor, np.ndarray):
-            raise TypeError("a private block belongs to its process")  # and would not be aligned alike elsewhere
-        return {"spec": self.spec, "tensor": self.tensor}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.arrays = self._carve()
-
 
 def _padded(shape: Shape, dtype: Any) -> int:
     return -(-int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize // LINE) * LINE
+
+
+def _share(size: int) -> torch.Tensor:
+    """Bytes in shared memory as ``torch.multiprocessing`` makes it, all zero."""
+    import torch
+
+    before = _named()
+    try:
+        storage = torch.UntypedStorage._new_using_fd_cpu(size)
+    except RuntimeError as error:  # /dev/shm missing or read-only, no descriptors left, a limit on files or memory
+        for name in _named() - before:  # torch gives a segment its size, maps it, and only then removes its name
+            with contextlib.suppress(OSError):
+                if os.stat(name).st_size in (0, size):  # else it is another thread's
+                    os.unlink(name)
+        raise OutputError(f"cannot share {math.ceil(size / 2**20)} MiB: {_first_line(error)}; {REMEDY}") from error
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def _named() -> set[str]:
+    """Segments of this process that still have a name."""
+    return set(glob.glob(f"/dev/shm/torch_{os.getpid()}_*"))
 
 
 def _check_room(size: int) -> None:

@@ -1,0 +1,312 @@
+"""A process that has imported the kernels already, from which worker processes are forked in milliseconds.
+
+It is multiprocessing's idea, with one pair of sockets to reach it by: there is nothing in a temporary folder, no second
+process that tracks resources and no thread, and the user's main script is not imported again, so a script needs no
+``if __name__ == "__main__"``. What fails while it starts is one line in the parent, not a traceback beside it.
+
+Of each worker the server holds the worker's own end of its channel. It writes there how the worker began and ended, and
+the end closes with the last of both, so that a parent learns of every death, also when the server was killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from typing import NamedTuple
+
+from hogwild.errors import TrainingError
+
+PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r, %r)"
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
+GRACE = 2.0  # seconds for a killed server to go
+WHOLE = b"+"  # before a message that has no part in a file of its own
+FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
+WATCH = 0.05  # seconds between two looks for the parent while modules are imported
+
+
+class Began(NamedTuple):
+    """The first word about a worker: its process."""
+
+    pid: int
+
+
+class Ended(NamedTuple):
+    """The last word about a worker: its exit status, negative for a signal; or why there is no process."""
+
+    status: int | None
+    reason: str = ""
+
+
+# ---- in the parent
+
+
+class _Server:
+    """The server's process, and this side's end of the pair."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stderr = _copy_of_stderr()
+        passed = [theirs.fileno(), *([] if stderr is None else [stderr])]
+        program = PROGRAM % (_search_path(), theirs.fileno(), stderr, _modules)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the server starts with them blocked
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program], pass_fds=passed, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+        except BaseException:
+            self.end.close()
+            raise
+        finally:
+            theirs.close()
+            if stderr is not None:
+                os.close(stderr)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def running(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def stop(self) -> None:
+        self.end.close()
+        if self.owner != os.getpid():  # in a copy of the process that started it
+            self.process.returncode = 0
+            return
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE)
+
+
+_lock = threading.Lock()
+_server: _Server | None = None
+_modules = ["hogwild.hosts.worker"]  # what it imports
+
+
+def ensure_running() -> None:
+    """Start the server, unless it is there; it imports while this process goes on.
+
+    Raises
+    ------
+    TrainingError
+        If there is no process or descriptor left for it.
+    """
+    with _lock:
+        try:
+            _running()
+        except OSError as error:
+            raise cannot_start(str(error)) from error
+
+
+def preload(module: str) -> None:
+    """Have the server import a module that workers will need, at once if it runs already."""
+    with _lock:
+        if module not in _modules:
+            _modules.append(module)
+            if _server is not None and _server.running():
+                with contextlib.suppress(OSError):  # it has died: the next one is told when it starts
+                    _server.end.send(IMPORT + module.encode(), socket.MSG_NOSIGNAL)
+
+
+def cannot_start(reason: str) -> TrainingError:
+    return TrainingError(f"cannot start a worker process ({reason}): try host='threads' (--host threads)")
+
+
+def _running() -> _Server:
+    global _server
+    if _server is None or not _server.running():
+        if _server is not None:
+            _server.stop()
+        _server = None
+        _server = _Server()
+    return _server
+
+
+def stop() -> None:
+    """Kill the server. Workers that it has forked go on."""
+    global _server
+    if _server is not None:
+        _server.stop()
+        _server = None
+
+
+def pid() -> int | None:
+    """The server's process id, if there is one."""
+    return None if _server is None else _server.process.pid
+
+
+def fork(end: socket.socket) -> None:
+    """Have a worker forked that serves this end of a channel; the other end is told that it began.
+
+    Raises
+    ------
+    OSError
+        If the server cannot be started.
+    """
+    with _lock:
+        try:
+            socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
+        except (BrokenPipeError, ConnectionResetError):  # it has died this moment
+            stop()
+            socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
+
+
+def _copy_of_stderr() -> int | None:
+    try:
+        return os.dup(2)
+    except OSError:
+        return None  # closed, or no descriptor left
+
+
+def _search_path() -> list[str]:
+    """Where this process finds modules, for another; the working directory by its name of now."""
+    with contextlib.suppress(OSError):
+        return [path or os.getcwd() for path in sys.path if isinstance(path, str)]
+    return [path for path in sys.path if isinstance(path, str)]
+
+
+atexit.register(stop)
+
+
+# ---- in the server
+
+
+def serve(end: int, stderr: int | None, modules: list[str]) -> None:
+    """Fork workers as asked, until the parent is gone; ``end`` and ``stderr`` are descriptors."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    parent = socket.socket(fileno=end)
+    problem = _import(modules, parent)
+    if stderr is not None:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+    _Forking(parent, problem).run()
+
+
+def _import(modules: list[str], parent: socket.socket) -> str:
+    """Import what workers need; what went wrong, if it did. The process ends as soon as its parent is gone."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(WATCH):
+            if gone(parent, 0):
+                os._exit(1)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    try:
+        watching.start()
+        for module in modules:
+            importlib.import_module(module)
+    except Exception as error:  # whatever modules raise where memory or descriptors run out
+        return describe(error)
+    finally:
+        done.set()
+        if watching.is_alive():
+            watching.join()  # only a process of one thread forks well
+    return ""
+
+
+def describe(error: BaseException) -> str:
+    """One line: what went wrong and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
+
+
+def gone(end: socket.socket, milliseconds: int | None) -> bool:
+    """Whether the other end is closed; wait for that so long, or (None) for ever."""
+    looking = select.poll()
+    looking.register(end, 0)
+    return bool(looking.poll(milliseconds))
+
+
+class _Forking:
+    """The server's loop."""
+
+    def __init__(self, parent: socket.socket, problem: str) -> None:
+        self._parent, self._problem = parent, problem
+        self._ends: dict[int, socket.socket] = {}  # by process id
+        self._waking, self._wake = os.pipe()  # a byte for each child that ends
+        for number in (self._waking, self._wake):
+            os.set_blocking(number, False)
+
+    def run(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake)
+        looking = select.poll()
+        for number in (self._parent.fileno(), self._waking):
+            looking.register(number, select.POLLIN)
+        while True:
+            ready = [number for number, _ in looking.poll()]
+            if self._waking in ready:
+                os.read(self._waking, 4096)
+                self._reap()
+            if self._parent.fileno() in ready:
+                self._serve(*socket.recv_fds(self._parent, 4096, 1)[:2])
+
+    def _serve(self, data: bytes, files: list[int]) -> None:
+        """Act on one request."""
+        if not data:
+            os._exit(0)
+        if data.startswith(IMPORT):
+            self._problem = self._problem or _import([data[len(IMPORT) :].decode()], self._parent)
+        for number in files:  # none if there is no descriptor left: the parent sees its end close
+            self._fork(socket.socket(fileno=number))
+
+    def _fork(self, end: socket.socket) -> None:
+        if self._problem:
+            _say(end, Ended(None, self._problem))
+            return
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _say(end, Ended(None, str(error)))
+            return
+        if pid:
+            self._ends[pid] = end
+            _say(end, Began(pid), last=False)
+            return
+        try:
+            self._become_worker(end)
+        except Exception as error:
+            _say(end, Ended(None, describe(error)))
+        finally:
+            os._exit(1)
+
+    def _become_worker(self, end: socket.socket) -> None:
+        from hogwild.hosts import worker
+
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for other in (self._parent, *self._ends.values()):
+            other.close()
+        os.close(self._waking)
+        os.close(self._wake)
+        worker.main(end)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if (end := self._ends.pop(pid, None)) is not None:
+                _say(end, Ended(os.waitstatus_to_exitcode(status)))
+
+
+def _say(end: socket.socket, word: Began | Ended, last: bool = True) -> None:
+    with contextlib.suppress(OSError):  # the parent does not want to know
+        end.send(WHOLE + pickle.dumps(word), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+    if last:
+        end.close()
