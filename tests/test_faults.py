@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import hogwild
+from hogwild import machine
 from hogwild.data.columns import BLOCK, HEADER, header
 from hogwild.data.examples import Rows
 from hogwild.data.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
@@ -381,6 +382,33 @@ def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_many_workers_start(spawn: Callable, number: int) -> None:
+    before, workers = set(descendants()), min(64, 8 * machine.physical_cores())
+    options = f"--host processes --workers {workers} --step 0.1 --epochs 1000000 --quiet".split()
+    process = spawn("-m", "hogwild", "train", "synthetic:uniform?rows=2000", *options)
+    assert until(lambda: len(set(descendants()) - before) > 4 or process.poll() is not None, 60)
+    family = set(descendants()) - before
+    process.send_signal(number)
+    assert until(lambda: not any(running(pid) for pid in family), NOTICED)
+    assert set(descendants()) <= before
+    assert process.wait() == 128 + number
+    assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("most", [8, 12, 24])
+def test_few_descriptors(spawn: Callable, most: int) -> None:
+    """Whatever ``ulimit -n`` says, a run works or ends in one line that names a way out."""
+    options = "--host processes --workers 2 --step 0.1 --epochs 2 --quiet".split()
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2); "
+    code += "from hogwild.__main__ import main; sys.exit(main())"
+    process = spawn("-c", code, most, "train", "synthetic:uniform?rows=2000", *options)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0 or re.fullmatch(r"hogwild: error: .*Too many open files.*--host threads.*\n", err), (
+        err
+    )
 
 
 # ---- disks

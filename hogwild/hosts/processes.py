@@ -38,14 +38,16 @@ class _Worker:
         self.number, self.cpu, self.pid = number, cpu, 0
         self.ready = self.busy = False
         self.ended: Ended | None = None  # what is known of its death
-        try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.channel = Channel(ours)
-            with theirs:
-                self.send((number, cpu, sys.path))
-                fork_server.fork(theirs)
-        except OSError as error:  # no process or descriptor left
-            raise cannot_start(str(error)) from error
+        with contextlib.ExitStack() as undo:
+            try:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.channel = undo.enter_context(contextlib.closing(Channel(ours)))
+                with theirs:
+                    self.send((number, cpu, sys.path))
+                    fork_server.fork(theirs)
+            except OSError as error:  # no process or descriptor left
+                raise cannot_start(str(error)) from error
+            undo.pop_all()
 
     def wait_for_process(self) -> None:
         """Return once it has begun, which takes a while where the server has just been started."""
@@ -64,8 +66,13 @@ class _Worker:
         """Whether it could still be reached."""
         try:
             self.channel.send(message)
-        except OSError:  # it is dead: its channel says so in a moment
+        except (BrokenPipeError, ConnectionResetError):  # it is dead: its channel says so in a moment
             return False
+        except OSError as error:  # no descriptor or file left for a long message
+            if self.channel.fileno() < 0:  # closed by another thread
+                return False
+            what = f"cannot send worker process {self.number} its work ({error}): try host='threads' (--host threads)"
+            raise TrainingError(what) from error
         return True
 
     def receive(self) -> Any:
@@ -222,7 +229,11 @@ class Processes:
         if self._deaths[number] >= DEATHS_IN_A_ROW:
             raise TrainingError(f"worker {number} died {DEATHS_IN_A_ROW} times in a row ({cause}): out of memory?")
         fresh = _Worker(number, dead.cpu)
-        fresh.wait_for_process()
+        try:
+            fresh.wait_for_process()
+        except BaseException:
+            fresh.channel.close()
+            raise
         if dead not in self._crew:  # the pool was closed meanwhile
             fresh.channel.close()
             return
@@ -241,7 +252,8 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
     for job in held:
         job.control[STOP] = job.control[ABORT] = 1
     for worker in workers:
-        worker.send(None)
+        with contextlib.suppress(TrainingError):
+            worker.send(None)
     left = _wait_for_end(workers)
     for worker in left:
         worker.kill()

@@ -190,6 +190,17 @@ def test_no_descriptors_left() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_a_job_that_cannot_be_sent_ends_the_run(pool: Processes, make_job: Callable) -> None:
+    """Else the workers, which live, would be waited for without end."""
+
+    def refuse(message: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    pool._crew[1].channel.send = refuse  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match=r"cannot send worker process 1 its work \(.*Too many open files\): try"):
+        pool.open(make_job(pool))
+
+
 def test_errors_of_starting_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
