@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hogwild.hosts import fork_server  # noqa: E402
+from hogwild.hosts import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36

@@ -406,9 +406,8 @@ def test_few_descriptors(spawn: Callable, most: int) -> None:
     code += "from hogwild.__main__ import main; sys.exit(main())"
     process = spawn("-c", code, most, "train", "synthetic:uniform?rows=2000", *options)
     _, err = process.communicate(timeout=120)
-    assert process.returncode == 0 or re.fullmatch(r"hogwild: error: .*Too many open files.*--host threads.*\n", err), (
-        err
-    )
+    said = r"(hogwild: warning: .*\n)*hogwild: error: .*--host threads.*\n"  # a warning of the kernel cache
+    assert process.returncode == 0 or re.fullmatch(said, err), err
 
 
 # ---- disks

@@ -12,11 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hogwild.hosts import fork_server
-from hogwild.kernel_cache import use_kernel_cache
 
 GONE = 5.0  # seconds in which what a program started has to be gone
-
-use_kernel_cache(os.environ)
 
 
 class Campaign:
