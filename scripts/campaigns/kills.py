@@ -93,10 +93,13 @@ def kill_workers(problem: str, discipline: str, chance: random.Random, folder: s
     pool = start_pool("processes", workers)
     delay, everybody = chance.choice([0.002, 0.02, LATEST]) * chance.random(), chance.random() < 0.3
     victim, checkpoint = chance.randrange(workers), folder if chance.random() < 0.5 else None
-    killed = threading.Event()
+    killed, busy = threading.Event(), chance.random() < 0.5
 
     def strike() -> None:
         time.sleep(delay)
+        deadline = time.monotonic() + LATEST
+        while busy and not any(worker.busy for worker in pool._crew) and time.monotonic() < deadline:  # type: ignore[attr-defined]
+            time.sleep(0.0002)
         crew = list(pool._crew)  # type: ignore[attr-defined]
         kill([worker.pid for worker in (crew if everybody else crew[victim : victim + 1])])
         killed.set()
