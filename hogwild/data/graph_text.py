@@ -1,7 +1,8 @@
 """Graphs in text files: DIMACS maximum-flow problems, and lists of edges with a file of terminals beside them.
 
-Lines are taken apart in Python, about two microseconds each, so that every error can say which line and why: a million
-edges take some two seconds, and cutting them takes longer than that. Compressed files are told by their first
+Plain lines, of whole numbers and a short decimal, are taken by compiled code (``kernels/parse_graphs.py``), 20 ns each.
+Any other line is taken apart in Python, about two microseconds, so that every error can say which line and why; and so
+are all lines of a list of edges once a vertex has a name that is no number. Compressed files are told by their first
 bytes (``text.py``). Vertices of a list of edges are numbered in the ascending order of their names, as everywhere.
 
 The DIMACS format: Johnson, McGeoch (eds.), "Network Flows and Matching", 1993.
@@ -24,6 +25,7 @@ from hogwild.data.graphs import Graph, Progress
 from hogwild.data.rating_ids import Ids
 from hogwild.data.text import ReadError, Source, chunks
 from hogwild.errors import InputError
+from hogwild.kernels.parse_graphs import parse_edges
 
 CHUNK = 1 << 20  # bytes
 SEPARATORS = (b"\t", b",", b";")  # the first that a line holds; else any white space
@@ -31,10 +33,17 @@ WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 QUOTED = re.compile(rb'"[^"]*"')
 COMMENTS = (b"#", b"%")
 ARCS = 1 << 40
+BEYOND = 10**18  # what a name that is a number is below
 
 
-def lines(name: str, progress: Progress | None = None) -> Iterator[tuple[int, bytes]]:
+Taker = Callable[[bytearray, int, int, int], tuple[int, int]]
+
+
+def lines(name: str, progress: Progress | None = None, take: Taker | None = None) -> Iterator[tuple[int, bytes]]:
     """``(number, line)`` of all lines that are not empty, without blanks around them; a tab may be an empty column.
+
+    ``take(buffer, at, size, number)``, asked before each line, may take some for itself: it is told and returns where
+    the next one begins, and how many lines come before that.
 
     Raises
     ------
@@ -44,7 +53,13 @@ def lines(name: str, progress: Progress | None = None) -> Iterator[tuple[int, by
     source, number = Source(name), 0
     try:
         for buffer, size in chunks(source, CHUNK, deque()):
-            for line in bytes(memoryview(buffer)[:size]).split(b"\n")[:-1]:
+            at = 0
+            while at < size:
+                at, number = (at, number) if take is None else take(buffer, at, size, number)
+                if at == size:
+                    break
+                end = buffer.index(b"\n", at)
+                line, at = bytes(memoryview(buffer)[at:end]), end + 1
                 number += 1
                 if line.strip():
                     yield number, line.strip(b" \r\v\f")
@@ -56,13 +71,43 @@ def lines(name: str, progress: Progress | None = None) -> Iterator[tuple[int, by
         source.close()
 
 
+class _Edges:
+    """Edges as they are read, in flat arrays."""
+
+    def __init__(self) -> None:
+        self.u, self.v, self.weights = array("q"), array("q"), array("d")
+        most = CHUNK // 4 + 1  # lines of a chunk
+        self._room = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
+        self.line = 0  # of the last one that was plain
+
+    def __len__(self) -> int:
+        return len(self.u)
+
+    def take(
+        self, buffer: bytearray, at: int, size: int, number: int, separator: int, fields: int, low: int, high: int
+    ) -> tuple[int, int]:
+        """Take the plain lines from ``at`` on, as :data:`Taker` says; the rest as the kernel."""
+        at, passed, last, n = parse_edges(buffer, at, size, separator, fields, low, high, *self._room)
+        for column, found in zip((self.u, self.v, self.weights), self._room, strict=True):
+            column.frombytes(found[:n].tobytes())  # type: ignore[attr-defined]
+        self.line = number + last if n else self.line
+        return at, number + passed
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return np.array(self.u, np.int64), np.array(self.v, np.int64), np.array(self.weights, np.float64)
+
+
 class _Flow:
     """A maximum-flow problem as it is read; each kind of line is a method."""
 
     def __init__(self) -> None:
         self.n = self.m = -1
         self.ends: dict[bytes, int] = {}  # s and t, to their vertices
-        self.u, self.v, self.capacity = array("q"), array("q"), array("d")
+        self.arcs = _Edges()  # from 1
+
+    def take(self, buffer: bytearray, at: int, size: int, number: int) -> tuple[int, int]:
+        """Plain arcs, of which nothing is to be said."""
+        return self.arcs.take(buffer, at, size, number, 0, 4, 1, self.n) if self.n >= 0 else (at, number)
 
     def problem(self, words: list[bytes]) -> None:
         if self.n >= 0:
@@ -84,9 +129,9 @@ class _Flow:
     def arc(self, words: list[bytes]) -> None:
         if len(words) != 4:
             raise ValueError(f"bad arc {_quote(b' '.join(words))}: expected a FROM TO CAPACITY")
-        self.u.append(self.vertex(words[1]))
-        self.v.append(self.vertex(words[2]))
-        self.capacity.append(_weight(words[3]))
+        self.arcs.u.append(self.vertex(words[1]) + 1)
+        self.arcs.v.append(self.vertex(words[2]) + 1)
+        self.arcs.weights.append(_weight(words[3]))
 
     def comment(self, words: list[bytes]) -> None:
         pass
@@ -111,7 +156,7 @@ def read_dimacs(name: str, progress: Progress | None = None) -> Graph:
     kinds: dict[bytes, Callable[[list[bytes]], None]] = {
         b"a": flow.arc, b"c": flow.comment, b"n": flow.end, b"p": flow.problem,
     }  # fmt: skip
-    for number, line in lines(name, progress):
+    for number, line in lines(name, progress, flow.take):
         words = line.split()
         try:
             if words[0] in kinds:
@@ -120,15 +165,15 @@ def read_dimacs(name: str, progress: Progress | None = None) -> Graph:
                 raise ValueError(f"bad line {_quote(line)}: expected c, p, n or a first (DIMACS maximum flow)")
         except ValueError as error:
             raise InputError(f"{name}:{number}: {error}") from None
+    number = max(number, flow.arcs.line)
     for end, what in ((b"s", "source"), (b"t", "sink")):
         if end not in flow.ends:
             raise InputError(f"{name}:{max(number, 1)}: no {what}: expected a line n VERTEX {end.decode()}")
-    if len(flow.u) != flow.m:
-        raise InputError(f"{name}:{number}: {len(flow.u)} arcs in it, but its problem line says {flow.m}")
-    u, v = (np.frombuffer(end, np.int64) if len(end) else np.empty(0, np.int64) for end in (flow.u, flow.v))
-    capacity = np.array(flow.capacity)
+    if len(flow.arcs) != flow.m:
+        raise InputError(f"{name}:{number}: {len(flow.arcs)} arcs in it, but its problem line says {flow.m}")
+    u, v, capacity = flow.arcs.arrays()
     ends = [flow.ends[b"s"], flow.ends[b"t"]]
-    return _in_file(name, Graph.of, u, v, capacity, np.zeros(len(u)), flow.n, ends, [0, 1], title=name)
+    return _in_file(name, Graph.of, u - 1, v - 1, capacity, np.zeros(len(u)), flow.n, ends, [0, 1], title=name)
 
 
 def read_edges(name: str, terminals: str, progress: Progress | None = None) -> Graph:
@@ -144,43 +189,91 @@ def read_edges(name: str, terminals: str, progress: Progress | None = None) -> G
     InputError
         Naming the file and the line.
     """
-    us: list[bytes] = []
-    vs: list[bytes] = []
-    weights, weighted = array("d"), False
-    for number, words in _table(name, "u v [weight]", progress):
-        if us and (len(words) > 2) != weighted:
-            here, before = ("no weight", "one") if weighted else ("a weight", "none")
-            said = f"{here}, and {before} before it: expected u v in all lines, or u v weight"
-            raise InputError(f"{name}:{number}: {said}")
-        weighted = len(words) > 2
-        us.append(words[0])
-        vs.append(words[1])
+    found = _List()
+    for number, words in _table(name, "u v [weight]", progress, found.take):
         try:
-            weights.append(_weight(words[2]) if len(words) > 2 else 1.0)
+            found.add(words)
         except ValueError as error:
             raise InputError(f"{name}:{number}: {error}") from None
-    if not us:
+    if not found.edges.weights:
         raise InputError(f"{name}:1: no edges in it: expected lines u v [weight]")
-    names, numbers = _numbered(us + vs)
-    u, v = numbers[: len(us)], numbers[len(us) :]
-    known = {word: int(number) for word, number in zip(us + vs, numbers)}
-    vertices, labels = _read_terminals(terminals, known, name)
+    names, u, v, find = found.numbered()
+    weight = np.array(found.edges.weights, np.float64)
+    vertices, labels = _read_terminals(terminals, find, name)
     label_names, label_numbers = _numbered(labels)
-    weight = np.array(weights)
     return _in_file(
         name, Graph.of, u, v, weight, weight, len(names), vertices, label_numbers, len(label_names), title=name,
         ids=_ids(names), label_ids=_ids(label_names),
     )  # fmt: skip
 
 
-def _read_terminals(name: str, known: dict[bytes, int], edges: str) -> tuple[np.ndarray, list[bytes]]:
+class _List:
+    """A list of edges as it is read: names as numbers, and as text once there is one that is no number."""
+
+    def __init__(self) -> None:
+        self.edges, self.weighted = _Edges(), False
+        self.names: tuple[list[bytes], list[bytes]] | None = None
+
+    def take(self, buffer: bytearray, at: int, size: int, number: int, separator: bytes | None) -> tuple[int, int]:
+        """Plain lines, as :data:`Taker`, while names are numbers."""
+        if self.names is not None:
+            return at, number
+        mark = 0 if separator is None else separator[0]
+        return self.edges.take(buffer, at, size, number, mark, 3 if self.weighted else 2, -BEYOND, BEYOND)
+
+    def add(self, words: list[bytes]) -> None:
+        """Add the edge of any line; raises ValueError."""
+        if self.edges.weights and (len(words) > 2) != self.weighted:
+            here, before = ("no weight", "one") if self.weighted else ("a weight", "none")
+            raise ValueError(f"{here}, and {before} before it: expected u v in all lines, or u v weight")
+        self.weighted = len(words) > 2
+        self.edges.weights.append(_weight(words[2]) if self.weighted else 1.0)
+        columns = self.edges.u, self.edges.v
+        if self.names is None and not all(WHOLE.fullmatch(word) for word in words[:2]):
+            self.names = [str(u).encode() for u in columns[0]], [str(v).encode() for v in columns[1]]
+        for place, word in enumerate(words[:2]):
+            if self.names is None:
+                columns[place].append(int(word))
+            else:
+                self.names[place].append(word)
+
+    def numbered(self) -> tuple[Any, np.ndarray, np.ndarray, Callable[[bytes], int | None]]:
+        """``(names, u, v, find)``: all names, ascending, the edges' ends by number, and the number of a name."""
+        if self.names is not None:
+            words = self.names[0] + self.names[1]
+            texts, numbers = _numbered(words)
+            known = {word: int(number) for word, number in zip(words, numbers)}
+            return texts, numbers[: len(self.edges.weights)], numbers[len(self.edges.weights) :], known.get
+        names, numbers = _dense(np.concatenate((np.array(self.edges.u, np.int64), np.array(self.edges.v, np.int64))))
+
+        def find(word: bytes) -> int | None:
+            if not WHOLE.fullmatch(word):
+                return None
+            place = int(np.searchsorted(names, int(word)))
+            return place if place < len(names) and names[place] == int(word) else None
+
+        return names, numbers[: len(self.edges)], numbers[len(self.edges) :], find
+
+
+def _dense(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All different numbers, ascending, and the place of each among them; in linear time where they lie close."""
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low > 4 * len(numbers):
+        names, places = np.unique(numbers, return_inverse=True)
+        return names, places
+    there = np.zeros(high - low + 1, np.int64)
+    there[numbers - low] = 1
+    return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[numbers - low]
+
+
+def _read_terminals(name: str, find: Callable[[bytes], int | None], edges: str) -> tuple[np.ndarray, list[bytes]]:
     """Numbers of the terminals, and the names of their labels."""
     found: dict[int, bytes] = {}
     try:
         for number, words in _table(name, "vertex label", None):
-            if words[0] not in known:
+            if (vertex := find(words[0])) is None:
                 raise InputError(f"{name}:{number}: vertex {_quote(words[0])} has no edge in {edges}")
-            vertex, label = known[words[0]], words[1]
+            label = words[1]
             if found.setdefault(vertex, label) != label:
                 both = f"{_quote(found[vertex])} and {_quote(label)}"
                 raise InputError(f"{name}:{number}: vertex {_quote(words[0])} has two labels, {both}: expected one")
@@ -195,11 +288,21 @@ def _read_terminals(name: str, known: dict[bytes, int], edges: str) -> tuple[np.
     return np.fromiter(found, np.int64, len(found)), list(found.values())
 
 
-def _table(name: str, expected: str, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
-    """``(line, words)`` of the lines of a table of two columns or more, without comments and header."""
+def _table(
+    name: str, expected: str, progress: Progress | None,
+    take: Callable[[bytearray, int, int, int, bytes | None], tuple[int, int]] | None = None,
+) -> Iterator[tuple[int, list[bytes]]]:  # fmt: skip
+    """``(line, words)`` of the lines of a table of two columns or more, without comments and header.
+
+    ``take`` is as for :func:`lines`, told the separator too; it is asked once it is known whether there is a header.
+    """
     separator, first = None, True
     held: list[tuple[int, list[bytes]]] = []  # the first line, until the second tells whether it is a header
-    for number, line in lines(name, progress):
+
+    def further(buffer: bytearray, at: int, size: int, number: int) -> tuple[int, int]:
+        return (at, number) if take is None or first or held else take(buffer, at, size, number, separator)
+
+    for number, line in lines(name, progress, further):
         if line.lstrip().startswith(COMMENTS):
             continue
         _check_text(name, number, line)
@@ -265,8 +368,8 @@ def _numbered(words: list[bytes]) -> tuple[list[Any], np.ndarray]:
     return names, np.fromiter(map(place.__getitem__, words), np.int64, len(words))
 
 
-def _ids(names: list[Any]) -> Ids | None:
-    return None if names == list(range(len(names))) else Ids(names)
+def _ids(names: Any) -> Ids | None:
+    return None if np.array_equal(names, np.arange(len(names))) else Ids(names)
 
 
 def _whole(word: bytes, low: int, high: int) -> int:

@@ -8,7 +8,10 @@ import lzma
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hogwild.data import graph_text
 from hogwild.data.graphs import open_graph
 from hogwild.errors import HogwildWarning, InputError
 
@@ -159,6 +162,59 @@ def test_terminals_must_be_somewhere(tmp_path):
     with pytest.raises(InputError, match="e.tsv.terminals: no such file: .* is a list of edges, so some vertices need"):
         open_graph(path)
     assert len(open_graph(path, terminals=tmp_path / "t.txt")) == 3
+
+
+LINES = [
+    "1 2 3", "-4 0 0.25", " 7\t8   9.5  ", "5 6 1e-3", "5 6 .5", "5 6 4.", "12 13 123456789.12345678901", "5 6 1 x y",
+    "01 2 3", "-0 2 1", "x 2 3", "Zoë 2 1", "# no", "", "  ", "5,6,7", "9 9 2", "1 2 -3", "1 2 inf", "1 2 1e39", "1 2",
+    "123456789012345678 2 1", "1234567890123456789 2 1", "1 2 3 \x00", "1 2 +3", '1 "2" 3', "\r", "1 2 3\r", "1 2 0x1",
+    "340282346638528859811704183484516925440 1 2", "1 2 340282366920938463463374607431768211456", "% no", "3\v4 5",
+]  # fmt: skip
+
+
+def outcome(path, **options):
+    """What a file is read as, or what is said of it."""
+    try:
+        graph = open_graph(path, **options)
+    except InputError as error:
+        return str(error)
+    names = None if graph.ids is None else graph.ids.names().tolist()
+    return names, [array.tolist() for array in graph.sample_arrays()]
+
+
+@pytest.mark.filterwarnings("ignore::hogwild.errors.HogwildWarning")
+@given(st.lists(st.sampled_from(LINES[:8]), min_size=2, max_size=6), st.lists(st.sampled_from(LINES), max_size=5))
+@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("kind", ["edges", "dimacs"])
+def test_compiled_and_plain_parser_agree(tmp_path_factory, kind, begin, more):
+    """Every line as Python alone would take it: names, weights, and what is said of the first one that is wrong."""
+    folder = tmp_path_factory.mktemp("agree")
+    rows = begin + more + begin
+    if kind == "dimacs":
+        head = f"p max 20 {len(rows)}\nn 1 s\nn 2 t\n"
+        path, options = write(folder, head + "".join(f"a {row}\n" for row in rows)), {}
+    else:
+        path = write(folder, "".join(f"{row}\n" for row in ["1 2 3", "2 0 4", *rows]), "e.tsv")
+        options = {"terminals": write(folder, "1 a\n2 b\n", "t")}
+    found = outcome(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_text, "parse_edges", lambda buffer, at, *rest: (at, 0, 0, 0))
+        assert outcome(path, **options) == found
+
+
+def test_lines_that_end_in_different_chunks(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    rows = [(str(u), str(v), f"{w:.3f}") for u, v, w in zip(*random.integers(0, 50, (2, 400)), random.random(400))]
+    path = edges(tmp_path, rows=[*EDGES, *rows])
+    with pytest.warns(HogwildWarning, match="itself"):
+        whole = outcome(path)
+    monkeypatch.setattr(graph_text, "CHUNK", 100)
+    with pytest.warns(HogwildWarning, match="itself"):
+        assert outcome(path) == whole
+    with open(path, "a") as file:
+        file.write("3 4\n")
+    with pytest.raises(InputError, match=r"e.tsv:405: no weight, and one before it"):
+        open_graph(path)
 
 
 def test_progress_is_told(tmp_path):
