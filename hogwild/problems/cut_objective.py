@@ -1,8 +1,9 @@
 """What a relaxed cut is judged by: its own value, and that of the cut it is rounded to.
 
-The one decision, as in ``objective.py``: this is float64 NumPy from the graph itself, with no code of the kernel.
-Values are sums over the edges, not means, so that they are the values of cuts as everybody states them. It costs about
-30 ns an edge and label, off the training clock; memory for a piece of the edges at a time.
+The one decision, as in ``objective.py``: this is worked out in float64 from the graph itself by code of its own
+(``kernels/cut_values.py``), none of it the training kernel's; NumPy's is its oracle in the tests. Values are sums over
+the edges, not means, so that they are the values of cuts as everybody states them. It costs a few ns an edge and core,
+off the training clock.
 
 Two labels can be rounded at any threshold, not at 1/2 only: over all thresholds the mean value of the cut is the
 relaxed value (the coarea formula), so the best one is never worse than that. All are tried in one pass, by counting.
@@ -10,14 +11,18 @@ relaxed value (the coarea formula), so the best one is never worse than that. Al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
+from hogwild.data.examples import _frozen
 from hogwild.data.graphs import Graph
+from hogwild.data.pieces import map_pieces
 from hogwild.errors import InputError
+from hogwild.kernels.cut_values import add_steps, cut_value, relaxed_value
 
-PIECE = 1 << 20  # numbers of temporaries at a time
+PIECE = 1 << 16  # edges at a time; part of the last digits of a sum
 THRESHOLDS = 1024  # of which the best is taken
 
 
@@ -29,15 +34,17 @@ class CutEvaluator:
     graph : Graph
     best_threshold : bool
         Also say ``threshold_value`` and ``threshold``: the best cut of two labels at any threshold.
+    threads : int, optional
+        Default: the cores this process may use. Values are the same on any number.
     """
 
-    def __init__(self, graph: Graph, best_threshold: bool = False) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, best_threshold: bool = False, threads: int | None = None) -> None:
+        self.graph, self.threads = graph, threads
         self.best_threshold = best_threshold and graph.n_labels == 2
 
     def __call__(self, x: np.ndarray) -> dict[str, float]:
         """The facts that go into a row of measurements."""
-        found = {"objective": self.relaxed(x), "cut_value": self.cut(x.argmax(axis=1))}
+        found = {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
         if self.best_threshold:
             found |= dict(zip(("threshold_value", "threshold"), self.threshold(x)))
         return found
@@ -53,45 +60,37 @@ class CutEvaluator:
         graph = self.graph
         if x.shape != (graph.n_vertices, graph.n_labels):
             raise InputError(f"x: expected shape {(graph.n_vertices, graph.n_labels)}, got {x.shape}")
-        total = 0.0
-        for part in self._pieces():
-            u, v = graph.u[part], graph.v[part]
-            forward, backward = (w[part].astype(np.float64) for w in (graph.forward, graph.backward))
-            if graph.n_labels == 2:
-                rise = x[v, 1].astype(np.float64) - x[u, 1]
-                total += float(forward @ np.maximum(rise, 0.0) + backward @ np.maximum(-rise, 0.0))
-            else:
-                apart = np.abs(x[u].astype(np.float64) - x[v]).sum(axis=1)
-                total += float(np.einsum("e,e->", forward, apart)) / 2
-        return total
+        return sum(self._over_edges(relaxed_value, _frozen(x, np.float32)), 0.0)
 
     def cut(self, labels: np.ndarray) -> float:
         """The value of the cut that gives vertex i the label ``labels[i]``."""
-        graph = self.graph
-        a, b = labels[graph.u], labels[graph.v]
-        if graph.n_labels == 2:
-            return float(graph.forward[a < b].sum(dtype=np.float64) + graph.backward[a > b].sum(dtype=np.float64))
-        return float(graph.forward[a != b].sum(dtype=np.float64))
+        return sum(self._over_edges(cut_value, _frozen(labels, np.int32)), 0.0)
 
     def threshold(self, x: np.ndarray) -> tuple[float, float]:
-        """``(value, threshold)`` of the best cut into ``x[:, 1] > threshold`` and the rest.
+        """``(value, threshold)`` of the best cut into ``x[:, 1] > threshold`` and the rest."""
+        total, count = np.zeros(THRESHOLDS + 1), THRESHOLDS
 
-        With k = ceil(1024 p), ``p > t/1024`` is ``k > t``: an edge with k_u < k_v pays its forward weight at thresholds
-        t/1024 for k_u <= t < k_v.
-        """
-        graph, count = self.graph, THRESHOLDS
-        k = np.ceil(x[:, 1].astype(np.float64) * count).astype(np.int64).clip(0, count)
-        steps = np.zeros(count + 1)
-        a, b = k[graph.u], k[graph.v]
-        for low, high, weights in ((a, b, graph.forward), (b, a, graph.backward)):
-            paying = low < high
-            weights = weights[paying].astype(np.float64)
-            steps += np.bincount(low[paying], weights, count + 1) - np.bincount(high[paying], weights, count + 1)
-        values = np.cumsum(steps)[:count]
-        best = int(np.argmin(values))
-        return float(self.cut(x[:, 1] > best / count)), best / count
+        def changes(u: Any, v: Any, forward: Any, backward: Any, x: np.ndarray) -> np.ndarray:
+            steps = np.zeros(count + 1)
+            add_steps(u, v, forward, backward, x, steps)
+            return steps
 
-    def _pieces(self) -> Iterator[slice]:
-        edges = max(PIECE // self.graph.n_labels, 1)
-        for first in range(0, len(self.graph), edges):
-            yield slice(first, first + edges)
+        for steps in self._over_edges(changes, _frozen(x, np.float32)):
+            total += steps
+        best = int(np.argmin(np.cumsum(total)[:count]))
+        return self.cut(x[:, 1] > best / count), best / count
+
+    def _over_edges(self, function: Callable[..., Any], of_vertices: np.ndarray) -> Iterator[Any]:
+        """What ``function`` makes of each piece of the edges and of all vertices, in order."""
+        graph = self.graph
+
+        def part(first: int, last: int) -> Any:
+            edges = (array[first:last] for array in (graph.u, graph.v, graph.forward, graph.backward))
+            return function(*edges, of_vertices)
+
+        return map_pieces(len(graph), PIECE, part, self.threads)
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """The label of the largest share of each row, of equal ones the first."""
+    return x[:, 1] > x[:, 0] if x.shape[1] == 2 else x.argmax(axis=1)
