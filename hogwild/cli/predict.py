@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 TABLE_LABELS = 12  # that fit on a terminal
 PAIRS = 1 << 16  # whose scores are written at a time
+OTHERS = 64  # rows that NumPy writes where the quick way stops
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, autocompletion=shell.data,
@@ -182,7 +183,7 @@ def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: l
         for first in range(0, len(pairs), PAIRS):
             part = pairs.block(first, first + PAIRS)
             scores = model.scores(part.users, part.items).astype("float32")
-            stream.write("".join(f"{score}\n" for score in scores.astype(str)).encode())
+            stream.write(number_lines(scores))
     model.warn_unknown(pairs.users, pairs.items)
 
 
@@ -239,17 +240,28 @@ def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
 
     names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
 
-    def numbers(values: np.ndarray) -> bytes:
-        """Lines of numbers in the shortest form that reads back as the same float32."""
-        values = np.asarray(values, dtype=np.float32)
-        if values.ndim == 1:
-            return "".join(f"{value}\n" for value in values.astype(str)).encode()
-        return "".join(" ".join(row) + "\n" for row in values.astype(str)).encode()
-
     if kind == "label" and model.labels:
         return lambda margins: b"".join(names[model.decide_classes(margins)])
     apply = {"label": model.decide, "proba": model.probabilities, "decision": lambda margins: margins}[kind]
-    return lambda margins: numbers(apply(margins))
+    return lambda margins: number_lines(apply(margins))
+
+
+def number_lines(values: Any) -> bytes:
+    """Lines of numbers, (n,) or (n, columns), in the shortest form that reads back as the same float32."""
+    import numpy as np
+
+    from hogwild.kernels.format_numbers import MOST, format_lines
+
+    rows = np.ascontiguousarray(values, dtype=np.float32).reshape(len(values), -1)
+    room, parts, row = np.empty(MOST * rows.size + 1, np.uint8), [], 0
+    while row < len(rows):
+        row, size = format_lines(rows, row, room)
+        parts.append(room[:size].tobytes())
+        if row < len(rows):  # not finite, very large or small, or a power of two: NumPy knows them all
+            others = rows[row : row + OTHERS].astype(str)
+            parts.append("".join(" ".join(other) + "\n" for other in others).encode())
+            row += len(others)
+    return b"".join(parts)
 
 
 @contextlib.contextmanager
