@@ -23,8 +23,8 @@ from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.model import _version, usable
-from hogwild.problems.ranking import AT, USERS, each_user, ranking_metrics, top_items
-from hogwild.problems.rating_objective import LOSSES, PENALTIES, Scores
+from hogwild.problems.ranking import AT, USERS, best_of_users, ranking_metrics
+from hogwild.problems.rating_objective import CHUNK, LOSSES, PENALTIES, Scores
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
 SIDES = ("user", "item")
@@ -175,7 +175,7 @@ class CompletionModel:
         def part(first: int, last: int) -> None:
             found[first:last] = scores.of(users[first:last], items[first:last])
 
-        for _ in map_pieces(len(users), scores.chunk, part, threads):
+        for _ in map_pieces(len(users), CHUNK, part, threads):
             pass
         return found
 
@@ -218,16 +218,9 @@ class CompletionModel:
         lists = None if seen is None else self._lists(seen, asked)
         constant = np.append(self.user_bias.astype(np.float64), 0.0)[asked] + self.mean
         width = min(n, self.shape[1])
-        best = np.full((len(asked), width), -1, np.int64)
-        scores = np.full((len(asked), width), -np.inf, np.float32)
-
-        def choose(place: int, row: np.ndarray) -> None:
-            chosen = top_items(row, width)
-            chosen = chosen[row[chosen] > -np.inf]
-            best[place, : len(chosen)] = chosen
-            scores[place, : len(chosen)] = row[chosen] + constant[place]
-
-        each_user(asked, self.user_factors, self.item_factors, self.item_bias, lists, choose, threads)
+        factors = self.user_factors, self.item_factors, self.item_bias
+        best, scores = best_of_users(asked, *factors, lists, width, threads)
+        scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
     def similar_items(self, items: Any, n: int = 10, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -259,15 +252,10 @@ class CompletionModel:
         unit = (self.item_factors / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
         width = max(0, min(n, self.shape[1] - 1))
 
-        def choose(place: int, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            row[asked[place]] = -np.inf
-            chosen = top_items(row, width)
-            return chosen, row[chosen]
-
         none = np.zeros(self.shape[1], np.float32)
-        found = each_user(asked, unit, unit, none, None, choose, threads)
-        best = np.array([chosen for chosen, _ in found], np.int64).reshape(len(asked), width)
-        return self._item_names(best), np.array([near for _, near in found], np.float32).reshape(len(asked), width)
+        itself = np.arange(self.shape[1] + 1), np.arange(self.shape[1])
+        best, near = best_of_users(asked, unit, unit, none, itself, width, threads)
+        return self._item_names(best), near
 
     def _lists(self, seen: Ratings, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         placed = self.place(seen)

@@ -11,44 +11,47 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, roc_auc_score
 
 from hogwild.data.ratings import Ratings
-from hogwild.problems.ranking import auc, each_user, ndcg_at_k, precision_at_k, ranking_metrics, top_items
+from hogwild.kernels.ranking import best_items, mask_seen
+from hogwild.problems.ranking import best_of_users, each_piece, ranking_metrics
 
 SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=30)  # many ties
 
 
-@given(SCORES, st.integers(0, 35))
+@given(SCORES, st.integers(0, 35), st.sets(st.integers(0, 29)))
 @settings(max_examples=100, deadline=None)
-def test_the_best_items_beside_a_sort(scores, n):
-    found = top_items(np.array(scores, np.float32), n)
-    assert found.tolist() == sorted(range(len(scores)), key=lambda item: (-scores[item], item))[:n]
+def test_the_best_items_beside_a_sort(scores, n, seen):
+    row, best = np.array(scores, np.float32), np.empty(n, np.int64)
+    row[[item for item in seen if item < len(row)]] = -np.inf
+    left = [item for item in range(len(scores)) if item not in seen]
+    found = best_items(row, best)
+    assert best[:found].tolist() == sorted(left, key=lambda item: (-scores[item], item))[:n]
 
 
-@given(SCORES, SCORES)
+@given(SCORES, st.data())
 @settings(max_examples=100, deadline=None)
-def test_auc_beside_all_pairs(positive, negative):
-    pairs = [(p > q) + (p == q) / 2 for p in positive for q in negative]
-    found = auc(np.array(positive, np.float32), np.array(negative, np.float32))
-    assert found == pytest.approx(np.mean(pairs))
-    truth = [1] * len(positive) + [0] * len(negative)
-    assert found == pytest.approx(roc_auc_score(truth, positive + negative))
+def test_metrics_of_a_user_beside_scikit_learn(scores, data):
+    chosen = data.draw(st.sets(st.integers(0, len(scores) - 1), min_size=1))
+    k = data.draw(st.integers(1, 15))
+    lists = Ratings([0] * len(chosen), sorted(chosen), [1] * len(chosen), (1, len(scores))).user_lists()
+    about = np.ones((1, 1)), np.array(scores, float)[:, None], np.zeros(len(scores))
+    found = ranking_metrics(*about, lists, None, k)
+    truth = np.isin(np.arange(len(scores)), sorted(chosen))
+    ranked = sorted(range(len(scores)), key=lambda item: (-scores[item], item))
+    assert found[f"precision_at_{k}"] == sum(truth[ranked[:k]]) / k
+    if len(chosen) == len(scores):
+        assert found["auc"] is None
+    else:
+        assert found["auc"] == pytest.approx(roc_auc_score(truth, scores))
+    if len(scores) > 1:
+        places = np.empty(len(scores))
+        places[ranked] = -np.arange(len(scores))
+        assert found[f"ndcg_at_{k}"] == pytest.approx(ndcg_score([truth], [places], k=k))
 
 
-def test_auc_of_no_pairs():
-    assert math.isnan(auc(np.ones(2), np.empty(0)))
-
-
-@given(st.permutations(range(12)), st.sets(st.integers(0, 11), min_size=1), st.integers(1, 15))
-@settings(max_examples=100, deadline=None)
-def test_precision_and_ndcg_beside_their_twins(ranked, relevant, k):
-    ranked, wanted = np.array(ranked), np.array(sorted(relevant))
-    hits = [item in relevant for item in ranked[:k].tolist()]
-    assert precision_at_k(ranked, wanted, k) == sum(hits) / k
-    gain = sum(hit / math.log2(place + 2) for place, hit in enumerate(hits))
-    ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(relevant))))
-    assert ndcg_at_k(ranked, wanted, k) == pytest.approx(gain / ideal)
-    truth, scores = np.isin(np.arange(12), wanted), np.empty(12)
-    scores[ranked] = -np.arange(12)
-    assert ndcg_at_k(ranked, wanted, k) == pytest.approx(ndcg_score([truth], [scores], k=k))
+def test_what_was_seen_is_at_minus_infinity():
+    scores = np.ones((3, 4), np.float32)
+    mask_seen(scores, np.array([1, -1, 0]), np.array([0, 1, 3]), np.array([2, 0, 3], np.int32))
+    assert np.isneginf(scores).tolist() == [[True, False, False, True], [False] * 4, [False, False, True, False]]
 
 
 def naive(P, Q, b, tested, seen, k):
@@ -113,8 +116,11 @@ def test_only_some_users_are_looked_at():
     users = 50
     lists = Ratings(range(users), [0] * users, [1] * users, (users, 3)).user_lists()
     seen = []
-    each_user(np.arange(5), np.ones((users, 1)), np.ones((3, 1)), np.zeros(3), None, lambda at, row: seen.append(at))
+    about = np.ones((users, 1)), np.ones((3, 1)), np.zeros(3)
+    each_piece(np.arange(5), *about, None, lambda first, last, scores: seen.extend(range(first, last)))
     assert sorted(seen) == [0, 1, 2, 3, 4]
+    best, scores = best_of_users(np.arange(2), *about, None, 2)
+    assert (best.tolist(), scores.tolist()) == ([[0, 1], [0, 1]], [[1, 1], [1, 1]])
     P = np.where(np.arange(users) % 7 == 0, 1.0, -1.0)[:, None]  # of 8 evenly chosen: 0, 7, ..., 49
     found = ranking_metrics(P, np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1, users=8)
     assert found["auc"] == 1.0

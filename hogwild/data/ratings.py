@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.data.examples import INDEX_LIMIT, PIECE, _check_whole, _frozen, evenly
+from hogwild.data.examples import INDEX_LIMIT, PIECE, _check_whole, _frozen, evenly, readonly
 from hogwild.data.pieces import pieces
 from hogwild.data.rating_ids import Ids as Ids
 from hogwild.errors import InputError, UsageError, expected_one_of
@@ -213,35 +213,46 @@ class Ratings:
 
     def degrees(self) -> tuple[np.ndarray, np.ndarray]:
         """Ratings of each user and each item, int64: ``|E_u-|`` and ``|E_-v|`` (Recht et al. 2011, section 2.4)."""
-        found = []
-        for indices, size in zip((self.users, self.items), self.shape, strict=True):
-            total = np.zeros(size + 1, dtype=np.int64)  # the last place is where -1 goes
-            for first, last in pieces(len(self), PIECE):
-                np.add.at(total, indices[first:last], 1)
-            found.append(total[:size])
-        return found[0], found[1]
+        return count(self.users, self.shape[0]), count(self.items, self.shape[1])
 
     def user_lists(self) -> tuple[np.ndarray, np.ndarray]:
         """``(begin, items)``: user ``u`` rated ``items[begin[u]:begin[u + 1]]``, ascending, each once.
 
         ``begin`` is int64, (users + 1,); ``items`` int32. Both are read-only.
         """
-        known = (self.users >= 0) & (self.items >= 0)
-        users, items = (self.users, self.items) if known.all() else (self.users[known], self.items[known])
-        keys = users.astype(np.int64) * self.shape[1] + items
-        keys.sort()
-        if len(keys):
-            keys = keys[np.append(True, keys[1:] != keys[:-1])]
-        width = max(self.shape[1], 1)
-        begin = np.searchsorted(keys, np.arange(self.shape[0] + 1, dtype=np.int64) * width)
-        keys %= width
-        return _frozen(begin, np.int64), _frozen(keys, np.int32)
+        begin, items = lists_of(self.users, self.items, self.shape)
+        return readonly(begin), readonly(items)
 
     def sample_arrays(self) -> list[np.ndarray]:
         """What a fingerprint hashes: users, items, values and times of about a million evenly spread ratings."""
         which: Any = slice(None) if len(self) <= SAMPLE else self.evenly(SAMPLE)
         arrays = (self.users, self.items, self.values, self.times)
         return [np.ascontiguousarray(array[which]) for array in arrays if array is not None]
+
+
+def count(numbers: np.ndarray, size: int) -> np.ndarray:
+    """How often each of ``size`` numbers comes among ``numbers`` int32, (size,) int64; -1 is left out."""
+    from hogwild.kernels.lists import count_numbers
+
+    total = np.zeros(size + 1, dtype=np.int64)  # the last place is where -1 goes
+    count_numbers(numbers, total)
+    return total[:size]
+
+
+def lists_of(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """:meth:`Ratings.user_lists` of pairs, (n,) int32 each; with an unknown one (-1) they are left out."""
+    from hogwild.kernels.lists import sort_pairs
+
+    known = (users >= 0) & (items >= 0)
+    if not known.all():
+        users, items = _frozen(users[known], np.int32), _frozen(items[known], np.int32)
+    places = []
+    for numbers, size in zip((users, items), shape, strict=True):
+        degrees = count(numbers, size)
+        places.append(np.cumsum(degrees) - degrees)
+    begin, found = np.empty(shape[0] + 1, np.int64), np.empty(len(users), np.int32)
+    kept = sort_pairs(users, items, *places, np.empty((len(users), 2), np.int32), found, begin)
+    return begin, found[:kept]
 
 
 def describe(ratings: Ratings) -> str:

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild.data.ratings import count, lists_of
 from hogwild.data.tiles import Tiles, file_order, tile
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels import completion, completion_turns, implicit
@@ -204,7 +205,7 @@ class CompletionProblem(Prepared):
 
     def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays by user and by item; without elements where nobody asks for them."""
-        degrees = np.bincount(users, minlength=self.users), np.bincount(items, minlength=self.items)
+        degrees = count(users, self.users), count(items, self.items)
         arrays: dict[str, np.ndarray] = {
             "user_rates": np.empty(0, np.float32), "item_rates": np.empty(0, np.float32),
             "seen_begin": np.empty(0, np.int64), "seen_items": np.empty(0, np.int32),
@@ -214,10 +215,7 @@ class CompletionProblem(Prepared):
             rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
             arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
         if self.loss != "squared-error":
-            pairs = users.astype(np.int64) * self.items + items
-            pairs.sort()
-            arrays["seen_begin"] = np.concatenate(([0], np.cumsum(degrees[0])))
-            arrays["seen_items"] = (pairs % self.items).astype(np.int32)
+            arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
         if self.discipline == "tiered":
             popular = np.argsort(-degrees[1], kind="stable")[: self.popular].astype(np.int32)
             arrays["slots"], arrays["popular"] = np.full(self.items, -1, np.int32), popular

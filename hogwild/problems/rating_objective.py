@@ -1,10 +1,11 @@
 """The objective a factorisation is judged by: mean loss over ratings + penalty, in float64.
 
-The one decision: this is NumPy from the ratings themselves and shares no code with the kernels. The score of user u and
-item i is ``mean + b_u + b_i + p_u . q_i``. The sampled losses (``log``, ``bpr``) draw their negatives once, with a seed
-of their own, so that the objective is one function of the parameters and can be compared between epochs and runs.
+The one decision: this is worked out from the ratings themselves by compiled code (``kernels/scores.py``) that shares
+nothing with the kernels that train; sums in NumPy are its oracle in the tests. The score of user u and item i is
+``mean + b_u + b_i + p_u . q_i``. The sampled losses (``log``, ``bpr``) draw their negatives once, with a seed of their
+own, so that the objective is one function of the parameters and can be compared between epochs and runs.
 
-What it costs: about 130 ns a rating and core at rank 32, off the training clock, in memory for a chunk a thread; the
+What it costs: 10 to 30 ns a rating and core at rank 32, off the training clock, in memory for a piece a thread; the
 sampled losses keep 4 bytes for each negative. Penalty per rating: Zhou et al. 2008 ("Large-scale parallel collaborative
 filtering for the Netflix prize"); per row: Recht et al. 2011, section 2.4. BPR: Rendle et al. 2009.
 """
@@ -16,14 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.data.examples import _frozen, readonly
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ratings
 from hogwild.errors import UsageError, expected_one_of
+from hogwild.kernels import lists
+from hogwild.kernels.scores import fill_scores, sum_softplus, sum_squares
 from hogwild.problems.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
 PENALTIES = ("per-rating", "per-row")
-CHUNK = 1 << 17  # numbers of one side's factors gathered at a time: 1 MB in float64, so a second-level cache holds both
+CHUNK = 1 << 15  # ratings at a time; part of the last digits of a sum
 TRIES = 8  # draws of a negative the user has rated; after that it is left out, as in training
 DRAWN = 1 << 16  # negatives drawn from one random stream; part of which ones they are
 SeenLists = tuple[np.ndarray, np.ndarray]
@@ -35,37 +39,20 @@ class Scores:
     """Scores of pairs, in float64; an index of -1 (an unknown user or item) has neither factors nor a bias."""
 
     def __init__(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, mean: float) -> None:
-        self.factors = np.asarray(user_factors), np.asarray(item_factors)
-        self.biases = np.asarray(user_bias), np.asarray(item_bias)
+        self.factors = _frozen(user_factors, np.float32), _frozen(item_factors, np.float32)
+        self.biases = _frozen(user_bias, np.float32), _frozen(item_bias, np.float32)
         self.mean = float(mean)
         shapes = [array.shape for array in (*self.factors, *self.biases)]
         rank = shapes[0][1:]
         if len(rank) != 1 or shapes[1][1:] != rank or shapes[2:] != [shapes[0][:1], shapes[1][:1]]:
             raise UsageError(f"factors and biases of shapes {', '.join(map(str, shapes))} do not go together")
 
-    @property
-    def chunk(self) -> int:
-        """How many pairs to ask for at a time."""
-        return max(256, CHUNK // max(self.factors[0].shape[1], 1))
-
     def of(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Scores of pairs, (m,) float64."""
-        p, q = (_gather(array, which) for array, which in zip(self.factors, (users, items), strict=True))
-        scores = np.einsum("ij,ij->i", p, q)  # no BLAS, whose threads go on spinning on the workers' cores
-        scores += self.mean
-        for bias, which in zip(self.biases, (users, items), strict=True):
-            scores += _gather(bias, which)
-        return scores
-
-
-def _gather(array: np.ndarray, which: np.ndarray) -> np.ndarray:
-    if len(array) == 0:
-        return np.zeros((len(which), *array.shape[1:]))
-    found = np.take(array, which, axis=0, mode="clip").astype(np.float64)
-    unknown = which < 0
-    if unknown.any():
-        found[unknown] = 0.0
-    return found
+        """Scores of pairs, (m,) int32 each, (m,) float64."""
+        found = np.empty(len(users))
+        pairs = _frozen(users, np.int32), _frozen(items, np.int32)
+        fill_scores(*self.factors, *self.biases, self.mean, *pairs, found)
+        return found
 
 
 def draw_negatives(
@@ -88,7 +75,7 @@ def draw_negatives(
     array of int32, shape (n, count)
     """
     drawn = np.empty((len(users), count), np.int32)
-    begin, rated = seen
+    begin, rated = _frozen(seen[0], np.int64), _frozen(seen[1], np.int32)
 
     def draw(first: int, last: int) -> None:
         random = np.random.default_rng([seed, first])
@@ -109,21 +96,9 @@ def draw_negatives(
 
 
 def _contains(begin: np.ndarray, rated: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Whether each user's ascending list holds the item beside it, (m,) bool: all lists bisected at once."""
-    found = np.zeros(len(users), bool)
-    if not len(rated):
-        return found
-    low = begin[users]
-    length = np.where(users >= 0, begin[users + 1] - low, 0)
-    end = low + length
-    for _ in range(int(length.max(initial=0)).bit_length()):
-        half = length >> 1
-        less = np.take(rated, low + half, mode="clip") < items
-        less &= length > 0
-        low += less * (half + 1)
-        length = np.where(less, length - half - 1, half)
-    inside = low < end
-    found[inside] = rated[low[inside]] == items[inside]
+    """Whether each user's ascending list holds the item beside it, (m,) bool."""
+    found = np.empty(len(users), bool)
+    lists.find_pairs(begin, rated, users, items, found)
     return found
 
 
@@ -184,8 +159,8 @@ class RatingObjective:
         self.threads = threads
         self.drawn: np.ndarray | None = None  # (n, negatives)
         if loss != "squared-error":
-            lists = ratings.user_lists() if seen is None else seen
-            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists, seed, threads)
+            known = ratings.user_lists() if seen is None else seen
+            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], known, seed, threads)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
         if any(self.l2) and penalty == "per-rating":
             self.degrees = self._visits(*(ratings.degrees() if degrees is None else degrees))
@@ -213,7 +188,7 @@ class RatingObjective:
 
         sums = np.zeros(2)
         with np.errstate(all="ignore"):
-            for more in map_pieces(n, scores.chunk, part, self.threads):
+            for more in map_pieces(n, CHUNK, part, self.threads):
                 sums += more
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
@@ -222,17 +197,20 @@ class RatingObjective:
                 found |= {"rmse": math.sqrt(first), "mae": second}
         return found
 
-    def _sums(self, scores: Scores, first: int, last: int) -> np.ndarray:
+    def _sums(self, found: Scores, first: int, last: int) -> np.ndarray:
         """Sums over a chunk: squared and absolute errors, or losses and 0."""
         users, items = self.ratings.users[first:last], self.ratings.items[first:last]
-        m = scores.of(users, items)
+        m = found.of(users, items)
         if self.drawn is None:
             error = m - self.ratings.values[first:last]
             return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
-        total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
+        total = sum_softplus(-m) if self.loss == "log" else 0.0
         for drawn in self.drawn[first:last].T:
-            other = scores.of(users, drawn)
-            total += np.logaddexp(0.0, other if self.loss == "log" else other - m)[drawn >= 0].sum()
+            other = found.of(users, drawn)
+            if self.loss == "bpr":
+                other -= m
+            other[drawn < 0] = -np.inf  # which costs nothing
+            total += sum_softplus(other)
         return np.array([total, 0.0])
 
     def _visits(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -252,26 +230,23 @@ class RatingObjective:
             return 0.0
         total = 0.0
         for side in range(2):
-            squares = self.l2[0] * _squares(scores.factors[side], self.threads)
-            squares += self.l2[1] * scores.biases[side].astype(np.float64) ** 2
             if self.penalty == "per-row":
-                total += float(squares.sum())
+                visits = np.ones(len(scores.biases[side]))
             else:  # a user with d ratings is in d of the n terms
                 assert self.degrees is not None
-                total += float((squares * self.degrees[side]).sum()) / max(len(self.ratings), 1)
+                visits = self.degrees[side] / max(len(self.ratings), 1)
+            total += self.l2[0] * _squares(scores.factors[side], visits, self.threads)
+            total += self.l2[1] * _squares(scores.biases[side][:, np.newaxis], visits, self.threads)
         return total / 2
 
 
-def _squares(factors: np.ndarray, threads: int | None) -> np.ndarray:
-    """``|p_u|^2`` of every row, float64."""
-    size = max(256, CHUNK // max(factors.shape[1], 1))
+def _squares(rows: np.ndarray, visits: np.ndarray, threads: int | None) -> float:
+    """Sum over rows (n, k) of their squared length times ``visits`` (n,) float64."""
 
-    def part(first: int, last: int) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            rows = factors[first:last].astype(np.float64)
-            return np.einsum("ij,ij->i", rows, rows)
+    def part(first: int, last: int) -> float:
+        return float(sum_squares(rows[first:last], readonly(visits[first:last])))
 
-    return np.concatenate([np.zeros(0), *map_pieces(len(factors), size, part, threads)])
+    return sum(map_pieces(len(rows), CHUNK, part, threads), 0.0)
 
 
 class RatingEvaluator:
@@ -325,10 +300,6 @@ class RatingEvaluator:
 
 def merge_lists(a: SeenLists, b: SeenLists) -> SeenLists:
     """Both lists of every user in one, ascending, each item once."""
-    users = len(a[0]) - 1
-    width = max(int(a[1].max(initial=0)), int(b[1].max(initial=0))) + 1
-    lists = [np.repeat(np.arange(users, dtype=np.int64) * width, np.diff(begin)) + items for begin, items in (a, b)]
-    both = np.sort(np.concatenate(lists))
-    both = both[np.append(True, both[1:] != both[:-1])] if len(both) else both
-    begin = np.searchsorted(both, np.arange(users + 1, dtype=np.int64) * width)
-    return begin.astype(np.int64), (both % width).astype(np.int32)
+    begin, items = np.empty(len(a[0]), np.int64), np.empty(len(a[1]) + len(b[1]), np.int32)
+    kept = lists.merge_lists(*a, *b, begin, items)
+    return readonly(begin), readonly(items[:kept])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hogwild.data.ratings import Ratings
 from hogwild.errors import UsageError
+from hogwild.kernels.scores import sum_softplus
 from hogwild.problems import rating_objective
 from hogwild.problems.rating_objective import (
     LOSSES,
@@ -83,10 +84,40 @@ def test_beside_plain_sums(loss, penalty, n, seed, negatives, threads):
 def test_pieces_and_threads_do_not_matter(loss, monkeypatch):
     ratings, solution = make(3000, 40, 30)
     whole = RatingObjective(ratings, loss, l2=0.1).evaluate(*solution)
-    monkeypatch.setattr(rating_objective, "CHUNK", 1)  # 256 at a time
+    monkeypatch.setattr(rating_objective, "CHUNK", 256)
     found = [RatingObjective(ratings, loss, l2=0.1, threads=threads).evaluate(*solution) for threads in (1, 4)]
     assert found[0] == found[1]
     assert found[0] == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("rank", [1, 7, 32, 65])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_beside_numpy_in_double_precision(loss, rank):
+    """The oracle of the compiled sums: NumPy on all pairs at once, to the last digits."""
+    ratings, solution = make(4000, 60, 50, rank=rank)
+    objective = RatingObjective(ratings, loss, l2=0.2, mean=3.5, negatives=2)
+    P, Q, b, c = (array.astype(float) for array in solution)
+
+    def score(items):
+        return 3.5 + b[ratings.users] + c[items] + np.einsum("ij,ij->i", P[ratings.users], Q[items])
+
+    m = score(ratings.items)
+    if loss == "squared-error":
+        losses = (m - ratings.values) ** 2 / 2
+    else:
+        others = [(score(j), j >= 0) for j in objective.drawn.T]
+        losses = np.logaddexp(0, -m) if loss == "log" else np.zeros(len(m))
+        for other, known in others:
+            losses = losses + np.where(known, np.logaddexp(0, other - (m if loss == "bpr" else 0)), 0.0)
+    assert objective.evaluate(*solution)["loss"] == pytest.approx(losses.mean(), rel=1e-12)
+
+
+@given(st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1e300, -1e300, np.inf, -np.inf]), max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_softplus_beside_numpy(z):
+    z = np.array(z, float)
+    assert sum_softplus(z) == pytest.approx(np.logaddexp(0.0, z).sum(), rel=1e-12, abs=1e-40)
+    assert math.isnan(sum_softplus(np.append(z, np.nan)))
 
 
 def test_unknown_ones_have_the_mean_and_the_other_bias():
