@@ -20,7 +20,6 @@ from hogwild.data.examples import _frozen
 from hogwild.data.graphs import Graph
 from hogwild.data.pieces import map_pieces
 from hogwild.errors import InputError
-from hogwild.kernels.cut_values import add_steps, cut_value, relaxed_value
 
 PIECE = 1 << 16  # edges at a time; part of the last digits of a sum
 THRESHOLDS = 1024  # of which the best is taken
@@ -60,14 +59,20 @@ class CutEvaluator:
         graph = self.graph
         if x.shape != (graph.n_vertices, graph.n_labels):
             raise InputError(f"x: expected shape {(graph.n_vertices, graph.n_labels)}, got {x.shape}")
+        from hogwild.kernels.cut_values import relaxed_value
+
         return sum(self._over_edges(relaxed_value, _frozen(x, np.float32)), 0.0)
 
     def cut(self, labels: np.ndarray) -> float:
         """The value of the cut that gives vertex i the label ``labels[i]``."""
+        from hogwild.kernels.cut_values import cut_value
+
         return sum(self._over_edges(cut_value, _frozen(labels, np.int32)), 0.0)
 
     def threshold(self, x: np.ndarray) -> tuple[float, float]:
         """``(value, threshold)`` of the best cut into ``x[:, 1] > threshold`` and the rest."""
+        from hogwild.kernels.cut_values import add_steps
+
         total, count = np.zeros(THRESHOLDS + 1), THRESHOLDS
 
         def changes(u: Any, v: Any, forward: Any, backward: Any, x: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ recommendation"). Equal scores are ranked by item number, and count one half in 
 
 What it costs: a matrix product and a few passes over the items for every user looked at, some 50 us a user for 20,000
 items; training looks at no more than 2,000 users. Scores are float32. Metrics of users are averaged, users alike.
+Numba is imported when it is first needed, so that a model opens without it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import numpy as np
 
 from hogwild.data.examples import _frozen, readonly
 from hogwild.data.pieces import map_pieces
-from hogwild.kernels import ranking
 
 AT = 10  # usual depth of precision and NDCG
 USERS = 2000  # of the test ratings that are looked at
@@ -42,6 +42,8 @@ def each_piece(
     Scores are float32 without mean and user bias, which do not change the order; what the user has seen is at -inf. A
     user of -1 has no factors.
     """
+    from hogwild.kernels import ranking
+
     users = _frozen(users, np.int64)
     P, Q = np.asarray(user_factors, np.float32), np.asarray(item_factors, np.float32)
     bias = np.asarray(item_bias, np.float32)
@@ -73,6 +75,8 @@ def best_of_users(
 
     Both are (users, n); where there are fewer, -1 and -inf. Scores and ``seen`` as for :func:`each_piece`.
     """
+    from hogwild.kernels import ranking
+
     best, found = np.full((len(users), n), -1, np.int64), np.full((len(users), n), -np.inf, np.float32)
 
     def choose(first: int, last: int, scores: np.ndarray) -> None:
@@ -105,6 +109,8 @@ def ranking_metrics(
         ``auc``, ``precision_at_<k>`` and ``ndcg_at_<k>``; None where parameters are not finite, or there is no user
         for whom it is defined.
     """
+    from hogwild.kernels import ranking
+
     names = "auc", f"precision_at_{k}", f"ndcg_at_{k}"
     begin, items = tested
     asked = np.flatnonzero(np.diff(begin) > 0)

@@ -21,8 +21,6 @@ from hogwild.data.examples import _frozen, readonly
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ratings
 from hogwild.errors import UsageError, expected_one_of
-from hogwild.kernels import lists
-from hogwild.kernels.scores import fill_scores, sum_softplus, sum_squares
 from hogwild.problems.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
@@ -49,6 +47,8 @@ class Scores:
 
     def of(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Scores of pairs, (m,) int32 each, (m,) float64."""
+        from hogwild.kernels.scores import fill_scores
+
         found = np.empty(len(users))
         pairs = _frozen(users, np.int32), _frozen(items, np.int32)
         fill_scores(*self.factors, *self.biases, self.mean, *pairs, found)
@@ -97,8 +97,10 @@ def draw_negatives(
 
 def _contains(begin: np.ndarray, rated: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """Whether each user's ascending list holds the item beside it, (m,) bool."""
+    from hogwild.kernels.lists import find_pairs
+
     found = np.empty(len(users), bool)
-    lists.find_pairs(begin, rated, users, items, found)
+    find_pairs(begin, rated, users, items, found)
     return found
 
 
@@ -199,6 +201,8 @@ class RatingObjective:
 
     def _sums(self, found: Scores, first: int, last: int) -> np.ndarray:
         """Sums over a chunk: squared and absolute errors, or losses and 0."""
+        from hogwild.kernels.scores import sum_softplus
+
         users, items = self.ratings.users[first:last], self.ratings.items[first:last]
         m = found.of(users, items)
         if self.drawn is None:
@@ -242,6 +246,7 @@ class RatingObjective:
 
 def _squares(rows: np.ndarray, visits: np.ndarray, threads: int | None) -> float:
     """Sum over rows (n, k) of their squared length times ``visits`` (n,) float64."""
+    from hogwild.kernels.scores import sum_squares
 
     def part(first: int, last: int) -> float:
         return float(sum_squares(rows[first:last], readonly(visits[first:last])))
@@ -300,6 +305,8 @@ class RatingEvaluator:
 
 def merge_lists(a: SeenLists, b: SeenLists) -> SeenLists:
     """Both lists of every user in one, ascending, each item once."""
+    from hogwild.kernels import lists
+
     begin, items = np.empty(len(a[0]), np.int64), np.empty(len(a[1]) + len(b[1]), np.int32)
     kept = lists.merge_lists(*a, *b, begin, items)
     return readonly(begin), readonly(items[:kept])
