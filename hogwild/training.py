@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hogwild import machine
-from hogwild.cases import case_of
+from hogwild.cases import Case, case_of
 from hogwild.config import PROBLEMS, STREAMS, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Pool, Task
@@ -191,7 +191,7 @@ class Run:
 
     def __init__(
         self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
-        pool: Pool | None, data: str,
+        pool: Pool | None, data: str, judge: Case | None = None,
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
         self.asked, self.config = config, resolve(config, len(examples), pool)
@@ -216,7 +216,7 @@ class Run:
                 case.recut(saved[1])
         if self.checkpoint is not None:
             make_directory(self.checkpoint)
-        case.make_evaluator()
+        case.make_evaluator(judge)
         self._own_pool = pool is None
         self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
         try:

@@ -48,8 +48,11 @@ class Case(Protocol):
     def recut(self, saved: dict[str, Any]) -> None:
         """Cut the data as a checkpoint's :meth:`cut` says."""
 
-    def make_evaluator(self) -> None:
-        """Make ready to evaluate: after all checks that are quick."""
+    def make_evaluator(self, like: Case | None = None) -> None:
+        """Make ready to evaluate: after all checks that are quick.
+
+        ``like`` is a case of the same objective on the same data that is ready: what it has made may be shared.
+        """
 
     def lay_out(self, shared: bool) -> Job:
         """The memory that workers need, filled; what only it needs is dropped here."""

@@ -24,6 +24,7 @@ class CompletionCase:
     """See :class:`hogwild.cases.Case`."""
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
+    _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
         self.n, self.reason = len(train), ""
@@ -65,7 +66,10 @@ class CompletionCase:
         if "grid" in saved:
             self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
 
-    def make_evaluator(self) -> None:
+    def make_evaluator(self, like: CompletionCase | None = None) -> None:
+        if like is not None:
+            self._evaluator = like._evaluator
+            return
         c, p = self.config, self.problem
         self._evaluator = RatingEvaluator(
             self._train, self._test, c.loss, l2=p.weights, penalty=p.penalty, mean=p.mean, negatives=p.negatives,

@@ -52,7 +52,7 @@ class CutsCase:
     def recut(self, saved: dict[str, Any]) -> None:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
-    def make_evaluator(self) -> None:
+    def make_evaluator(self, like: CutsCase | None = None) -> None:
         self._evaluator = CutEvaluator(self._graph, best_threshold=True)
 
     def lay_out(self, shared: bool) -> Job:

@@ -32,6 +32,7 @@ class LinearCase:
     """See :class:`hogwild.cases.Case`."""
 
     names = ("coef", "intercept")
+    _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
         self.config, self.n, self.reason = config, len(train), ""
@@ -79,7 +80,10 @@ class LinearCase:
     def recut(self, saved: dict[str, Any]) -> None:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
-    def make_evaluator(self) -> None:
+    def make_evaluator(self, like: LinearCase | None = None) -> None:
+        if like is not None:
+            self._evaluator = like._evaluator
+            return
         c, p, test = self.config, self.problem, self._test
         self._evaluator = Evaluator(
             self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,

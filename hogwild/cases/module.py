@@ -164,7 +164,7 @@ class ModuleCase:
         self._batch = saved["batch"]
         self.order = dataclasses.replace(self.order, batch=self._batch)
 
-    def make_evaluator(self) -> None:
+    def make_evaluator(self, like: ModuleCase | None = None) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)
         self._judge, self._loss = unpack(self.problem.program, self.layout, self._flat)
         self._judge.eval()

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.cases import case_of
+from hogwild.cases import Case, case_of
 from hogwild.compare.methods import METHODS, gpu
 from hogwild.compare.outside import OUTSIDE, Solver
 from hogwild.compare.plan import Cell
@@ -80,11 +80,18 @@ class Judge:
     """The objective and metrics of any solution, by the case that judges our own runs; made once for all cells."""
 
     def __init__(self, task: Task) -> None:
+        self.task = task
         config = dataclasses.replace(task.base, workers=1, discipline="serial")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # the first run says it
             self.case = case_of(config.problem)(config, task.rows, task.test)
             self.case.make_evaluator()
+
+    def case_for(self, task: Task) -> Case | None:
+        """The case that judges the runs of a task, so that each need not make its own; None if it judges others."""
+        mine = self.task
+        same = mine.rows is task.rows and mine.test is task.test and mine.base == task.base
+        return self.case if same else None
 
     def __call__(self, *solution: np.ndarray) -> dict[str, float | None]:
         """The fields of a row."""
@@ -102,7 +109,7 @@ def run_cell(cell: Cell, task: Task, epochs: int, pools: Pools, judge: Judge) ->
                 found = _follow(_outside(cell, task, epochs, judge), task.timeout)
             else:
                 config = task.config(cell, epochs)
-                found = _ours(config, task, pools.of(config.workers or 1, config.host))
+                found = _ours(config, task, pools.of(config.workers or 1, config.host), judge.case_for(task))
                 found[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
                 found[0] |= {"batch": config.batch} if config.problem == "module" else {}
     except FAILURES as error:  # before its first row
@@ -138,10 +145,10 @@ def _late(timeout: float) -> str:
     return f"timed out after {timeout:g} s"
 
 
-def _ours(config: TrainConfig, task: Task, pool: Pool) -> list[Row]:
+def _ours(config: TrainConfig, task: Task, pool: Pool, judge: Case | None) -> list[Row]:
     """A run of our own trainer; its clock is stopped while it evaluates."""
     with (
-        Run(task.rows, task.test, config, None, False, pool, task.data) as run,
+        Run(task.rows, task.test, config, None, False, pool, task.data, judge) as run,
         _alarm(run, task.timeout),
     ):
         try:

@@ -218,8 +218,8 @@ class _List:
         """Plain lines, as :data:`Taker`, while names are numbers."""
         if self.names is not None:
             return at, number
-        mark = 0 if separator is None else separator[0]
-        return self.edges.take(buffer, at, size, number, mark, 3 if self.weighted else 2, -BEYOND, BEYOND)
+        how = (separator or b"\0")[0], 3 if self.weighted else 2, -BEYOND, BEYOND
+        return self.edges.take(buffer, at, size, number, *how)
 
     def add(self, words: list[bytes]) -> None:
         """Add the edge of any line; raises ValueError."""
@@ -231,11 +231,10 @@ class _List:
         columns = self.edges.u, self.edges.v
         if self.names is None and not all(WHOLE.fullmatch(word) for word in words[:2]):
             self.names = [str(u).encode() for u in columns[0]], [str(v).encode() for v in columns[1]]
-        for place, word in enumerate(words[:2]):
+        for column, text, word in zip(columns, self.names or ([], []), words):
             if self.names is None:
-                columns[place].append(int(word))
-            else:
-                self.names[place].append(word)
+                column.append(int(word))
+            text.append(word)
 
     def numbered(self) -> tuple[Any, np.ndarray, np.ndarray, Callable[[bytes], int | None]]:
         """``(names, u, v, find)``: all names, ascending, the edges' ends by number, and the number of a name."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hogwild.data.ratings import count
 from hogwild.kernels import tiling
 
 LINE = 16  # biases in a cache line
@@ -85,7 +86,7 @@ def tile(
         users and items (n,) int32, values (n,) float32, begin (tiles + 1,) int64: the first rating of each tile.
     """
     n, generator = len(users), np.random.default_rng(seed)
-    degrees = np.bincount(users, minlength=shape[0]), np.bincount(items, minlength=shape[1])
+    degrees = count(users, shape[0]), count(items, shape[1])
     grid = grid or cut(degrees, n, row_bytes, cache_bytes, workers, fenced)
     ranges = [split(degree, parts, generator) for degree, parts in zip(degrees, grid)]
     counts = np.zeros(grid[0] * grid[1], dtype=np.int64)

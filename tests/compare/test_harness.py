@@ -423,3 +423,22 @@ def test_a_perceptron_has_nothing_to_reach(small: Rows) -> None:
 def test_data_are_given_as_to_train(small: Rows, tmp_path: Path) -> None:
     Comparison(small.to_scipy(), None, plan_of(epochs=1, grid=(1.0,)), BASE).run(tmp_path)
     assert rows_in(tmp_path)[0]["rows"] == len(small)
+
+
+def test_cells_share_one_evaluator(rows, monkeypatch):
+    """What judges is made once, of the same data; and says what a run's own would have said."""
+    from hogwild.cases import linear
+
+    made, usual = [], linear.Evaluator
+    monkeypatch.setattr(linear, "Evaluator", lambda *args, **more: made.append(1) or usual(*args, **more))
+    rest, test = rows.split(0.2)
+    task = Task(rest, test, BASE, "rows", 60.0)
+    judge = Judge(task)
+    with Pools("threads") as pools:
+        shared = [run_cell(_serial(), task, 2, pools, judge) for _ in range(2)]
+        assert len(made) == 1
+        part = dataclasses.replace(task, rows=rest.select(np.arange(len(rest))))  # other data, for all it knows
+        own = run_cell(_serial(), part, 2, pools, judge)
+    assert len(made) == 2
+    for name in ("objective", "train_loss", "test_loss", "test_accuracy", "test_auc"):
+        assert [row[name] for row in shared[0]] == [row[name] for row in shared[1]] == [row[name] for row in own]
