@@ -252,7 +252,8 @@ def number_lines(values: Any) -> bytes:
 
     from hogwild.kernels.format_numbers import MOST, format_lines
 
-    rows = np.ascontiguousarray(values, dtype=np.float32).reshape(len(values), -1)
+    rows = np.ascontiguousarray(values, dtype=np.float32)
+    rows = rows[:, np.newaxis] if rows.ndim == 1 else rows
     room, parts, row = np.empty(MOST * rows.size + 1, np.uint8), [], 0
     while row < len(rows):
         row, size = format_lines(rows, row, room)

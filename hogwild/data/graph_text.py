@@ -197,8 +197,7 @@ def read_edges(name: str, terminals: str, progress: Progress | None = None) -> G
             raise InputError(f"{name}:{number}: {error}") from None
     if not found.edges.weights:
         raise InputError(f"{name}:1: no edges in it: expected lines u v [weight]")
-    names, u, v, find = found.numbered()
-    weight = np.array(found.edges.weights, np.float64)
+    (names, u, v, find), weight = found.numbered(), np.array(found.edges.weights, np.float64)
     vertices, labels = _read_terminals(terminals, find, name)
     label_names, label_numbers = _numbered(labels)
     return _in_file(

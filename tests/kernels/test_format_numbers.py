@@ -12,7 +12,7 @@ from hogwild.cli.predict import number_lines
 
 def beside(values):
     values = np.asarray(values, np.float32)
-    rows = values.reshape(len(values), -1).astype(str)
+    rows = (values[:, np.newaxis] if values.ndim == 1 else values).astype(str)
     return "".join(" ".join(row) + "\n" for row in rows).encode()
 
 
