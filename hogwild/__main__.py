@@ -15,7 +15,7 @@ import warnings
 from typing import Any, TextIO
 
 from hogwild.errors import HogwildError
-from hogwild.screen import Output, Screen
+from hogwild.screen import Output, Screen, printable
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,7 +93,7 @@ def _report(error: Exception) -> int:
     else:
         message = f"unexpected {type(error).__name__}: {error} (set HOGWILD_DEBUG=1 for the traceback)"
         status = 1
-    print("hogwild: error:", " ".join(message.split()), file=sys.stderr)
+    print("hogwild: error:", printable(" ".join(message.split())), file=sys.stderr)
     return status
 
 
@@ -108,7 +108,7 @@ def _open_missing_streams() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    print("hogwild: warning:", " ".join(str(message).split()), file=sys.stderr)
+    print("hogwild: warning:", printable(" ".join(str(message).split())), file=sys.stderr)
 
 
 def _terminate(number: int, _: Any) -> None:

@@ -69,3 +69,8 @@ class Screen(Output):
         """Raise what went wrong, if anything did."""
         if self.failure is not None:
             raise self.failure
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters, and bytes that are no text, as escapes: names and replies move no cursor."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

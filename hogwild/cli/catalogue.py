@@ -14,7 +14,7 @@ from hogwild.cli.display import Display, Reading
 from hogwild.cli.shell import data_sets
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.json_rows import to_json
-from hogwild.screen import Screen
+from hogwild.screen import Screen, printable
 
 if TYPE_CHECKING:
     from hogwild.data.catalogue import Card
@@ -37,7 +37,7 @@ def list_(json: Json = False) -> None:
         typer.echo(to_json({card.name: facts(card) for card in known}))
         return
     for line in table(list(known)):
-        typer.echo(line)
+        typer.echo(printable(line))
     typer.echo(f"{len(known)} data sets; those fetched are in {data_folder()}")
 
 
@@ -93,7 +93,7 @@ def info(name: Name, json: Json = False) -> None:
         typer.echo(to_json(facts(card)))
         return
     for line in lines(card):
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 def facts(card: Card) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def fetch(
             if len(wanted) == 1:
                 raise
             failed = True
-            typer.echo(f"hogwild: error: {error}", err=True)
+            typer.echo(f"hogwild: error: {printable(str(error))}", err=True)
     if failed:
         raise typer.Exit(1)
     display.finish()

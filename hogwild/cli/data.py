@@ -34,6 +34,7 @@ from hogwild.cli.sources import (
 from hogwild.config import OWNERS
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
+from hogwild.screen import printable
 
 STATISTICS_BYTES = 32  # that ``describe`` takes for a feature
 
@@ -128,7 +129,7 @@ def info(
         else:
             facts = other_facts(path, sources, kind, json)
     for line in [to_json(facts)] if json else show(facts):
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
@@ -278,7 +279,7 @@ def list_(cache: CacheDir = None) -> None:
     entries = store.list()
     for entry in entries:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
-        typer.echo(f"{size(entry.bytes):>10}  {used}  {entry.source}")
+        typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
     total = sum(entry.bytes for entry in entries)
     typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from hogwild.screen import Screen
+from hogwild.screen import Screen, printable
 
 # (header, field, width, format); a column is shown if the first row has its field
 COLUMNS = (
@@ -59,6 +59,7 @@ class Display:
         """One line, above the live line if there is one."""
         if self.quiet:
             return
+        line = printable(line)
         if self._live is not None:
             from rich.text import Text
 
@@ -95,7 +96,7 @@ class Display:
 
         def renderable() -> Text:
             try:
-                return Text(draw(), overflow="crop", no_wrap=True)
+                return Text(printable(draw()), overflow="crop", no_wrap=True)
             except Exception:  # a display never ends a run
                 return Text("")
 

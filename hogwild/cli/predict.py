@@ -32,6 +32,7 @@ from hogwild.cli.sources import (
     check_writable,
 )
 from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.screen import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,7 +134,7 @@ def show_facts(facts: dict[str, Any], json: bool) -> None:
         typer.echo(to_json(facts))
     else:
         for line in table(facts):
-            typer.echo(line)
+            typer.echo(printable(line))
 
 
 def open_model(model: str, data: str) -> Any:

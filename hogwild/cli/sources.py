@@ -187,11 +187,10 @@ class Sources:
         source: Any = sys.stdin.buffer if name == "-" else name
         options: dict[str, Any] = {"zero_based": self.zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
         yield from iter_svmlight(source, summary=summary, hash_bits=self.hash_bits, **options)
-        if self.hash_bits is not None:
-            return  # every row was sorted, and features may have met in a bucket: nothing was wrong with them
-        repaired = {"unsorted features (sorted)": summary.unsorted_rows}
-        repaired["repeated features (summed)"] = summary.duplicate_rows
-        if parts := [f"{count:,} rows with {what}" for what, count in repaired.items() if count]:
+        from hogwild.data.source import REPAIRS
+
+        repairs = list(REPAIRS) if self.hash_bits is None else ["query_rows"]  # hashing sorts rows and joins features
+        if parts := [f"{count:,} rows {REPAIRS[name]}" for name in repairs if (count := getattr(summary, name))]:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
 

@@ -108,7 +108,7 @@ def _rows(
 ) -> dict[str, Any]:  # fmt: skip
     from hogwild.data.svmlight import parse_svmlight
 
-    repairs = {"unsorted_rows": 0, "duplicate_rows": 0}
+    repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}
     positive = read_qrels(labels, card.topic) if card.format == "lyrl2004" else None
     meta = {"source": origin["source"], "parser": f"catalogue, {card.format}", "dataset": origin}
     with StoreWriter(place, meta, overwrite=True) as writer:

@@ -42,11 +42,13 @@ from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_
 
 Progress = Callable[[int, int | None], None]
 
-PARSER = 1  # version of what svmlight.py makes of a text; part of a cache entry's key
+PARSER = 2  # version of what svmlight.py makes of a text; part of a cache entry's key
 FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", *TABLES)
 MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
+REPAIRS = {"unsorted_rows": "with unsorted features (sorted)", "duplicate_rows": "with repeated features (summed)",
+           "query_rows": "with a qid: (left out: rows are not ranked by query)"}  # fmt: skip
 
 
 def open_data(
@@ -299,10 +301,11 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
 
     if options["hash_bits"] is not None:
         hashed = HashedSink(sink, options["hash_bits"], raw=False)
-        parse_svmlight(source, hashed, **options)
-        return hashed.facts()
+        queries = parse_svmlight(source, hashed, **options).query_rows
+        return hashed.facts() | ({"warnings": {"query_rows": queries}} if queries else {})
     summary = parse_svmlight(source, sink, **options)
     repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows)}
+    repairs |= {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
     return {"width": int(summary.width), "warnings": repairs}
 
 
@@ -389,8 +392,7 @@ def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | N
 
 def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
     repairs = meta.get("warnings") or {}
-    said = {"unsorted_rows": "with unsorted features (sorted)", "duplicate_rows": "with repeated features (summed)"}
-    parts = [f"{repairs[key]:,} rows {text}" for key, text in said.items() if repairs.get(key)]
+    parts = [f"{repairs[key]:,} rows {text}" for key, text in REPAIRS.items() if repairs.get(key)]
     if parts:
         warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
     if "hashing" in meta:

@@ -48,6 +48,7 @@ class ParseSummary:
     width: int = 0  # the pinned or hashed one, else the largest index + 1
     unsorted_rows: int = 0  # rows whose indices were not ascending, and were sorted; not counted if hashed
     duplicate_rows: int = 0  # rows that named a feature (or bucket) twice or more; its values were summed
+    query_rows: int = 0  # rows with a qid:, which is left out: no loss here ranks
     ignored: int = 0  # features at or beyond the pinned width that were dropped
     bytes_read: int = 0  # of the source: compressed bytes if it is compressed
 
@@ -82,6 +83,7 @@ class _Block:
     dropped: int
     unsorted_rows: int = 0
     duplicate_rows: int = 0
+    query_rows: int = 0
     error: tuple[int, str] | None = None
 
 
@@ -99,7 +101,7 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     while True:
         unresolved = np.empty((room, 2), np.int64)
         with np.errstate(over="ignore"):  # the hash wraps, which is only seen with the JIT off
-            code, position, rows, nnz, width, falls, dropped, left = parse.parse_rows(
+            code, position, rows, nnz, width, falls, dropped, queries, left = parse.parse_rows(
                 buffer, size, settings.base, settings.limit, settings.drop, settings.optional, settings.bits or 0,
                 lengths, indices, values, targets, unresolved,
             )  # fmt: skip
@@ -123,7 +125,7 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         fault(position, code == parse.BAD_LABEL)
         nnz = int(lengths[:rows].sum())  # whole rows, which may hold a fault that comes first
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
-    block = _Block(arrays, lines, width, dropped)
+    block = _Block(arrays, lines, width, dropped, query_rows=queries)
     overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
     if settings.bits:
         overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
@@ -295,6 +297,7 @@ def _finished(job: _Job, source: Source, summary: ParseSummary, settings: _Setti
     summary.ignored += block.dropped
     summary.unsorted_rows += block.unsorted_rows
     summary.duplicate_rows += block.duplicate_rows
+    summary.query_rows += block.query_rows
     summary.bytes_read = job.done
     if settings.width is None:
         summary.width = max(summary.width, block.width)

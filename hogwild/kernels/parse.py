@@ -221,25 +221,30 @@ def parse_rows(
     targets,  # (line ends,) float32, out
     unresolved,  # (room, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
-    """``(code, position of the bad token, rows, entries, width, falls, dropped, unresolved)``.
+    """``(code, position of the bad token, rows, entries, width, falls, dropped, queries, unresolved)``.
 
-    ``falls`` counts the entries whose index does not ascend; ``unresolved`` may exceed the room, then call again.
+    ``falls`` counts the entries whose index does not ascend, ``queries`` the rows with a ``qid:``, which is left out;
+    ``unresolved`` may exceed the room, then call again.
     With ``bits`` the entries are still in the order of the text: see ``kernels/hashing.py``.
     """
-    p, row, k, width, falls, dropped, left = 0, 0, 0, 0, 0, 0, 0
+    p, row, k, width, falls, dropped, queries, left = 0, 0, 0, 0, 0, 0, 0, 0
     while p < size:
         start = p = _skip_blanks(text, p)
         if text[p] != 10 and text[p] != 35:
             what, p, x = _label(text, p, optional)
             if what == BAD:
-                return BAD_LABEL, start, row, k, width, falls, dropped, left
+                return BAD_LABEL, start, row, k, width, falls, dropped, queries, left
             if what == UNRESOLVED:
                 if left < len(unresolved):
                     unresolved[left, 0], unresolved[left, 1] = -1 - row, start
                 left += 1
             targets[row] = x
             first, last = k, -1
-            p = _skip_blanks(text, _skip_query(text, _skip_blanks(text, p)))
+            p = _skip_blanks(text, p)
+            if text[p] == 113:  # "q"
+                end = _skip_query(text, p)
+                queries += end > p
+                p = _skip_blanks(text, end)
             while text[p] != 10 and text[p] != 35:
                 start = p
                 if bits > 0:
@@ -248,10 +253,10 @@ def parse_rows(
                     index, p = _index(text, p)
                     index -= base
                 if index < 0 or index >= INDEX_END or (index >= limit and not drop):
-                    return BAD_FEATURE, start, row, k, width, falls, dropped, left
+                    return BAD_FEATURE, start, row, k, width, falls, dropped, queries, left
                 what, p, x = number(text, p)
                 if what == BAD or not _ends_token(text[p]):
-                    return BAD_FEATURE, start, row, k, width, falls, dropped, left
+                    return BAD_FEATURE, start, row, k, width, falls, dropped, queries, left
                 p = _skip_blanks(text, p)
                 if index >= limit:
                     dropped += 1
@@ -271,4 +276,4 @@ def parse_rows(
         while text[p] != 10:
             p += 1
         p += 1
-    return DONE, p, row, k, width, falls, dropped, left
+    return DONE, p, row, k, width, falls, dropped, queries, left

@@ -146,3 +146,26 @@ def test_any_name_and_an_ascii_terminal(tmp_path: Path, svm: Path, name: str) ->
     assert process.wait() == 0, shown
     assert b"done after epoch 2" in shown
     assert (tmp_path / f"{name}.model").is_file()
+
+
+def test_no_control_character_reaches_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of file names, labels and ids in data, and of what a server answers: errors, warnings, rows and facts."""
+    from hogwild.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    name = "a\x1b[31m\x07\u202eb.svm"
+    Path(name).write_text("1 2:1 1:1\n-1 qid:3 2:2\n" * 9)
+    Path("labels.svm").write_bytes(b"x\x9b\x1b]0;t 1:1\n")
+    Path("ratings.txt").write_bytes(b"\x1b[2J 3 4\nu i \x1b[31m\n")
+    train = ["--epochs", "1", "--step", "1", "--host", "threads", "--workers", "1"]
+    for arguments in (["train", name, *train], ["info", name], ["train", f"{name}x"], ["train", "labels.svm", *train],
+                      ["train", "ratings.txt", "--problem", "completion", *train], ["cache", "list"],
+                      ["data", "info", name], ["predict", name, "labels.svm"]):  # fmt: skip
+        main(arguments)
+        shown = capsys.readouterr()
+        assert shown.out or shown.err
+        assert all(c.isprintable() for c in (shown.out + shown.err).replace("\n", "")), arguments
+    assert main(["train", f"{name}x"]) == 1
+    assert "a\\x1b[31m\\x07\\u202eb.svmx: No such file" in capsys.readouterr().err

@@ -136,5 +136,5 @@ def test_same_without_the_jit() -> None:
         assert done.returncode == 0, done.stderr
         results.append(done.stdout.splitlines())
     assert results[0][:2] == results[1][:2]
-    assert results[0][0].split()[2:] == ["2", "3", "3", "0", "1", "1"]
+    assert results[0][0].split()[2:] == ["2", "3", "3", "0", "1", "1", "1"]
     assert (results[0][2], results[1][2]) == ("1", "plain")
