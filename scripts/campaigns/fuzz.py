@@ -1,0 +1,246 @@
+"""Damage files at random and read them: the values of a slow twin, or one line of an InputError, and nothing else.
+
+Each file is read in a child process with a time limit, many in one, so that a crash or a read without end is found as
+well; text of svmlight and MatrixMarket is compared with the slow readers of the tests. A case is known by the seed, the
+kind of file and its number, and is the same again for these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import gzip
+import io
+import lzma
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COUNT, BATCH = 1200, 100  # cases, and how many of them in one process
+LIMIT = 60.0  # seconds for a batch until it counts as one that does not end
+MEMORY = 24 << 30  # bytes of address space
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = [b"qid:3", b"0", b"-1", b"1e400", b"nan", b":", b"::", b",", b"#", b"%", b"\n", b"\r\n", b"\0", b"\xff", b" ",
+         b"\t", b"9" * 20, b"2147483648", b"1.5", b"6E-1", b"symmetric", b"pattern", b"array", b'"', b"{", b"[" * 99,
+         b"\xef\xbb\xbf", b"\x1f\x8b", b"1:1"]  # fmt: skip
+SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 qid:7 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:16777217\n"
+MATRIX = b"%%MatrixMarket matrix coordinate real general\n% c\n4 5 4\n1 1 0.5\n2 3 -1e3\n4 5 7\n4 5 1.25\n"
+ARRAY = b"%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n3\n"
+RATINGS = b'user,item,rating,time\na,x,3,100\nb,y,4.5,200\n"c,d",x,1,300\n7,8,2,9\n'
+GRAPH = b"c graph\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 4 2\na 3 4 3\na 2 3 1\n"
+
+
+def seeds(kind: str, folder: Path) -> list[bytes]:
+    """Good files of a kind."""
+    if kind == "npz":
+        return [_npz(form, folder) for form in ("csr", "csc", "coo", "bsr")]
+    if kind == "model":
+        from hogwild.model import LinearModel
+
+        LinearModel(np.ones((3, 8)), np.zeros(3), "log", labels=[1, 2, 3]).save(folder / "seed")
+        return [(folder / "seed").read_bytes()]
+    packed = [pack(SVMLIGHT * 5) for pack in (gzip.compress, bz2.compress, lzma.compress)]
+    return {"svmlight": [SVMLIGHT], "mtx": [MATRIX, ARRAY], "ratings": [RATINGS], "graph": [GRAPH],
+            "archive": packed}[kind]  # fmt: skip
+
+
+def _npz(form: str, folder: Path) -> bytes:
+    import scipy.sparse
+
+    scipy.sparse.save_npz(folder / "seed.npz", scipy.sparse.eye_array(6).asformat(form), compressed=False)
+    return (folder / "seed.npz").read_bytes()
+
+
+def mutate(data: bytes, source: random.Random, kind: str) -> bytes:
+    """Some bytes changed, doubled, put in or left out; of an archive of arrays the numbers in one of them."""
+    if kind == "npz" and source.random() < 0.7:
+        with np.load(io.BytesIO(data)) as file:
+            arrays = {name: file[name] for name in file.files}
+        name = source.choice(sorted(arrays))
+        if arrays[name].dtype.kind in "iuf" and arrays[name].size:
+            flat = np.array(arrays[name]).reshape(-1)
+            flat[source.randrange(flat.size)] = source.choice([-1, 0, 7, 10**8, 2**31 - 1])
+            arrays[name] = flat.reshape(arrays[name].shape)
+        else:
+            del arrays[name]
+        made = io.BytesIO()
+        np.savez(made, **arrays)  # type: ignore[arg-type]
+        return made.getvalue()
+    found = bytearray(data)
+    for _ in range(source.randint(1, 4)):
+        at, end = sorted((source.randint(0, len(found)), source.randint(0, len(found))))
+        what = source.randrange(5)
+        if what == 0 and at < len(found):
+            found[at] = source.randrange(256)
+        elif what == 1:
+            del found[at : min(end, at + 12)]
+        elif what == 2:
+            found[at:at] = found[at : min(end, at + 40)]
+        elif what == 3:
+            found[at:at] = source.choice(WORDS)
+        elif source.random() < 0.3:
+            del found[at:]
+    return bytes(found)
+
+
+# -- reading one, in a child ------------------------------------------------------------------------------------------
+
+
+def read(kind: str, path: Path) -> Any:
+    """What the package makes of a file: what :func:`expected` says, or anything at all."""
+    from hogwild.data.graph_text import read_dimacs
+    from hogwild.data.rating_source import open_ratings
+    from hogwild.data.source import open_data
+    from hogwild.model_file import load_model
+
+    if kind == "mtx":
+        return _entries(path)
+    if kind == "model":
+        return repr(load_model(path))
+    if kind == "ratings":
+        return open_ratings(path)._check()
+    if kind == "graph":
+        return read_dimacs(str(path))
+    rows = open_data(
+        path, format="npz" if kind == "npz" else "svmlight", labels="optional" if kind == "npz" else "required"
+    )
+    rows._check()
+    ends = zip(rows.begin.tolist(), rows.end.tolist(), rows.targets.tolist(), strict=True)
+    pairs = list(zip(rows.indices.tolist(), rows.values.tolist(), strict=True))
+    return [(target, pairs[first:last]) for first, last, target in ends]
+
+
+def _entries(path: Path) -> Any:
+    import scipy.sparse
+
+    from hogwild.data.matrix_market import read_matrix_market
+
+    found = scipy.sparse.coo_array(read_matrix_market(path, workers=1))
+    found.sum_duplicates()
+    entries = zip(found.row.tolist(), found.col.tolist(), found.data.tolist(), strict=True)
+    return found.shape, {(i, j): float(np.float32(x)) for i, j, x in entries if x}
+
+
+def expected(kind: str, text: bytes) -> Any:
+    """What the slow twin makes of a text, or the line of its first error; None where there is no twin."""
+    from tests import readers
+
+    if kind == "svmlight" and not text.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")):
+        return readers.reference(text)
+    if kind == "mtx" and not text.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")):
+        found = readers.matrix(text)
+        if isinstance(found, int):
+            return found
+        return found[0], {place: float(np.float32(x)) for place, x in found[1].items()}
+    return None
+
+
+def judge(kind: str, path: Path, text: bytes) -> str:
+    """How reading ended: ``read`` or ``refused``; anything else is a finding."""
+    from hogwild.errors import InputError
+
+    wanted, line = expected(kind, text), None
+    try:
+        found = read(kind, path)
+    except InputError as error:
+        said = str(error)
+        if "\n" in said or not said.startswith(str(path)):
+            return f"message {said!r}"
+        line = said[len(str(path)) + 1 :].split(":")[0]
+    except MemoryError:
+        return "refused"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    if line is not None:
+        return (
+            "refused" if wanted is None or line == str(wanted) else f"refused in line {line}, expected {wanted!r:.200}"
+        )
+    return "read" if wanted is None or found == wanted else f"values {found!r:.200}, expected {wanted!r:.200}"
+
+
+def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
+    """Read cases and print how each ended; the number is printed before, so that a crash is known by it."""
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    good = seeds(kind, folder)
+    suffix = {"npz": ".npz", "mtx": ".mtx"}.get(kind, ".txt")
+    for number in range(first, first + count):
+        source = random.Random(f"{seed} {kind} {number}")
+        text = mutate(source.choice(good), source, kind)
+        path = folder / f"case{suffix}"
+        path.write_bytes(text)
+        print(number, end=" ", flush=True)
+        print(judge(kind, path, text).replace("\n", " "), flush=True)
+
+
+# -- the campaign -----------------------------------------------------------------------------------------------------
+
+KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "archive")
+
+
+def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], found: Callable[[str], None]) -> int:
+    """Have cases read in a child; the number to go on with."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "child", kind, str(seed), str(first), str(count), folder]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            out, err = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            err = f"no end within {LIMIT:g} s"
+    last = first - 1
+    for line in out.splitlines():
+        number, _, how = line.partition(" ")
+        last = int(number)
+        tried[f"{kind} {how}" if how in ("read", "refused") else f"{kind} wrong"] += bool(how)
+        if how not in ("read", "refused", ""):
+            found(f"{kind} seed {seed} number {number}: {how}")
+    if process.returncode:
+        last = max(last, first)
+        found(f"{kind} seed {seed} number {last}: status {process.returncode}: {err.strip()[-200:]}")
+    return last + 1
+
+
+def main(arguments: list[str]) -> int:
+    """Run the campaign; 1 if anything was found."""
+    parser = argparse.ArgumentParser(prog="scripts/campaign fuzz")
+    parser.add_argument("--minutes", type=float, help="go on for so long, whatever the count")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"how many files (default {COUNT})")
+    parser.add_argument("--seed", type=int, default=0, help="how they are damaged hangs on it (default 0)")
+    asked, began, tried, wrong = parser.parse_args(arguments), time.monotonic(), Counter[str](), []
+
+    def found(line: str) -> None:
+        wrong.append(line)
+        print(f"FOUND {line}", flush=True)
+
+    at, size = dict.fromkeys(KINDS, 0), max(1, min(BATCH, -(-asked.count // len(KINDS))))
+    if asked.minutes is not None:
+        size = 20 * BATCH
+    while True:
+        for kind in KINDS:
+            at[kind] = batch(kind, asked.seed, at[kind], size, tried, found)
+        seconds, total = time.monotonic() - began, sum(at.values())
+        if (total >= asked.count) if asked.minutes is None else (seconds >= 60 * asked.minutes):
+            break
+    print("ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tried.items())))
+    print(f"fuzz: {total} in {seconds:.0f} s with seed {asked.seed}, {len(wrong)} found")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        sys.path.insert(0, str(ROOT))
+        child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), Path(sys.argv[6]))
+    else:
+        sys.exit(main(sys.argv[1:]))
