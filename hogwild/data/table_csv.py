@@ -26,7 +26,7 @@ LONGEST = 32 << 20  # bytes of a row: with more a quote has been left open
 DELIMITERS = ",;\t|"
 BAD_UTF8 = "\udc80", "\udcff"  # what surrogateescape makes of bytes that are no UTF-8
 NOT_TEXT = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a zip archive, or a workbook", b"ARROW1": "an Arrow file",
-            b"\xff\xfe": "UTF-16 text: save it as UTF-8", b"\xfe\xff": "UTF-16 text: save it as UTF-8"}  # fmt: skip
+            b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CsvPiece:
         try:
             table = self.source.parse(self.text, self.types)
         except (pa.ArrowException, ValueError) as error:
-            raise self._fault(" ".join(str(error).split())) from None
+            raise self.fault(" ".join(str(error).split())) from None
         return table.combine_chunks().to_batches()[0] if len(table) else None
 
     def place(self, row: int) -> str:
@@ -66,7 +66,7 @@ class CsvPiece:
         finally:
             csv.field_size_limit(before)
 
-    def _fault(self, reason: str) -> InputError:
+    def fault(self, reason: str) -> InputError:
         """What is wrong, and in which line and column; ``reason`` where Python finds nothing wrong."""
         names = self.source.names
         for line, row in self._rows():
@@ -76,8 +76,7 @@ class CsvPiece:
                 if any(BAD_UTF8[0] <= character <= BAD_UTF8[1] for character in value):
                     return self._said(line, f"column {name}: {_short(value)} is not UTF-8")
                 if self.types.get(name) == "number" and not _is_number(value):
-                    hint = f" (--categorical {name}?)" if name not in self.source.fixed else ""
-                    return self._said(line, f"column {name}: {_short(value)} is not a number{hint}")
+                    return self._said(line, f"column {name}: {_short(value)} is not a number")
         return self._said(self.line, reason)
 
     def _said(self, line: int, what: str) -> InputError:
@@ -96,8 +95,6 @@ class CsvSource:
     progress : function, optional
         Called with the bytes read, and of how many.
     """
-
-    fixed: tuple[str, ...] = ()  # columns whose type no option can change: the label's and weights'
 
     def __init__(self, what: Any, delimiter: str | None = None, progress: Callable[..., None] | None = None) -> None:
         self.what, self.delimiter, self._progress = what, delimiter or "", progress
@@ -123,6 +120,8 @@ class CsvSource:
         if batch is None:
             raise InputError(f"{self.name}: no rows in it")
         found = {field.name: kind_of(field.type) for field in batch.schema}
+        if "binary" in found.values():
+            raise CsvPiece(self, text, line, {}).fault("not UTF-8")
         return {name: "text" if kind == "empty" else kind for name, kind in found.items()}, batch
 
     def pieces(self, types: Mapping[str, str]) -> Iterator[CsvPiece]:
@@ -185,7 +184,7 @@ class CsvSource:
         """See that it is text and by what its values are parted; returns the size without a byte order mark."""
         for magic, what in NOT_TEXT.items():
             if buffer.startswith(magic):
-                raise InputError(f"{self.name}: {what}, expected CSV text")
+                raise InputError(f"{self.name}: {what}, expected CSV text in UTF-8")
         if b"\0" in buffer[:size]:
             raise InputError(f"{self.name}: not a text: it has zero bytes in it")
         if buffer.startswith(b"   "):  # text.py puts blanks for the mark

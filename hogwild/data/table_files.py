@@ -116,12 +116,15 @@ def _as_table(what: Any, pa: Any) -> Any:
             return pa.Table.from_batches([what])
         if _is_pandas(what):
             names = [str(name) for name in what.columns]
-            return pa.Table.from_pandas(what.set_axis(range(len(names)), axis=1), preserve_index=False).rename_columns(
-                names
-            )
+            repeated = sorted({name for name in names if names.count(name) > 1})
+            if repeated:
+                raise InputError(f"the table: several columns are named {repeated[0]!r}")
+            return pa.Table.from_pandas(what.set_axis(names, axis=1), preserve_index=False)
         if hasattr(what, "collect") and hasattr(what, "collect_schema"):  # a LazyFrame
             what = what.collect()
         return pa.table(what)
+    except InputError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
 

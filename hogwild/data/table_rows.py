@@ -21,9 +21,9 @@ import numpy as np
 
 from hogwild.data.examples import Rows
 from hogwild.data.hashing import MOST_BITS, ROOMY, check_bits, collisions, sort_rows
-from hogwild.data.table_columns import BEYOND, Categories, CellError, bucket_of, finite, scaled, words_of
+from hogwild.data.table_columns import BEYOND, Categories, CellError, bucket_of, finite, numbers_of, scaled, words_of
 from hogwild.data.table_files import Piece, TableSource
-from hogwild.data.table_plan import BOOLEANS, MOST_LABELS, Asked, TablePlan, draft, shown
+from hogwild.data.table_plan import BOOLEANS, MOST_LABELS, NUMBERS, Asked, TablePlan, draft, shown
 from hogwild.errors import HogwildWarning, InputError
 
 Result = TypeVar("Result")
@@ -66,9 +66,10 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
             words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
             if words is not None and words >= WORDY:
                 found[name] = "text"
-        elif kind == "whole":
-            span = pc.min_max(batch.column(name)).as_py()
-            if any(end is not None and abs(end) > EXACT for end in span.values()):
+        elif kind in NUMBERS:  # text of whole numbers beyond 64 bits looks like decimals
+            numbers = numbers_of(batch.column(name))
+            numbers = numbers[~np.isnan(numbers)]
+            if EXACT < np.abs(numbers).max(initial=0) < np.inf and (numbers == np.floor(numbers)).all():
                 found[name] = "categorical"
     return found
 

@@ -1,0 +1,137 @@
+"""What is wrong with a table ends in one line that names it, the column, and the line or row."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import hogwild
+from hogwild.errors import HogwildWarning, InputError
+
+LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
+TEXTS = {
+    "y,a,a\n0,1,2\n": "line 1: several columns are named 'a'",
+    "y,a,b\n0,1,2\n1,3\n": "line 3: 2 values, but the first line names 3 columns",
+    "y,a,b\n0,1,2\n\n1,3,4,5\n": "line 4: 4 values, but the first line names 3 columns",
+    'y,a,b\n0,"x\ny\nz",2\n1,3\n': "line 5: 2 values, but the first line names 3 columns",
+    LONG + "1,abc\n": "line 600002: column a: 'abc' is not a number",
+    LONG + "x,3\n": "line 600002: column y: 'x' is not a number",
+    'y,a\n0,"abc\n1,b\n': "line 2: a quote in this row is never closed",
+    "y,a\n": "no rows in it",
+    "": "no rows in it",
+    "y,a\n0,1\n,2\n": "line 3: column y: the label is missing",
+    "y,a\nno,1\n\n,2\nyes,3\n": "line 4: column y: the label is missing",
+    "y,a\nno,1\nno,2\n": "column y: every label is 'no', expected two or more",
+    "y,a\n0,1\n1,inf\n": "line 3: column a: expected a finite number",
+    "y,a\n0,1\n1,1e999\n": "line 3: column a: expected a finite number",
+    "y,a,w\n0,1,1\n1,2,-1\n": "line 3: column w: the weight is negative",
+    "y,a,w\n0,1,1\n1,2,\n": "line 3: column w: the weight is missing",
+    "y,a,w\n0,1,k\n1,2,k\n": "column w holds text, expected weights",
+    "y,d\n0,2024-01-01\n1,2024-01-02\n": "column d holds dates, which are not taken: make each of them a category with "
+    "--categorical d, or leave it out with --ignore d",
+    "y\n0\n1\n": "no column is left to learn from beside y",
+    "y,a\n0,\0\n": "not a text: it has zero bytes in it",
+    "PAR1": "a Parquet file, expected CSV text in UTF-8",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=list(TEXTS.values()))
+def test_text(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    weight = "w" if "w" in text.partition("\n")[0] else None
+    with pytest.raises(InputError) as caught:
+        hogwild.open_table(path, "y", weight=weight)
+    assert str(caught.value) == f"{path}: {TEXTS[text]}"
+
+
+def test_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    cases = {
+        "y,a\n0,b\n1,Größe\n".encode("latin-1"): "line 3: column a: 'Gr\\\\\\\\xf6\\\\\\\\xdfe' is not UTF-8",
+        "y,a\n0,b\n".encode("utf-16"): "UTF-16 text, expected CSV text in UTF-8",
+        gzip.compress(b"y,a\n0,1\n1,2\n" * 9999)[:-20]: "line .*: the archive is truncated",
+    }
+    for content, said in cases.items():
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=f"^{path}: {said}$"):
+            hogwild.open_table(path, "y")
+
+
+COLUMNS = {
+    "lists": (pa.array([[1], [2]]), "column x holds lists or other nested values, which are not taken"),
+    "structs": (pa.array([{"a": 1}, {"a": 2}]), "column x holds lists or other nested values, which are not taken"),
+    "bytes": (pa.array([b"a", b"b"]), "column x holds bytes, which are not taken"),
+    "dates": (pa.array([datetime.date(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
+    "times": (pa.array([datetime.datetime(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
+    "spans": (pa.array([datetime.timedelta(1)] * 2), "column x holds dates, which are not taken"),
+    "infinities": (pa.array([1.0, -np.inf]), "row 2: column x: expected a finite number"),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns(kind: str) -> None:
+    values, said = COLUMNS[kind]
+    table = pa.table({"y": [0, 1], "x": values, "z": ["a", "b"]})
+    with pytest.raises(InputError, match=f"^the table: {said}"):
+        hogwild.open_table(table, "y")
+    assert hogwild.open_table(table, "y", ignore="x").nnz == 2
+
+
+def test_frames() -> None:
+    mixed = pd.DataFrame({"y": [0, 1], "x": ["a", 1]})
+    with pytest.raises(InputError, match="cannot be made a table: .*column x"):
+        hogwild.open_table(mixed, "y")
+    with pytest.raises(InputError, match="several columns are named 'a'"):
+        hogwild.open_table(pd.DataFrame([[0, 1, 2]], columns=["y", "a", "a"]), "y")
+    with pytest.raises(InputError, match=r"no column z \(--label\)"):
+        hogwild.open_table(mixed[["y"]], "z")
+
+
+def test_what_is_new_at_prediction(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"y": [True, False] * 20, "site": ["a", "b"] * 20, "n": range(40)})
+    model = hogwild.train(hogwild.open_table(frame, "y", hash_bits=8), epochs=2, workers=1).finish()
+    assert model.predict(frame).dtype == bool
+    assert list(model.classes_) == [False, True]
+    model.predict(frame.assign(site="never seen"))
+    with pytest.warns(HogwildWarning, match="the model does not know color: passed over"):
+        model.predict(frame.assign(color="red"))
+    with pytest.raises(InputError, match="the table: column n holds text, expected numbers"):
+        model.predict(frame.assign(n="many"))
+    (tmp_path / "t.csv").write_text("site,n\na,1\nb,many\n")
+    with pytest.raises(InputError, match=r"t\.csv: line 3: column n: 'many' is not a number"):
+        model.predict(tmp_path / "t.csv")
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"t\.parquet: tables are read by pyarrow: pip install 'hogwild\[tables\]'"):
+        hogwild.open_table(_file(tmp_path / "t.parquet"), "y")
+
+
+def _file(path: Path) -> Path:
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def test_labels_and_roles_that_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n,y,id,words\n\n0,red,99999999999999999999,one two three four\n1,green,5,four five six seven\n"
+                    "2,blue,6,a b c d e\n")  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = hogwild.open_table(path, "y")
+    assert rows.table is not None
+    assert rows.table["label_names"] == ["blue", "green", "red"]
+    assert rows.targets.tolist() == [2.0, 1.0, 0.0]
+    assert [column["role"] for column in rows.table["columns"]] == ["categorical", "text"]
+    assert rows.table["ignored"] == ["(without a name)"]
