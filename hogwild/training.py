@@ -28,6 +28,7 @@ from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.resume import Saved, check_state, load_saved, make_directory, resumable
 from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
+from hogwild.stopwatch import Stopwatch
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
@@ -187,6 +188,8 @@ class Run:
         All rows so far, also those from before a resume.
     reason : str
         Why the discipline "auto" became what it is; empty if there was nothing to weigh.
+    stopwatch : Stopwatch
+        Where the time since the call of :func:`train` went; whoever follows the run may measure parts of their own.
     """
 
     def __init__(
@@ -194,6 +197,7 @@ class Run:
         pool: Pool | None, data: str, judge: Case | None = None,
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
+        self.stopwatch = Stopwatch("set-up", self._began)
         self.asked, self.config = config, resolve(config, len(examples), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -329,7 +333,8 @@ class Run:
         self._mean = None if not self.config.average else np.zeros(self.problem.size)
         self._clock, self._epoch_began = Clock(), 0.0
         before = self._pool.lost
-        self._pool.open(self._job)
+        with self.stopwatch("compiling"):
+            self._pool.open(self._job)
         self._lost += self._pool.lost - before
 
     def _settle_step(self, saved: Saved | None) -> None:
@@ -339,9 +344,10 @@ class Run:
             if saved is not None:
                 step = saved[1]["step"]
             else:
-                search = self._case.search_step()
-                with self._clock:
-                    step = search()
+                with self.stopwatch("step"):
+                    search = self._case.search_step()
+                    with self._clock:
+                        step = search()
             self.config = dataclasses.replace(c, step=step)
         decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
@@ -434,7 +440,7 @@ class Run:
         if self._stopping:
             job.stop()
         try:
-            with self._clock:
+            with self.stopwatch("training"), self._clock:
                 self._work(task)
         finally:
             rows, nonzeros = job.done()
@@ -467,20 +473,24 @@ class Run:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
         complete = self._chunk == 0 and self._epoch > self.history[-1]["epoch"]
         found = self._evaluate()
-        objective = found["objective"]
+        rest, objective = _rest(found), found["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
         row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
         if diverged:
             self._done, self._solution = True, self._previous
             self._ending = divergence(self.config, row)
+            row.update(rest)
             return row
         if complete:
             before = max((row["epoch"] for row in self.history[:-1] if row["status"] == "ok"), default=0)
             self._schedule.observe(objective, self._epoch - before)
             self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
         self._done = self._stopping or enough(self.config, self.history)
+        if self._done or self._ending is not None or self._epoch >= self.config.epochs:
+            row.update(rest)
         try:
-            self._save()
+            with self.stopwatch("saving"):
+                self._save()
         except HogwildError as error:  # a full disk: the row and the model are still good
             self._done, self._ending = True, error
         return row
@@ -494,8 +504,9 @@ class Run:
     def _evaluate(self) -> dict[str, Any]:
         """The objective and metrics of the parameters as they are; they become the model."""
         flat = self._job.export() if self._mean is None or self._epoch == 0 else self._mean.astype(np.float32)
-        solution = self._case.solution(flat)
-        found = self._case.evaluate(solution)
+        with self.stopwatch("evaluation"):
+            solution = self._case.solution(flat)
+            found = self._case.evaluate(solution)
         self._previous, self._solution = self._solution, solution
         return found
 
@@ -512,7 +523,7 @@ class Run:
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not self._chunk else round(epoch + self._chunk / self._order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
-            "setup_seconds": self._setup, **found, "updates": self._epoch_updates,
+            "setup_seconds": self._setup, **found, **dict.fromkeys(_rest(found)), "updates": self._epoch_updates,
             **self._case.speed(self._epoch_updates, self._epoch_nonzeros, before), **UNMEASURED,
             **getattr(self._pool, "measured", dict)(), "workers_lost": self._lost, "status": status,
         }  # fmt: skip
@@ -520,3 +531,8 @@ class Run:
             row |= machine.machine_fields() | getattr(self._pool, "about", {})
         self.history.append(row)
         return row
+
+
+def _rest(found: dict[str, Any]) -> dict[str, Any]:
+    """What was found of the training rows beside the loss: it stands in the last row only, and is null in others."""
+    return {name: value for name, value in found.items() if name.startswith("train_") and name != "train_loss"}

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = {
     "hogwild.errors": -1,
     **dict.fromkeys(["hogwild.config", "hogwild.schedule", "hogwild.machine", "hogwild.kernels"], 0),
-    **dict.fromkeys(["hogwild.data.examples", "hogwild.data.order", "hogwild.hosts.shared"], 0),
+    **dict.fromkeys(["hogwild.data.examples", "hogwild.data.order", "hogwild.hosts.shared", "hogwild.stopwatch"], 0),
     "hogwild.data": 1,
     **dict.fromkeys(["hogwild.problems", "hogwild.exchanges"], 2),
     **dict.fromkeys(["hogwild.hosts", "hogwild.cuda"], 3),

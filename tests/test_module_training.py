@@ -316,7 +316,7 @@ def test_a_model_that_cannot_be_pickled_is_made_by_the_workers() -> None:
         hogwild.train_module(make(), "cross-entropy", data(), **QUIET)
     run = hogwild.train_module(make, "cross-entropy", data(), **QUIET | {"host": "processes"})
     rows = list(run)
-    assert rows[-1]["train_accuracy"] > rows[0]["train_accuracy"] + 0.2
+    assert rows[-1]["train_accuracy"] > 0.6 > rows[-1]["train_loss"] / rows[0]["train_loss"]
     run.model.into(make())
 
 

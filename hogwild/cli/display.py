@@ -20,7 +20,6 @@ COLUMNS = (
     ("epoch", "epoch", 6, "g"),
     ("objective", "objective", 10, ".6g"),
     ("test loss", "test_loss", 10, ".6g"),
-    ("train acc", "train_accuracy", 9, ".4f"),
     ("test acc", "test_accuracy", 8, ".4f"),
     ("test auc", "test_auc", 8, ".4f"),
     ("test rmse", "test_rmse", 10, ".6g"),

@@ -26,6 +26,7 @@ from hogwild.hosts import fork_server
 from hogwild.json_rows import RowsFile
 from hogwild.model_file import has_checkpoint
 from hogwild.screen import Screen
+from hogwild.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:
     from hogwild.training import Run
@@ -53,6 +54,7 @@ class Request:
     holdout_by: str = "row"
     segmentation: str | None = None
     plot: str | None = None
+    verbose: bool = False
 
     def check(self, problem: str = "linear") -> None:
         if self.holdout_by not in HOLDOUTS:
@@ -91,6 +93,7 @@ class Request:
 
 def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
     """Train as asked and return the exit status; errors are raised."""
+    watch = Stopwatch("start", process_start())
     sources.check(config.problem)
     request.check(config.problem)
     display = screen_of(request.rows, request.quiet)
@@ -102,21 +105,24 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
             find_device()
         if config.host == "processes":
             fork_server.ensure_running()
-        rows, test = read(request, sources, config, display)
+        with watch("reading"):
+            rows, test = read(request, sources, config, display)
         from hogwild.training import train
 
         if request.resume and not going_on:
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
         options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
         with display.live(lambda: "starting workers and compiling"), naming(request):
+            before = watch.seconds
             run = train(rows, test, config=config, **options)
         histogram = RowsFile(request.histogram, going_on, "--histogram")
         with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.rows, going_on)) as rows_file:
+            run.stopwatch.add(before)
             interrupts.follow(run)
             display.say(describe_run(run.config, run.reason))
             outputs = Outputs(request.out, request.segmentation, request.plot)
             saved = drive(run, display, rows_file, outputs, histogram)
-        return close(run, display, saved, interrupts)
+        return close(run, display, saved, interrupts, request.verbose)
 
 
 def screen_of(rows: str | None, quiet: bool) -> Display:
@@ -124,9 +130,11 @@ def screen_of(rows: str | None, quiet: bool) -> Display:
     return Display(sys.stderr if rows == "-" else Screen(sys.stdout), quiet)
 
 
-def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts) -> int:
+def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, verbose: bool = False) -> int:
     """Say how the run ended and where its results are; the exit status."""
-    display.say("\n".join([summary(run.history[-1], interrupts.number), *saved]))
+    parts = run.stopwatch.seconds
+    lines = [summary(run.history[-1], interrupts.number, sum(parts.values())), *saved]
+    display.say("\n".join([*lines, *(table_of(parts) if verbose else ())]))
     if not interrupts.status:
         display.finish()
     return interrupts.status
@@ -173,11 +181,13 @@ def drive(
                     about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
                     histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
     except (TrainingError, OutputError, BrokenPipeError) as error:  # rows, or a checkpoint, that nobody takes
-        saved = outputs.save(run.model) if run.history else []
+        with run.stopwatch("saving"):
+            saved = outputs.save(run.model) if run.history else []
         if not saved or isinstance(error, BrokenPipeError):
             raise
         raise type(error)(f"{error}; {', '.join(saved)}") from error
-    return outputs.save(run.model)
+    with run.stopwatch("saving"):
+        return outputs.save(run.model)
 
 
 @contextlib.contextmanager
@@ -262,8 +272,15 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     )
 
 
-def summary(last: dict[str, Any], interrupted: int | None) -> str:
-    """The closing lines: how good, and how fast."""
+def table_of(parts: dict[str, float]) -> Iterator[str]:
+    """Where the time went, a line a part: seconds, and shares of the whole."""
+    total = sum(parts.values())
+    for part, seconds in (*parts.items(), ("in all", total)):
+        yield f"{part:<10} {seconds:9.2f} s {seconds / total:6.0%}"
+
+
+def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
+    """The closing lines: how good, and how fast; ``total`` seconds have passed since Enter."""
     parts = [f"objective {last['objective']:.6g}"]
     names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
     names |= {"test_ndcg_at_10": "test NDCG at 10"}
@@ -272,7 +289,7 @@ def summary(last: dict[str, Any], interrupted: int | None) -> str:
     parts += [f"train accuracy {last['train_accuracy']:.4f}"] if last.get("train_accuracy") is not None else []
     line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
     training = "to play all workers on one core" if last["host"] == "simulator" else "training"
-    times = f"{last['train_seconds']:.2f} s {training}, {last['wall_seconds']:.2f} s in all"
+    times = f"{last['train_seconds']:.2f} s {training}, {total:.2f} s in all"
     if last.get("nonzeros_per_second"):
         times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
     elif last.get("updates_per_second"):

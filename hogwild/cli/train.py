@@ -175,6 +175,7 @@ def train(
     checkpoint: Annotated[str | None, option(RESULTS, "Save the state here after each epoch.", metavar="DIR")] = None,
     resume: Annotated[bool, option(RESULTS, "Go on from the checkpoint.", "--resume")] = False,
     quiet: Annotated[bool, option(RESULTS, "Print only warnings and errors.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, option(RESULTS, "Say in the end where the time went.", "--verbose", "-v")] = False,
 ) -> None:  # fmt: skip
     """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
     raise typer.Exit(begin(dict(locals())))

@@ -90,6 +90,9 @@ def begin(given: dict[str, Any]) -> int:
     from hogwild.hosts import fork_server
     from hogwild.json_rows import RowsFile
     from hogwild.model_file import has_checkpoint
+    from hogwild.stopwatch import Stopwatch, process_start
+
+    watch = Stopwatch("start", process_start())
 
     files = {name: given.pop(name) for name in ("model", "data", "test", "loss")}
     results = {name: given.pop(name) for name in ("out", "json", "checkpoint", "resume", "quiet")}
@@ -115,11 +118,13 @@ def begin(given: dict[str, Any]) -> int:
         torch.manual_seed(given["seed"])  # of the module's first parameters
         parts = {name: made(files[name]) for name in ("model", "data", "test")}
         loss = files["loss"] if named else found(files["loss"])
+        before = watch.seconds
         run = train(
             parts["model"], loss, parts["data"], parts["test"], checkpoint=results["checkpoint"], resume=going_on,
             name=files["data"], **options,
         )  # fmt: skip
         with run, contextlib.closing(RowsFile(results["json"], going_on)) as rows_file:
+            run.stopwatch.add(before)
             interrupts.follow(run)
             display.say(_describe(run.config, files["loss"], run.problem.layout))  # type: ignore[attr-defined]
             saved = drive(run, display, rows_file, Outputs(results["out"]))

@@ -20,6 +20,7 @@ from hogwild.errors import InputError
 
 BLOCK = 1 << 20  # bytes under one checksum
 HEADER = 128  # bytes
+MOST_COUNTED = 1 << 27  # features
 REMEDY = "remove it and convert the source again"
 
 
@@ -73,6 +74,36 @@ class Column:
             self.file.close()
         except OSError:
             pass
+
+
+class Degrees:
+    """How many rows hold each feature, counted as they are written."""
+
+    def __init__(self) -> None:
+        self._counts: np.ndarray | None = np.zeros(1 << 10, np.int32)
+
+    def add(self, indices: np.ndarray) -> None:
+        """Count the features of some rows, in each of which none is twice."""
+        if self._counts is None or not len(indices):
+            return
+        needed = int(indices.max()) + 1
+        if needed > MOST_COUNTED:
+            self._counts = None  # not worth their memory
+            return
+        if needed > len(self._counts):
+            grown = np.zeros(max(needed, 2 * len(self._counts)), np.int32)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        np.add.at(self._counts, indices, 1)
+
+    def of(self, width: int) -> np.ndarray | None:
+        """Of the features below ``width``, which is above all of them; None where they were too many to count."""
+        if self._counts is None:
+            return None
+        found = np.zeros(width, np.int32)
+        known = self._counts[:width]
+        found[: len(known)] = known
+        return found
 
 
 def header(dtype: str, length: int) -> bytes:

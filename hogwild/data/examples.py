@@ -10,6 +10,7 @@ All arrays are read-only, so that kernels compile once per role and a memory map
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,8 @@ class Rows:
         self.width = int(width)
         self.store = None if store is None else Path(store)
         self.hash_bits, self.table = hash_bits, table
+        self.known_degrees: np.ndarray | None = None  # (width,) int32, of rows whose store has them
+        self.left_by: tuple[Rows, Rows] | None = None  # (whole, held out): these are all others
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
@@ -145,7 +148,7 @@ class Rows:
         hashed = "" if self.hash_bits is None else f", hash_bits={self.hash_bits}"
         return f"Rows({len(self):,} rows x {self.width:,} features, {self.nnz:,} nonzeros{hashed}{where})"
 
-    @property
+    @cached_property
     def nnz(self) -> int:
         """Number of stored entries of these rows."""
         if self.contiguous:
@@ -156,7 +159,7 @@ class Rows:
     def shape(self) -> tuple[int, int]:
         return len(self), self.width
 
-    @property
+    @cached_property
     def contiguous(self) -> bool:
         """Whether the rows lie one behind the other in the flat arrays: ``begin`` and ``end`` are then one indptr."""
         if len(self) == 0:
@@ -314,7 +317,9 @@ class Rows:
             raise InputError(f"cannot hold out {fraction:g} of {len(self)} rows: both parts need at least one row")
         mask = np.zeros(len(self), dtype=bool)
         mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
-        return self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+        rest, held_out = self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+        rest.left_by = self, held_out
+        return rest, held_out
 
     def degrees(self) -> np.ndarray:
         """Rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""

@@ -4,6 +4,8 @@ The decision that matters: nothing is interpreted on opening. Workers map the sa
 the sharing, and anyone else can ``np.load(..., mmap_mode="r")`` them. A store appears under its name complete or not at
 all: it is written to a temporary sibling, flushed to disk and renamed.
 
+Beside the rows lie the features' degrees, which training asks for first: counting them anew takes a pass over the data.
+
 What it costs: a CRC-32 for every MiB of every array (``checksums.npy``), compared on opening; all of them up to 1 GiB
 (about a second per GiB and core), a sample above. Stores in use hold a lock (``leases.py``).
 """
@@ -23,13 +25,26 @@ from typing import Any, Protocol
 import numpy as np
 
 from hogwild.data.chunks import chunks
-from hogwild.data.columns import BLOCK, HEADER, REMEDY, Column, entries, header, map_column, sync_folder, write_synced
+from hogwild.data.columns import (
+    BLOCK,
+    HEADER,
+    REMEDY,
+    Column,
+    Degrees,
+    entries,
+    header,
+    map_column,
+    sync_folder,
+    write_synced,
+)
 from hogwild.data.examples import INDEX_LIMIT, Rows
 from hogwild.data.leases import LOCKED, lock_exclusive, make_temporary, still_named, sweep
 from hogwild.errors import InputError, OutputError, UsageError, expected_one_of
 
 FORMAT, VERSION = "hogwild-store", 1
 ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
+DEGREES = "degrees", "<i4"  # how many rows hold each feature: a sidecar, which stores of before do not have
+FEW = 1 << 16  # features, of which any store has the degrees; else they are no more than its entries
 CHECK_ALL_BELOW = 1 << 30  # bytes; of larger stores a sample of blocks is checked
 SAMPLE = 64  # blocks
 VERIFY = ("auto", "full", "sample", "none")
@@ -81,6 +96,7 @@ class StoreWriter:
         self.overwrite = overwrite
         self.meta = dict(meta or {})
         self.rows = self.nnz = self.width_seen = 0
+        self._degrees = Degrees()
         self._columns: dict[str, Column] = {}
         self._check_free()
         sweep(self.path.parent)
@@ -143,6 +159,7 @@ class StoreWriter:
             raise self._failure(error) from None
         self.rows, self.nnz = self.rows + m, self.nnz + nnz
         self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
+        self._degrees.add(indices)
 
     def close(self, width: int | None = None, **facts: Any) -> Path:
         """Flush everything to disk and give the store its name. ``facts`` are added to the meta data."""
@@ -161,7 +178,11 @@ class StoreWriter:
     def _finish(self, meta: dict[str, Any]) -> None:
         for name in ("indptr", "indices", "values", "targets"):
             self._column(name)
-        self._seal(meta, {name: self._columns[name] for name in ARRAYS if name in self._columns})
+        degrees = self._degrees.of(meta["width"]) if meta["width"] <= max(FEW, self.nnz) else None
+        if degrees is not None:
+            column = self._columns[DEGREES[0]] = Column(self._folder / f"{DEGREES[0]}.npy", DEGREES[1])
+            column.write(degrees)
+        self._seal(meta, {name: self._columns[name] for name in (*ARRAYS, DEGREES[0]) if name in self._columns})
 
     def _seal(self, meta: dict[str, Any], columns: dict[str, Column]) -> None:
         """Flush ``columns``, and write what describes and checks them."""
@@ -305,7 +326,9 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
     _check_offsets(path, arrays["indptr"], meta["nnz"], every=verify == "sample")
     data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
     more = {"hash_bits": bits, "table": meta.get("table")}
-    return Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, **more)
+    rows = Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, **more)
+    rows.known_degrees = arrays.get(DEGREES[0])
+    return rows
 
 
 def open_arrays(
@@ -334,6 +357,8 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
     rows, nnz = meta["rows"], meta["nnz"]
     lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows, "weights": rows}
     expected = {name: (ARRAYS[name], lengths[name]) for name in ARRAYS if name != "weights" or name in described}
+    if DEGREES[0] in described:
+        expected[DEGREES[0]] = DEGREES[1], meta["width"]
     if described != expected:
         raise InputError(
             f"{path}: damaged store: the arrays in meta.json do not fit {rows} rows of {nnz} entries; {REMEDY}"

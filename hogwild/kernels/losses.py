@@ -9,8 +9,8 @@ No intermediate overflows for any float32 prediction, and a NaN prediction yield
 constant has tested its side of a comparison, and what no comparison claims is returned as it came. That is how a
 diverged run is noticed. Where a loss has a kink, ``dloss`` is one of its subgradients.
 
-Adding a loss: a code here, two branches below, its values in ``problems/objective.py``, a twin in
-``tests/reference.py``, its name in ``config.py``.
+Adding a loss: a code here, two branches below, the evaluator's in ``objective.py``, twins in
+``tests/reference.py`` and ``tests/numpy_objective.py``, its name in ``config.py``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from hogwild.errors import OutputError
 from hogwild.json_rows import RowsFile, to_json
 
 ROW = {
-    "epoch": 0, "objective": 0.693147, "train_loss": 0.69, "test_loss": 0.7, "train_accuracy": 0.5,
+    "epoch": 0, "objective": 0.693147, "train_loss": 0.69, "test_loss": 0.7, "train_accuracy": None,
     "test_accuracy": None, "nonzeros_per_second": None, "train_seconds": 0.0, "status": "ok",
 }  # fmt: skip
 

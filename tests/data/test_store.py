@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 
 from hogwild.data import columns, leases, store
+from hogwild.data.degrees import degrees
 from hogwild.data.examples import Rows
 from hogwild.data.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store
 from hogwild.errors import InputError, OutputError, UsageError
 
-FILES = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "checksums.npy", "meta.json"]
+ARRAYS = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "degrees.npy"]
+FILES = [*ARRAYS, "checksums.npy", "meta.json"]
 
 
 def make_rows(n: int = 50, width: int = 40, seed: int = 0, weights: bool = True) -> Rows:
@@ -379,3 +381,30 @@ def test_headers_are_numpys_own(tmp_path):
         assert re.search(rb"'shape': \(%d,\)" % length, text)
     np.save(tmp_path / "x.npy", np.arange(5, dtype="<i4"))
     assert (tmp_path / "x.npy").read_bytes()[: columns.HEADER] == columns.header("<i4", 5)
+
+
+def test_degrees_are_kept_and_a_hold_out_takes_its_share(tmp_path, saved):
+    """What training asks for first is read, not counted: hidden entries would be found out."""
+    rows = open_store(saved)
+    assert degrees(rows).tolist() == rows.degrees().tolist()
+    assert degrees(rows) is rows.known_degrees
+    rest, held_out = rows.split(0.4, seed=1)
+    for part in (rest, held_out, rows.block(1, 5)):
+        assert degrees(part).tolist() == part.degrees().tolist()
+    rest.begin, rest.end = rest.end, rest.end  # no entries to count
+    assert degrees(rest).tolist() == (rows.degrees() - held_out.degrees()).tolist()
+    bigger = save_store(rows, tmp_path / "wider")
+    assert degrees(open_store(bigger)).tolist() == rows.degrees().tolist()
+
+
+def test_a_store_without_degrees_opens(tmp_path, monkeypatch):
+    """As it is of one that was made before there were any, or of very many features for few entries."""
+    rows = make_rows()
+    monkeypatch.setattr(store, "FEW", 0)
+    wide = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, 10**6, check=False)
+    opened = open_store(save_store(wide, tmp_path / "store"))
+    assert opened.known_degrees is None
+    assert not (tmp_path / "store" / "degrees.npy").exists()
+    assert degrees(opened).tolist() == rows.degrees().tolist() + [0] * (10**6 - rows.width)
+    monkeypatch.setattr(columns, "MOST_COUNTED", 3)
+    assert open_store(save_store(rows, tmp_path / "many")).known_degrees is None
