@@ -378,6 +378,8 @@ class Run:
         self._done = self._epoch >= self.config.epochs or (not self._chunk and enough(self.config, self.history))
         if self._done:
             self.close()
+        for row in self.history[-1:] if not self._done else ():  # it is the last no more
+            row.update(dict.fromkeys(_rest(row)))
 
     def _save(self) -> None:
         if self.checkpoint is None:

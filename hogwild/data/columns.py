@@ -9,6 +9,8 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 from hogwild.data.leases import lock_shared, still_named
 from hogwild.errors import InputError
 
+SAMPLE = 64  # blocks of each array that are checked where not all are
 BLOCK = 1 << 20  # bytes under one checksum
 HEADER = 128  # bytes
 MOST_COUNTED = 1 << 27  # features
@@ -144,6 +147,42 @@ def map_column(store: Path, name: str, dtype: str, length: int, lease: bool = Fa
 def entries(mapped: mmap.mmap, dtype: str, length: int) -> np.ndarray:
     """The data of a map as a read-only array, which keeps the map alive."""
     return np.frombuffer(mapped, dtype=dtype, count=length, offset=HEADER)
+
+
+def check_blocks(path: Path, checksum: int, maps: dict[str, mmap.mmap], everything: bool) -> None:
+    """Compare blocks of a store's arrays, all or a sample, with its checksums, whose own is ``checksum``.
+
+    Raises
+    ------
+    InputError
+        Naming the store, the file and the byte.
+    """
+    counts = {name: -(-(len(data) - HEADER) // BLOCK) for name, data in maps.items()}
+    total = sum(counts.values())
+    crcs = entries(map_column(path, "checksums.npy", "<u4", total), "<u4", total)
+    if zlib.crc32(crcs.tobytes()) != checksum:
+        raise InputError(f"{path}: damaged store: checksums.npy does not match meta.json; {REMEDY}")
+
+    def check(name: str, first: int, blocks: Iterable[int]) -> str | None:
+        view = memoryview(maps[name])
+        for block in blocks:
+            at = HEADER + block * BLOCK
+            if zlib.crc32(view[at : at + BLOCK]) != crcs[first + block]:
+                return f"{name}.npy does not match its checksum at byte {at}"
+        return None  # an error raised here would be kept by its future, and with it the maps and their lock
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
+        first, tasks = 0, []
+        for name, count in counts.items():
+            picked = np.arange(count)
+            if not everything and count > SAMPLE + 2:
+                random = np.random.default_rng().choice(count, SAMPLE, replace=False)  # other ones every time
+                picked = np.unique(np.concatenate(([0, count - 1], random)))
+            tasks += [pool.submit(check, name, first, picked[i : i + 16].tolist()) for i in range(0, len(picked), 16)]
+            first += count
+        found = [problem for task in tasks if (problem := task.result())]
+    if found:
+        raise InputError(f"{path}: damaged store: {found[0]}; {REMEDY}")
 
 
 def write_synced(path: Path, data: bytes) -> None:

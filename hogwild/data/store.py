@@ -13,12 +13,10 @@ What it costs: a CRC-32 for every MiB of every array (``checksums.npy``), compar
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,11 +24,10 @@ import numpy as np
 
 from hogwild.data.chunks import chunks
 from hogwild.data.columns import (
-    BLOCK,
-    HEADER,
     REMEDY,
     Column,
     Degrees,
+    check_blocks,
     entries,
     header,
     map_column,
@@ -46,7 +43,6 @@ ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", 
 DEGREES = "degrees", "<i4"  # how many rows hold each feature: a sidecar, which stores of before do not have
 FEW = 1 << 16  # features, of which any store has the degrees; else they are no more than its entries
 CHECK_ALL_BELOW = 1 << 30  # bytes; of larger stores a sample of blocks is checked
-SAMPLE = 64  # blocks
 VERIFY = ("auto", "full", "sample", "none")
 KINDS = {"rows": "rows of features (--problem completion?)", "ratings": "ratings"}  # of stores
 
@@ -349,7 +345,7 @@ def open_arrays(
     if verify == "auto":
         verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
     if verify != "none":
-        _check_blocks(path, meta, maps, everything=verify == "full")
+        check_blocks(path, meta["checksums"], maps, everything=verify == "full")
     return meta, {name: entries(maps[name], *of) for name, of in described.items()}, verify
 
 
@@ -366,35 +362,6 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
     bits = meta.get("hash_bits")
     if bits is not None and meta["width"] != 1 << bits:
         raise InputError(f"{path}: damaged store: {meta['width']} features, but hashed to 2^{bits}; {REMEDY}")
-
-
-def _check_blocks(path: Path, meta: dict[str, Any], maps: dict[str, mmap.mmap], everything: bool) -> None:
-    counts = {name: -(-(len(data) - HEADER) // BLOCK) for name, data in maps.items()}
-    total = sum(counts.values())
-    crcs = entries(map_column(path, "checksums.npy", "<u4", total), "<u4", total)
-    if zlib.crc32(crcs.tobytes()) != meta["checksums"]:
-        raise InputError(f"{path}: damaged store: checksums.npy does not match meta.json; {REMEDY}")
-
-    def check(name: str, first: int, blocks: Iterable[int]) -> str | None:
-        view = memoryview(maps[name])
-        for block in blocks:
-            at = HEADER + block * BLOCK
-            if zlib.crc32(view[at : at + BLOCK]) != crcs[first + block]:
-                return f"{name}.npy does not match its checksum at byte {at}"
-        return None  # an error raised here would be kept by its future, and with it the maps and their lock
-
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-        first, tasks = 0, []
-        for name, count in counts.items():
-            picked = np.arange(count)
-            if not everything and count > SAMPLE + 2:
-                random = np.random.default_rng().choice(count, SAMPLE, replace=False)  # other ones every time
-                picked = np.unique(np.concatenate(([0, count - 1], random)))
-            tasks += [pool.submit(check, name, first, picked[i : i + 16].tolist()) for i in range(0, len(picked), 16)]
-            first += count
-        found = [problem for task in tasks if (problem := task.result())]
-    if found:
-        raise InputError(f"{path}: damaged store: {found[0]}; {REMEDY}")
 
 
 def _check_offsets(path: Path, indptr: np.ndarray, nnz: int, every: bool) -> None:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.margins import REASSOCIATE
 from hogwild.kernels.options import JIT
 
 CODES: dict[str, int] = {
@@ -21,6 +22,9 @@ CODES: dict[str, int] = {
 POISSON, SOFTMAX, LAST_OF_LABELS = 9, 10, 4
 POISSON_CAP = 60.0  # the loss goes on along its tangent beyond this margin; exp(60) is no count
 LARGEST_EXPONENT = 709.0
+LOWEST = -708.0  # an exponent below which exp is no longer a normal number
+LOG2_E = 1.4426950408889634
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # of the former, the low bits are zero
 
 
 @njit(forceinline=True, **JIT)
@@ -33,11 +37,58 @@ def exponential(x):
     return math.inf if x > LARGEST_EXPONENT else math.exp(x)
 
 
+@njit(forceinline=True, **JIT)
+def log_1_exp(x):
+    """``log(1 + exp(x))`` of ``x <= 0`` to half a unit in the last place or so, in arithmetic only.
+
+    So a loop over it becomes vector instructions, nine times as fast as calls of the C library. ``exp`` is a power of
+    two times a Taylor series about the rest, ``log(1 + t) = 2 artanh(t / (2 + t))`` another one. NaN may become a
+    number: whoever calls has it in another term.
+    """
+    x = x if x > LOWEST else LOWEST
+    n = np.int64(x * LOG2_E - 0.5)
+    r = (x - np.float64(n) * LN2_HIGH) - np.float64(n) * LN2_LOW
+    series = 1.0 / 6227020800.0
+    series = series * r + 1.0 / 479001600.0
+    series = series * r + 1.0 / 39916800.0
+    series = series * r + 1.0 / 3628800.0
+    series = series * r + 1.0 / 362880.0
+    series = series * r + 1.0 / 40320.0
+    series = series * r + 1.0 / 5040.0
+    series = series * r + 1.0 / 720.0
+    series = series * r + 1.0 / 120.0
+    series = series * r + 1.0 / 24.0
+    series = series * r + 1.0 / 6.0
+    series = series * r + 0.5
+    series = series * r + 1.0
+    series = series * r + 1.0
+    t = series * np.int64((n + np.int64(1023)) << np.int64(52)).view(np.float64)
+    s = t / (2.0 + t)
+    q = s * s
+    series = 1.0 / 33.0
+    series = series * q + 1.0 / 31.0
+    series = series * q + 1.0 / 29.0
+    series = series * q + 1.0 / 27.0
+    series = series * q + 1.0 / 25.0
+    series = series * q + 1.0 / 23.0
+    series = series * q + 1.0 / 21.0
+    series = series * q + 1.0 / 19.0
+    series = series * q + 1.0 / 17.0
+    series = series * q + 1.0 / 15.0
+    series = series * q + 1.0 / 13.0
+    series = series * q + 1.0 / 11.0
+    series = series * q + 1.0 / 9.0
+    series = series * q + 1.0 / 7.0
+    series = series * q + 1.0 / 5.0
+    series = series * q + 1.0 / 3.0
+    return 2.0 * s * (series * q + 1.0)
+
+
 @njit(**JIT)
 def loss(code, p, y, param):
     """Loss of margin ``p`` for target ``y``, both float64: -1 or +1, a real number, or a count."""
     if code == 0:
-        return above_zero(-y * p) + math.log1p(math.exp(-abs(p)))
+        return above_zero(-y * p) + log_1_exp(-abs(p))
     if code == 1:
         return above_zero(1.0 - y * p)
     if code == 2:
@@ -92,6 +143,27 @@ def tally(code, margins, targets, weights, param, sums):
     sums[1] += lost
     sums[2] += first
     sums[3] += second
+
+
+@njit(**REASSOCIATE)
+def tally_log(margins, targets, weights, sums):
+    """:func:`tally` of the log loss in vector instructions; without weights every one is 1."""
+    total, lost, right = np.float64(len(margins)), 0.0, 0.0
+    if len(weights) == 0:
+        for i in range(len(margins)):
+            p, y = margins[i], 2.0 * np.float64(targets[i]) - 1.0
+            lost += above_zero(-y * p) + log_1_exp(-abs(p))
+            right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
+    else:
+        total = 0.0
+        for i in range(len(margins)):
+            p, y, weight = margins[i], 2.0 * np.float64(targets[i]) - 1.0, np.float64(weights[i])
+            total += weight
+            lost += weight * (above_zero(-y * p) + log_1_exp(-abs(p)))
+            right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
+    sums[0] += total
+    sums[1] += lost
+    sums[2] += right
 
 
 @njit(**JIT)

@@ -25,7 +25,7 @@ from hogwild.data.margins import Margins
 from hogwild.data.normalize import row_scales
 from hogwild.data.pieces import map_cuts, pieces
 from hogwild.errors import InputError, UsageError, expected_one_of
-from hogwild.kernels.objective import CODES, tally, tally_classes
+from hogwild.kernels.objective import CODES, tally, tally_classes, tally_log
 from hogwild.kernels.objective import class_numbers as number_classes
 from hogwild.kernels.objective import loss_values as values_of
 
@@ -188,9 +188,13 @@ class Objective:
     def _chunk(self, margins: Margins, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
         """Sums over a chunk: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
         p, sums = margins.between(self.rows, first, last, self.scales), np.zeros(4)
-        code, loop = CODES[self.loss], tally if p.ndim == 1 else tally_classes
-        code = CODES["log"] if self.loss == "softmax" and p.ndim == 1 else code
-        loop(code, p, self.targets[first:last], self.weights[first:last], self.loss_param, sums)
+        targets, weights = self.targets[first:last], self.weights[first:last]
+        if p.ndim == 2:
+            tally_classes(CODES[self.loss], p, targets, weights, self.loss_param, sums)
+        elif self.loss in ("log", "softmax"):
+            tally_log(p, targets, weights, sums)
+        else:
+            tally(CODES[self.loss], p, targets, weights, self.loss_param, sums)
         if scores is not None:
             with np.errstate(over="ignore"):
                 scores[first:last] = p

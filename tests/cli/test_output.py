@@ -76,8 +76,8 @@ def test_columns_are_fixed_by_the_first_row() -> None:
     assert header.split("  ")[0] == " epoch"
     assert "test loss" in header
     assert "test acc" not in header
-    assert lines[0] == "     0    0.693147         0.7     0.5000        -      0.00"
-    assert lines[1] == "     1    0.333333         0.7     0.5000    412.5      1.50"
+    assert lines[0] == "     0    0.693147         0.7        -      0.00"
+    assert lines[1] == "     1    0.333333         0.7    412.5      1.50"
     assert lines[2].endswith("  diverged  1 worker(s) lost")
     assert " - " in lines[2]
     assert {len(line) for line in (header, *lines[:2])} == {len(header)}

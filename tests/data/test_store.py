@@ -200,7 +200,7 @@ def test_what_is_no_store(tmp_path, what):
 def test_large_stores_have_a_sample_of_blocks_checked(saved, monkeypatch):
     for module in (columns, store):
         monkeypatch.setattr(module, "BLOCK", 16)
-    monkeypatch.setattr(store, "SAMPLE", 1)
+    monkeypatch.setattr(columns, "SAMPLE", 1)
     monkeypatch.setattr(store, "CHECK_ALL_BELOW", 0)
     path = save_store(make_rows(), saved.parent / "t")
     size = (path / "values.npy").stat().st_size
@@ -222,7 +222,7 @@ def test_offsets_are_checked_where_checksums_are_not(saved, monkeypatch):
     indptr = np.load(saved / "indptr.npy")
     indptr[20] = 1 << 40
     np.save(saved / "indptr.npy", indptr)
-    monkeypatch.setattr(store, "_check_blocks", lambda *args, **options: None)
+    monkeypatch.setattr(store, "check_blocks", lambda *args, **options: None)
     with pytest.raises(InputError, match=r"indptr.npy does not ascend from 0"):
         open_store(saved, verify="sample")
 
