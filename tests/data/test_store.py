@@ -90,7 +90,6 @@ def test_no_entries(tmp_path, indptr):
 
 def test_how_rows_arrive_does_not_matter(tmp_path, monkeypatch):
     monkeypatch.setattr(columns, "BLOCK", 64)
-    monkeypatch.setattr(store, "BLOCK", 64)
     rows = make_rows(90)
     for step in (1, 7, 90):
         with StoreWriter(tmp_path / f"s{step}") as writer:
@@ -198,8 +197,7 @@ def test_what_is_no_store(tmp_path, what):
 
 
 def test_large_stores_have_a_sample_of_blocks_checked(saved, monkeypatch):
-    for module in (columns, store):
-        monkeypatch.setattr(module, "BLOCK", 16)
+    monkeypatch.setattr(columns, "BLOCK", 16)
     monkeypatch.setattr(columns, "SAMPLE", 1)
     monkeypatch.setattr(store, "CHECK_ALL_BELOW", 0)
     path = save_store(make_rows(), saved.parent / "t")
