@@ -133,8 +133,9 @@ def screen_of(rows: str | None, quiet: bool) -> Display:
 def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, verbose: bool = False) -> int:
     """Say how the run ended and where its results are; the exit status."""
     parts = run.stopwatch.seconds
-    lines = [summary(run.history[-1], interrupts.number, sum(parts.values())), *saved]
-    display.say("\n".join([*lines, *(table_of(parts) if verbose else ())]))
+    lines = summary(run.history[-1], interrupts.number, sum(parts.values())).split("\n")
+    for line in (*lines, *saved, *(table_of(parts) if verbose else ())):
+        display.say(line)
     if not interrupts.status:
         display.finish()
     return interrupts.status
