@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,9 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import loss_of, read_options
+from hogwild.estimators.options import loss_functions, loss_of, read_options
 from hogwild.estimators.posing import as_targets, rows_of
-from hogwild.estimators.workers import drawn_seed
 from hogwild.model import PROBABILITIES, LinearModel, probabilities
 
 
@@ -22,7 +21,8 @@ def _has_probabilities(self: HogwildClassifier) -> bool:
     loss = loss_of(self.loss, self._kind)
     if loss in PROBABILITIES:
         return True
-    raise AttributeError(f"loss={self.loss!r} has no probabilities: take 'log_loss', 'modified_huber' or 'softmax'")
+    others = "take 'log_loss', 'modified_huber' or 'softmax'"
+    raise AttributeError(f"probability estimates are not available for loss={self.loss!r}: {others}")
 
 
 class HogwildClassifier(ClassifierMixin, LinearEstimator):
@@ -85,8 +85,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
 
     Attributes
     ----------
-    coef_ : array of float32, shape (1, features) or (classes, features)
-    intercept_ : array of float32, shape (1,) or (classes,)
+    coef_ : array, shape (1, features) or (classes, features)
+        Float64 where :meth:`fit` was given float64, exactly the float32 that weights are counted in (*); float32 else,
+        and after :meth:`partial_fit`, which changes it in place.
+    intercept_ : array, shape (1,) or (classes,)
     classes_ : array of shape (classes,)
     n_iter_ : int
         Epochs done.
@@ -106,6 +108,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     """
 
     _kind = "classifier"
+    loss_functions: ClassVar = loss_functions("classifier")
     classes_: np.ndarray
 
     def __init__(
@@ -219,12 +222,9 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         ------
         UsageError, InputError, TrainingError
         """
-        options = read_options(self)
+        options = read_options(self, batch=True)
         if isinstance(self.class_weight, str):
-            raise UsageError(
-                f"class_weight={self.class_weight!r} needs all rows at once: for partial_fit give a dict, or the "
-                "weights of the rows as sample_weight"
-            )
+            raise UsageError(_NO_BALANCE)
         fresh = not hasattr(self, "classes_")
         if fresh and classes is None:
             raise UsageError("classes must be passed on the first call to partial_fit")
@@ -302,9 +302,18 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         """Numbers of rows to train on and to validate on, both ascending."""
         from sklearn.model_selection import StratifiedShuffleSplit
 
-        split = StratifiedShuffleSplit(test_size=self.validation_fraction, random_state=drawn_seed(self.random_state))
+        split = StratifiedShuffleSplit(test_size=self.validation_fraction, random_state=self.random_state)
         rest, held = next(split.split(np.zeros((len(codes), 1)), codes))
         return np.sort(rest), np.sort(held)
+
+
+# Scikit-learn's own sentence: it says how the weights are had.
+_NO_BALANCE = (
+    "class_weight 'balanced' is not supported for partial_fit. In order to use 'balanced' weights, use "
+    "compute_class_weight('balanced', classes=classes, y=y). In place of y you can use a large enough sample of the "
+    "full training set target to properly estimate the class frequency distributions. Pass the resulting weights as "
+    "the class_weight parameter."
+)
 
 
 def _check_labels(y: np.ndarray) -> None:

@@ -21,7 +21,7 @@ from hogwild.data.picked import narrowed
 from hogwild.errors import TrainingError
 from hogwild.estimators.crew import Classes, Crew, Solo, Workers, can_share_out
 from hogwild.estimators.gauge import Gauge, sample
-from hogwild.estimators.options import DEEPEST, LOOK, Options
+from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.estimators.posing import about_rates, problem_of, row_arrays
 from hogwild.estimators.steps import Steps
 from hogwild.estimators.zeros import without_remainders
@@ -219,7 +219,9 @@ def _race(
 def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score: Any, report: Any, n: int) -> bool:
     """Run the epochs and fill in ``found``; False if it diverged."""
     steps = Steps(options, found.step, found.problem.slope, n, options.l2)
-    looks = min(-(-LOOK // n), max(options.max_iter // (options.patience + 1), 1))
+    wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * options.patience)))  # who is more patient looks more often
+    looks = min(wait, max(options.max_iter // (options.patience + 1), 1))
+    falls = options.learning_rate in ("optimal", "invscaling")  # steps that leap at first may come back
     averaged = 0
     start, best, stalled = crew.objective(gauge), math.inf, 0
     unit = 1.0  # of what tol counts
@@ -234,7 +236,7 @@ def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score
             found.mean = _averaged(found.mean, crew.parameters(), averaged)
         value = crew.objective(gauge) if found.mean is None else gauge(found.mean.astype(np.float32))
         found.curve.append(value)
-        if has_diverged(value, [start, *found.curve[:1]]):
+        if has_diverged(value, [] if falls else [start, *found.curve[:1]]):
             return False
         report(found.epochs, value)
         if score is not None:
@@ -256,7 +258,7 @@ def _epochs(options: Options, found: Outcome, crew: Workers, gauge: Gauge, score
         if math.isfinite(options.tol) and (not stalled or len(found.curve) > options.patience):
             _warn_of_end()  # but not where the looks were too few to say so, and the last one brought nothing
     found.coef, found.intercept = _solution(found, crew)
-    return True
+    return not (falls and has_diverged(found.curve[-1], [start, *found.curve[:1]]))
 
 
 def _solution(found: Outcome, crew: Workers) -> tuple[np.ndarray, np.ndarray]:
@@ -273,7 +275,10 @@ def _averaged(mean: np.ndarray | None, flat: np.ndarray, epoch: int) -> np.ndarr
 def _warn_of_end() -> None:
     from sklearn.exceptions import ConvergenceWarning
 
-    said = "max_iter epochs are done and the objective is still falling: allow more, or a larger tol"
+    said = (
+        "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit. "
+        "A larger tol ends it sooner"
+    )
     warnings.warn(said, ConvergenceWarning, stacklevel=7)  # the line that calls fit
 
 

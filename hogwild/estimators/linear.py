@@ -29,6 +29,7 @@ from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
 
 FLOATS = (np.float32, np.float64)  # float64 values are copied to float32 here, not their indices too by the check
+_UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 FEATURES = "n_features_in_", "feature_names_in_"  # set when data are looked at, which is before they are learnt from
 
 
@@ -108,6 +109,8 @@ class LinearEstimator(BaseEstimator):
         """
         if sample_weight is None and class_weights is None:
             return None
+        if self.early_stopping and sample_weight is not None and not np.any(sample_weight):
+            raise InputError(_UNWEIGHED.format("validation"))
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights.min() < 0:
             raise InputError(f"sample_weight: row {int(np.argmin(weights))} has a negative weight")
@@ -132,8 +135,9 @@ class LinearEstimator(BaseEstimator):
         """Train and set the attributes; ``held`` are the numbers of rows to train on and to validate on."""
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
-            if weights is not None and not (weights[held[0]].any() and weights[held[1]].any()):
-                raise InputError("early_stopping: all rows to train on, or all held out, have weight zero")
+            for name, ids in zip(("training", "validation"), held):
+                if weights is not None and not weights[ids].any():
+                    raise InputError(_UNWEIGHED.format(name))
             score = self._scorer(X, targets, weights, held[1], judge)
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
@@ -141,7 +145,7 @@ class LinearEstimator(BaseEstimator):
         workers = self._workers(options, rows, classes)
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:
             found = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
-        self._keep(found, len(rows))
+        self._keep(found, len(rows), X.dtype)
 
     def _workers(self, options: Options, rows: Rows, classes: int, batch: bool = False) -> int:
         def apart(workers: int) -> bool:
@@ -158,9 +162,9 @@ class LinearEstimator(BaseEstimator):
 
         return score
 
-    def _keep(self, found: Outcome, n: int) -> None:
-        self.coef_ = found.coef if self._kind == "regressor" else np.atleast_2d(found.coef)
-        self.intercept_ = found.intercept
+    def _keep(self, found: Outcome, n: int, dtype: Any) -> None:
+        coef = found.coef if self._kind == "regressor" else np.atleast_2d(found.coef)
+        self.coef_, self.intercept_ = coef.astype(dtype, copy=False), found.intercept.astype(dtype, copy=False)
         self.n_iter_, self.t_ = found.epochs, 1.0 + found.epochs * n
         self.loss_curve_, self.validation_scores_ = found.curve, found.scores or None
         self._stream = None
@@ -245,8 +249,8 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
             given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
         if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # of one margin scalars, (width,)
             raise InputError(
-                f"{name} has shape {given.shape}, and the data make it {shape}: warm_start, {name}_init and "
-                "partial_fit go on with the same classes and features"
+                f"Provided {name}_init does not match dataset: it has shape {given.shape}, and the data make it "
+                f"{shape}; warm_start and partial_fit too go on with the same classes and features"
             )
         if not np.isfinite(given).all():
             raise InputError(f"{name} to start from is not finite in float32")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,15 +34,19 @@ LOSSES = {
     "squared_epsilon_insensitive": "squared-epsilon-insensitive",
 }
 OWN_LOSSES = {"classifier": ("softmax",), "regressor": ("poisson",)}
+REAL_LOSSES = (*PARAM_LOSSES, "squared-error", "poisson")  # for real targets
+EPSILON = 0.1
 PENALTIES = ("l2", "l1", "elasticnet", None)
 LEARNING_RATES = ("auto", "optimal", "constant", "invscaling", "adaptive", "pa1", "pa2")
 PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
 LOOK = 500  # rows from one look at the objective to the next, at least: several epochs where they are fewer
+PATIENT = 20  # looks without progress, of so many rows each, that are enough to wait for
 ENOUGH = 200  # rows; of fewer, dividing each weight costs nothing, and steps may be anything
 SUDDEN, APART = 0.5, 0.04  # exponents of the penalty: of rows with one step, of chunks in hand at the same time
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 FLAGS = ("fit_intercept", "shuffle", "early_stopping", "warm_start")
+TINY = 2.0**-24  # share of the penalty that float32 cannot tell from none
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,14 @@ class Options:
         return self.l2 * self.eta0 * apart <= APART
 
 
-def read_options(estimator: Any) -> Options:
-    """The parameters of a classifier or regressor, checked.
+def loss_functions(kind: str) -> dict[str, tuple[Any, ...]]:
+    """scikit-learn's losses by its names: our name, and the usual epsilon of those that have one."""
+    known = {theirs: ours for theirs, ours in LOSSES.items() if kind == "classifier" or ours in REAL_LOSSES}
+    return {theirs: (ours, EPSILON) if ours in PARAM_LOSSES else (ours,) for theirs, ours in known.items()}
+
+
+def read_options(estimator: Any, batch: bool = False) -> Options:
+    """The parameters of a classifier or regressor, checked; ``batch``: for ``partial_fit``.
 
     Raises
     ------
@@ -110,6 +121,9 @@ def read_options(estimator: Any) -> Options:
     number("alpha", p["alpha"], 0, LARGEST_FLOAT32)
     number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
     number("power_t", p["power_t"], -math.inf)
+    if p["power_t"] < 0:
+        said = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
+        warnings.warn(said, FutureWarning, stacklevel=4)  # the line that calls fit
     number("epsilon", p["epsilon"], 0)
     number("validation_fraction", p["validation_fraction"], 0, 1, strict=True)
     whole("max_iter", p["max_iter"], 1)
@@ -118,7 +132,11 @@ def read_options(estimator: Any) -> Options:
     if p["tol"] is not None:
         number("tol", p["tol"], 0)
     if p["penalty"] == "elasticnet":
+        if p["l1_ratio"] is None:
+            raise UsageError("l1_ratio must be set when penalty is 'elasticnet': a number from 0 to 1, and it is None")
         number("l1_ratio", p["l1_ratio"], 0, 1)
+    if batch and p["early_stopping"]:
+        raise UsageError("early_stopping should be False with partial_fit, which holds no rows of a batch out")
     average = p["average"]
     if not isinstance(average, bool | np.bool_):  # the latter from the grid of a search
         whole("average", average, 0)
@@ -129,6 +147,8 @@ def read_options(estimator: Any) -> Options:
     if p["learning_rate"] == "optimal" and alpha == 0:
         raise UsageError("learning_rate='optimal' divides by alpha: give alpha > 0, or another learning_rate")
     share = {"l2": 0.0, "l1": 1.0, "elasticnet": p["l1_ratio"], None: None}[p["penalty"]]
+    if share is not None and not TINY < share < 1 - TINY:
+        share = round(share)
     l1, l2 = (0.0, 0.0) if share is None else (alpha * share, alpha * (1.0 - share))
     return Options(
         loss, float(p["epsilon"]) if loss in PARAM_LOSSES else 0.0, l1, l2, bool(p["fit_intercept"]),
@@ -142,7 +162,7 @@ def loss_of(name: Any, kind: str) -> str:
     """Our name of a loss, whosever name was given; ``kind`` is "classifier" or "regressor"."""
     known = LOSSES | {own: own for own in (*LOSSES.values(), *OWN_LOSSES[kind])}
     if kind == "regressor":
-        known = {theirs: ours for theirs, ours in known.items() if ours in (*PARAM_LOSSES, "squared-error", "poisson")}
+        known = {theirs: ours for theirs, ours in known.items() if ours in REAL_LOSSES}
     if not isinstance(name, str) or name not in known:
         raise UsageError(f"loss={name!r}: {expected_one_of(known, name)}")
     return known[name]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import loss_of, read_options
+from hogwild.estimators.options import loss_functions, loss_of, read_options
 from hogwild.estimators.posing import real_targets, rows_of
-from hogwild.estimators.workers import drawn_seed
 from hogwild.model import LinearModel
 from hogwild.problems.linear import LinearProblem, aligned
 
@@ -31,8 +30,8 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     Attributes
     ----------
-    coef_ : array of float32, shape (features,)
-    intercept_ : array of float32, shape (1,)
+    coef_ : array, shape (features,)
+    intercept_ : array, shape (1,)
         The first fit starts at the mean of the targets.
     n_iter_, t_, loss_curve_, n_features_in_, feature_names_in_
         As of the classifier.
@@ -41,6 +40,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     """
 
     _kind = "regressor"
+    loss_functions: ClassVar = loss_functions("regressor")
 
     def __init__(
         self,
@@ -99,19 +99,25 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         held = self._held(len(targets)) if self.early_stopping else None
         start = self._from(coef_init, intercept_init)
         if start is None:
-            start = _at_mean(targets, weights, options.loss)
+            there = slice(None) if held is None else held[0]
+            start = _at_mean(targets[there], None if weights is None else weights[there], options.loss)
         self._fit_rows(options, X, targets, weights, 0, start, held, self._r2)
         return self
 
     @or_as_before
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Pass once over a batch of rows, going on from what was learnt before."""
-        options = read_options(self)
+        options = read_options(self, batch=True)
         X, y = self._validated(X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
         self._learn(options, rows_of(X, targets, weights), 0, _at_mean(targets, weights, options.loss))
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags
 
     def predict(self, X: Any) -> np.ndarray:
         """The predicted value of each row, (n,); of ``poisson`` the expected count."""
@@ -132,7 +138,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     def _held(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         from sklearn.model_selection import ShuffleSplit
 
-        split = ShuffleSplit(test_size=self.validation_fraction, random_state=drawn_seed(self.random_state))
+        split = ShuffleSplit(test_size=self.validation_fraction, random_state=self.random_state)
         rest, held = next(split.split(np.zeros((n, 1))))
         return np.sort(rest), np.sort(held)
 

@@ -188,6 +188,7 @@ def test_rates_from_a_sample_rank_features_as_all_rows_do() -> None:
         ({"penalty": "elasticnet"}, 1000, False),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Negative values for `power_t`:FutureWarning")
 def test_when_a_scale_stands_for_the_penalty(options: dict[str, Any], rows: int, gently: bool) -> None:
     assert read_options(HogwildClassifier(**options)).shrinks_gently(rows, lambda p: 1.0) == gently
 

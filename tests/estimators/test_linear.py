@@ -16,7 +16,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRegressor
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 
@@ -291,7 +291,7 @@ def test_what_diverges_with_a_step_of_the_users_says_so() -> None:
 
 def test_max_iter_and_tol(cancer: Any) -> None:
     X, y = cancer
-    with pytest.warns(ConvergenceWarning, match="max_iter epochs") as caught:
+    with pytest.warns(ConvergenceWarning, match="Maximum number of iteration reached") as caught:
         assert HogwildClassifier(max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
     assert caught[0].filename == __file__  # where fit was called
     HogwildRegressor(random_state=0).fit([[1.0]], [5.0])  # a row is looked at twice in 1,000 epochs: no warning
@@ -363,7 +363,7 @@ def test_weights_that_mean_nothing_are_refused(cancer: Any) -> None:
             HogwildClassifier(class_weight={0: weight}).fit(X, y)
     with pytest.raises(ValueError, match="all rows have weight zero"):
         HogwildClassifier().fit(X, y, sample_weight=np.full(len(y), 1e-60))
-    with pytest.raises(ValueError, match="all held out, have weight zero"):
+    with pytest.raises(ValueError, match="weights for (validation|training) set are all zero"):
         HogwildClassifier(early_stopping=True).fit(X, y, sample_weight=np.arange(len(y)) == 3)
 
 
@@ -389,9 +389,11 @@ def test_a_fit_that_fails_leaves_the_last_model(cancer: Any) -> None:
 def test_weights_to_start_from_have_to_fit(iris: Any, cancer: Any) -> None:
     X, y = iris
     model = HogwildClassifier(random_state=0)
-    with pytest.raises(ValueError, match=r"coef has shape \(4, 3\), and the data make it \(3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"coef_init does not match dataset: it has shape \(4, 3\), and the data make it \(3, 4\)"
+    ):
         model.fit(X, y, coef_init=np.ones((4, 3)))
-    with pytest.raises(ValueError, match="intercept has shape"):
+    with pytest.raises(ValueError, match="Provided intercept_init does not match dataset"):
         model.fit(X, y, intercept_init=1.0)
     X, y = cancer
     one = HogwildClassifier(random_state=0).fit(X, y, coef_init=np.ones(30), intercept_init=1.0)
@@ -519,3 +521,37 @@ def test_more_workers_than_cores_are_told_so(text: Any, monkeypatch: pytest.Monk
     with pytest.warns(HogwildWarning, match="n_jobs=3") as caught:
         HogwildClassifier(n_jobs=3).partial_fit(*text, classes=[-1, 1])
     assert caught[0].filename == __file__
+
+
+def test_steps_that_leap_at_first_may_come_back() -> None:
+    """Those of 'optimal' begin large; only where they end tells whether they were too large."""
+    X, y = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]], [1, 1, 1, 2, 2, 2]
+    model = HogwildRegressor(alpha=0.01, learning_rate="optimal", shuffle=False, max_iter=100, tol=None).fit(X, y)
+    assert max(model.loss_curve_) > 1e6 * model.loss_curve_[-1]
+    assert model.score(X, y) > 0.9
+    with pytest.raises(TrainingError, match="diverged"):
+        model.set_params(max_iter=3).fit(X, y)
+
+
+def test_weights_of_float64_rows_are_float64(iris: Any) -> None:
+    """Exactly those of float32 rows; ``partial_fit`` changes weights in place and has them in float32."""
+    X, y = iris
+    X = X.astype(np.float32)
+    narrow, wide = (HogwildClassifier(random_state=0).fit(given, y) for given in (X, X.astype(np.float64)))
+    assert (narrow.coef_.dtype, wide.coef_.dtype, wide.intercept_.dtype) == (np.float32, np.float64, np.float64)
+    assert np.array_equal(narrow.coef_, wide.coef_)
+    assert np.array_equal(wide.to_model().coef_, narrow.coef_)
+    again = [
+        HogwildClassifier(random_state=0, warm_start=True).fit(given, y).fit(given, y).coef_ for given in (X, X * 1.0)
+    ]
+    assert np.array_equal(*again)
+    assert wide.partial_fit(X.astype(np.float64), y).coef_.dtype == np.float32
+
+
+def test_rows_held_out_do_not_move_where_it_begins() -> None:
+    X, y = np.zeros((10, 1)), np.arange(10.0)
+    model = HogwildRegressor(early_stopping=True, random_state=0, validation_fraction=0.2, tol=None, max_iter=1)
+    held = next(ShuffleSplit(test_size=0.2, random_state=0).split(X))[1]
+    other = y.copy()
+    other[held] = 1e6
+    assert model.fit(X, y).intercept_ == model.fit(X, other).intercept_

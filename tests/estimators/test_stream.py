@@ -155,7 +155,7 @@ def test_errors_are_one_line(text: Any) -> None:
     X, y = text
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
         HogwildClassifier().partial_fit(X, y)
-    with pytest.raises(ValueError, match="class_weight='balanced' needs all rows at once"):
+    with pytest.raises(ValueError, match="class_weight 'balanced' is not supported for partial_fit"):
         HogwildClassifier(class_weight="balanced").partial_fit(X, y, classes=[-1, 1])
     model = HogwildClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=[-1, 1])
     with pytest.raises(ValueError, match="label 5.0 is not among the classes"):
