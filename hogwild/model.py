@@ -33,6 +33,13 @@ def _version() -> str:
     return str(sys.modules[__name__.partition(".")[0]].__version__)  # the package is loaded: this module is in it
 
 
+def outcome(history: list[dict[str, Any]]) -> str:
+    """``, epoch 3, objective 0.2046``: where training ended, for a model's line; nothing if there is no history."""
+    last = history[-1] if history else {}
+    objective = last.get("objective")
+    return f", epoch {last.get('epoch')}, objective {objective:.6g}" if isinstance(objective, float) else ""
+
+
 @contextlib.contextmanager
 def usable(where: str | Path) -> Iterator[None]:
     """Within this block, what a model file lacks or holds amiss becomes one line that begins with ``where``."""
@@ -108,6 +115,11 @@ class LinearModel:
             array.flags.writeable = False
         for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        labels = f"{len(self.labels)} labels" if self.labels else "real targets"
+        weights = f"{np.count_nonzero(self.coef_):,} of {self.coef_.size:,} weights not zero"
+        return f"<LinearModel: {self.loss} loss, {labels}, {self.width:,} features, {weights}{outcome(self.history)}>"
 
     @property
     def width(self) -> int:

@@ -21,12 +21,18 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hogwild.errors import InputError, OutputError
 from hogwild.json_rows import plain
+
+if TYPE_CHECKING:
+    from hogwild.model import LinearModel
+    from hogwild.module_model import ModuleModel
+    from hogwild.recommender import CompletionModel
+    from hogwild.segmentation import Segmentation
 
 MODEL, CHECKPOINT = "model", "checkpoint"
 #: Classes of models by problem; imported when a file of theirs is opened.
@@ -54,7 +60,7 @@ def save_model(model: Any, path: str | Path) -> None:
     _write(Path(path), MODEL, arrays, plain(header))  # null for NaN, so that any JSON reader accepts it
 
 
-def load_model(path: str | Path) -> Any:
+def load_model(path: str | Path) -> LinearModel | CompletionModel | Segmentation | ModuleModel:
     """The model in the file ``path``: of the class of its problem.
 
     Raises
@@ -68,7 +74,9 @@ def load_model(path: str | Path) -> Any:
     if problem not in MODELS:
         raise InputError(f"{path}: a model of problem {problem!r}: this version knows {', '.join(MODELS)}")
     module, name = MODELS[problem]
-    return getattr(importlib.import_module(module), name).from_file(arrays, header, path)
+    kind: Any = getattr(importlib.import_module(module), name)
+    found: LinearModel | CompletionModel | Segmentation | ModuleModel = kind.from_file(arrays, header, path)
+    return found
 
 
 def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header: dict[str, Any]) -> None:

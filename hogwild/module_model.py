@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.errors import InputError, UsageError
-from hogwild.model import _version, usable
+from hogwild.model import _version, outcome, usable
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -51,6 +51,10 @@ class ModuleModel:
     def __post_init__(self) -> None:
         for array in self.arrays.values():
             array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        count = sum(array.size for array in self.arrays.values())
+        return f"<ModuleModel: {count:,} parameters in {len(self.arrays)} arrays{outcome(self.history)}>"
 
     @classmethod
     def of(cls, module: nn.Module, config: dict[str, Any], fingerprint: str, history: list[dict[str, Any]]) -> Any:

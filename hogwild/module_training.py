@@ -9,9 +9,9 @@ than one worker means processes, unless threads are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import nn
@@ -26,6 +26,10 @@ from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module_data import Examples, take_data
 from hogwild.training import Run, resolve
 
+if TYPE_CHECKING:
+    from hogwild.module_model import ModuleModel
+    from hogwild.options import ModuleOptions
+
 
 def train_module(
     model: nn.Module | Callable[[], nn.Module],
@@ -37,8 +41,8 @@ def train_module(
     resume: bool = False,
     pool: Pool | None = None,
     name: str = "",
-    **options: Any,
-) -> Run:
+    **options: Unpack[ModuleOptions],
+) -> Run[ModuleModel]:
     """Train a module on all cores without locks.
 
     Parameters
@@ -124,7 +128,7 @@ def _name_of(loss: Any) -> str:
     return loss if isinstance(loss, str) else "custom"
 
 
-def _with_host(options: dict[str, Any], pool: Pool | None) -> dict[str, Any]:
+def _with_host(options: Mapping[str, Any], pool: Pool | None) -> dict[str, Any]:
     """The options with the host filled in."""
     if unknown := sorted({"problem"} & set(options)):
         raise UsageError(f"unknown option {unknown[0]}: train_module has one problem")
@@ -132,7 +136,7 @@ def _with_host(options: dict[str, Any], pool: Pool | None) -> dict[str, Any]:
         return {key: value for key, value in options.items() if key != "host" or value is not None}
     serial = options.get("discipline") == "serial"
     workers = options.get("workers") or (1 if serial else machine.physical_cores())
-    return options | {"host": "threads" if workers == 1 else "processes"}
+    return {**options, "host": "threads" if workers == 1 else "processes"}
 
 
 def _module(model: Any, seed: int) -> nn.Module:

@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.data.pieces import map_pieces
 from hogwild.data.ratings import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
-from hogwild.model import _version, usable
+from hogwild.model import _version, outcome, usable
 from hogwild.problems.ranking import AT, USERS, best_of_users, ranking_metrics
 from hogwild.problems.rating_objective import CHUNK, LOSSES, PENALTIES, Scores
 
@@ -95,6 +95,12 @@ class CompletionModel:
         for option, value, choices in (("loss", self.loss, LOSSES), ("penalty", self.penalty, PENALTIES)):
             if value not in choices:
                 raise InputError(f"{option} {value!r}: {expected_one_of(choices, value)}")
+
+    def __repr__(self) -> str:
+        users, items = self.shape
+        return (
+            f"<CompletionModel: {self.loss}, {users:,} users, {items:,} items, rank {self.rank}{outcome(self.history)}>"
+        )
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import numpy as np
 from hogwild.data.graphs import Graph
 from hogwild.data.rating_ids import Ids
 from hogwild.errors import InputError, UsageError
-from hogwild.model import _version, usable
+from hogwild.model import _version, outcome, usable
 from hogwild.problems.cut_objective import CutEvaluator
 
 TEXT = (".tsv", ".txt")
@@ -90,6 +90,10 @@ class Segmentation:
             x, facts["objective"], facts["cut_value"], graph.offset, graph.shape, graph.ids, graph.label_ids,
             graph.image, **more,
         )  # fmt: skip
+
+    def __repr__(self) -> str:
+        what = f"{len(self):,} vertices, {self.n_labels} labels, cut value {self.cut_value:.6g}"
+        return f"<Segmentation: {what}{outcome(self.history)}>"
 
     def __len__(self) -> int:
         """Number of vertices."""

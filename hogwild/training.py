@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -30,6 +30,13 @@ from hogwild.schedule import make_schedule
 from hogwild.stopping import divergence, enough, has_diverged, held_back
 from hogwild.stopwatch import Stopwatch
 
+if TYPE_CHECKING:
+    from hogwild.model import LinearModel
+    from hogwild.options import TrainOptions
+    from hogwild.recommender import CompletionModel
+    from hogwild.segmentation import Segmentation
+
+M = TypeVar("M")  # what a run trains
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TAIL_POWER = 3  # of the weighted tail mean: see tail_share
@@ -125,6 +132,26 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     return dataclasses.replace(config, workers=workers, discipline=discipline, host=host, delay=delay)
 
 
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["linear"] = ..., checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "", **options: Unpack[TrainOptions],
+) -> Run[LinearModel]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["completion"], checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "", **options: Unpack[TrainOptions],
+) -> Run[CompletionModel]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["cuts"], checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "", **options: Unpack[TrainOptions],
+) -> Run[Segmentation]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, config: TrainConfig, checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "",
+) -> Run[Any]: ...  # fmt: skip
 def train(
     rows: Any,
     test: Any = None,
@@ -135,7 +162,7 @@ def train(
     pool: Pool | None = None,
     data: str = "",
     **options: Any,
-) -> Run:
+) -> Run[Any]:
     """Train a sparse model on all cores without locks.
 
     Parameters
@@ -177,7 +204,7 @@ def train(
     return Run(take(rows), None if test is None else take(test), config, checkpoint, resume, pool, data)
 
 
-class Run:
+class Run(Generic[M]):
     """A training run: an iterator over rows of measurements that holds the model. Made by :func:`train`.
 
     Attributes
@@ -255,14 +282,20 @@ class Run:
             raise self._take_ending() or StopIteration
         return row
 
-    def __enter__(self) -> Run:
+    def __repr__(self) -> str:
+        c, row = self.config, self.history[-1] if self.history else {}
+        state = f"objective {row['objective']:.6g}, {row['status']}" if row else "not begun"
+        crew = f"{c.discipline} on {c.workers} {c.host}"
+        return f"<Run of {c.problem}, {c.loss}: {crew}, epoch {row.get('epoch', 0)} of {c.epochs}, {state}>"
+
+    def __enter__(self) -> Run[M]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
-    def model(self) -> Any:
+    def model(self) -> M:
         """The model as of the last row: a LinearModel, CompletionModel or Segmentation.
 
         Raises
@@ -272,14 +305,15 @@ class Run:
         """
         if not self.history:
             raise RuntimeError("nothing is trained yet: iterate over the run, or call run.finish()")
-        return self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
+        found: M = self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
+        return found
 
     @property
     def staleness(self) -> dict[int, int]:
         """How many of the last epoch's updates were how stale; empty unless the host is the simulator."""
         return dict(sorted(getattr(self._pool, "histogram", {}).items()))
 
-    def finish(self) -> Any:
+    def finish(self) -> M:
         """Train to the end and return the model."""
         for _ in self:
             pass

@@ -13,6 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # First match wins. `errors` may be imported by all; the package's __init__ names everything lazily and is exempt.
 LAYERS = {
     "hogwild.errors": -1,
+    "hogwild.options": 0,
     **dict.fromkeys(["hogwild.config", "hogwild.schedule", "hogwild.machine", "hogwild.kernels"], 0),
     **dict.fromkeys(["hogwild.data.examples", "hogwild.data.order", "hogwild.hosts.shared", "hogwild.stopwatch"], 0),
     "hogwild.data": 1,

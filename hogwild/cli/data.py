@@ -157,12 +157,13 @@ def model_facts(path: str) -> dict[str, Any]:
     import numpy as np
 
     from hogwild.data.examples import shortest
+    from hogwild.model import LinearModel
     from hogwild.model_file import load_model
 
     model = load_model(path)
     arrays, header = model.to_file()
     facts: dict[str, Any] = {"model": path, "problem": header["problem"]}
-    if header["problem"] == "linear":
+    if isinstance(model, LinearModel):
         facts |= {
             "loss": model.loss, "labels": " ".join(map(shortest, model.labels)) or "real targets",
             "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)),

@@ -29,7 +29,7 @@ def rehearse(task: Task, step: float, pools: Pools) -> Prices:
     pool = pools.of(1)
     for _ in range(2):  # the first starts, compiles and reads what is there for all that follow
         began = time.perf_counter()
-        run = Run(task.rows, task.test, config, None, False, pool, "")
+        run: Run[Any] = Run(task.rows, task.test, config, None, False, pool, "")
         try:
             history = list(run)
         except TrainingError:  # diverged: the step is only a guess

@@ -147,8 +147,9 @@ def _late(timeout: float) -> str:
 
 def _ours(config: TrainConfig, task: Task, pool: Pool, judge: Case | None) -> list[Row]:
     """A run of our own trainer; its clock is stopped while it evaluates."""
+    made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, judge)
     with (
-        Run(task.rows, task.test, config, None, False, pool, task.data, judge) as run,
+        made as run,
         _alarm(run, task.timeout),
     ):
         try:

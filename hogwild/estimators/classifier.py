@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -161,7 +161,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         self.host = host
 
     @or_as_before
-    def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
         """Train.
 
         Parameters
@@ -204,7 +204,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         return self
 
     @or_as_before
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Pass once over a batch of rows, going on from what was learnt before.
 
         Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -33,7 +33,10 @@ _UNWEIGHED = "The sample weights for {} set are all zero, consider using a diffe
 FEATURES = "n_features_in_", "feature_names_in_"  # set when data are looked at, which is before they are learnt from
 
 
-def or_as_before(method: Callable[..., Any]) -> Callable[..., Any]:
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def or_as_before(method: Method) -> Method:
     """A method that fits, and leaves the features' number and names as they were where it fails."""
 
     @functools.wraps(method)
@@ -48,7 +51,7 @@ def or_as_before(method: Callable[..., Any]) -> Callable[..., Any]:
                 vars(self).update(before)
             raise
 
-    return run
+    return cast(Method, run)
 
 
 class LinearEstimator(BaseEstimator):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -90,7 +90,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         self.host = host
 
     @or_as_before
-    def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
         """Train; parameters and errors as of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         options = read_options(self)
         X, y = self._validated(X, y, reset=True, y_numeric=True)
@@ -105,7 +105,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         return self
 
     @or_as_before
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Pass once over a batch of rows, going on from what was learnt before."""
         options = read_options(self, batch=True)
         X, y = self._validated(X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
