@@ -126,7 +126,8 @@ class TrainConfig:
     gradient_delay : float
         Seconds, up to 1, that computing one gradient costs extra (the paper's artificial delay); for experiments.
     host : str
-        ``processes`` or ``threads``; ``simulator``: all workers are virtual, one after another in this thread.
+        ``processes`` or ``threads``; ``auto``: processes, but one worker works in this process, which needs no torch;
+        ``simulator``: all workers are virtual, one after another in this thread.
     delay : str
         The simulator's delay law, one of ``DELAYS`` with its numbers (``straggler:alpha=1.2,window=0.5``): see
         :func:`parse_delay`.
@@ -231,9 +232,9 @@ class TrainConfig:
         _choice("discipline", self.discipline, ("auto", *PROBLEMS[self.problem]["discipline"]))
         _choice("exchange", self.exchange, EXCHANGES)
         _choice("device", self.device, DEVICES)
-        if self.device == "cuda" and self.host in REAL_HOSTS:
+        if self.device == "cuda" and self.host in ("auto", *REAL_HOSTS):
             object.__setattr__(self, "host", STREAMS)
-        _choice("host", self.host, (*HOSTS, STREAMS) if self.device == "cuda" else HOSTS)
+        _choice("host", self.host, ("auto", *HOSTS, STREAMS) if self.device == "cuda" else ("auto", *HOSTS))
         law, numbers = parse_delay(self.delay)
         _choice("order", self.order, PROBLEMS[self.problem]["order"])
         _choice("schedule", self.schedule, PROBLEMS[self.problem]["schedule"])
@@ -396,6 +397,13 @@ class TrainConfig:
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
+
+
+def usual_host(host: str, workers: int) -> str:
+    """The host itself, where "auto" is asked for."""
+    if host != "auto":
+        return host
+    return "threads" if workers == 1 else "processes"
 
 
 def parse_delay(text: str) -> tuple[str, dict[str, float]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.cases import Case, case_of
-from hogwild.config import PROBLEMS, STREAMS, TrainConfig
+from hogwild.config import PROBLEMS, STREAMS, TrainConfig, usual_host
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
@@ -85,6 +85,7 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
 
         return Streams(workers)
     TrainConfig(host=host, workers=workers, delay=delay)  # checks them
+    host = usual_host(host, workers)
     if host == "simulator":
         from hogwild.hosts.simulator import Simulator
 
@@ -123,7 +124,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-    host = config.host if pool is None else pool.host
+    host = usual_host(config.host, workers) if pool is None else pool.host
     delay = getattr(pool, "delay", config.delay)  # like the host, the pool's
     if config.delay not in ("round-robin", delay):
         raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")

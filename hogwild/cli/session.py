@@ -17,13 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hogwild import machine
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
-from hogwild.config import TrainConfig
+from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
 from hogwild.json_rows import RowsFile
+from hogwild.kernels.directory import announce
 from hogwild.model_file import has_checkpoint
 from hogwild.screen import Screen
 from hogwild.stopwatch import Stopwatch, process_start
@@ -100,10 +102,10 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
     going_on = request.resume and has_checkpoint(request.checkpoint or "")
     if request.out is request.segmentation is None and config.host != "simulator":  # whose measurements are the result
         display.say(NOT_KEPT)
-    with Interrupts(display) as interrupts:
+    with Interrupts(display) as interrupts, announced(display):
         if config.device == "cuda":
             find_device()
-        if config.host == "processes":
+        if needs_processes(config):
             fork_server.ensure_running()
         with watch("reading"):
             rows, test = read(request, sources, config, display)
@@ -207,6 +209,23 @@ def find_device() -> None:
     from hogwild.cuda.backend import connect
 
     connect()
+
+
+@contextlib.contextmanager
+def announced(display: Display) -> Iterator[None]:
+    """Say so when kernels must be compiled, which a person waits for, on terminals and in pipes alike."""
+    announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
+    try:
+        yield
+    finally:
+        announce.clear()
+
+
+def needs_processes(config: TrainConfig) -> bool:
+    """Whether workers will be processes, as far as can be told before the data are read."""
+    alone = config.discipline == "serial" and config.exchange == "none"
+    workers = config.workers or (1 if alone else machine.physical_cores())
+    return usual_host(config.host, workers) == "processes"
 
 
 def read(request: Request, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.serialize import dumps
 
 from hogwild.errors import HogwildWarning
-from hogwild.kernels.directory import kernel_directory
+from hogwild.kernels.directory import announce, kernel_directory
 
 NAMES = "hogwild."  # how the modules of these functions begin
 SETTINGS = (
@@ -114,9 +114,12 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled form, or None where there is none that can be read."""
         try:
-            return self._load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
         except Exception:  # pickle raises nearly anything for a part of a file
-            return None
+            found = None
+        while found is None and announce:
+            announce.pop()()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the compiled form, or warn that this disk does not."""

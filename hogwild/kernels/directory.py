@@ -13,12 +13,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import platformdirs
 
+announce: list[Callable[[], None]] = []  # what to call, once, when a kernel must be compiled and a person waits
 KEPT = 6  # directories of other versions that stay: a bisection or two checkouts should not recompile at each turn
 
 

@@ -32,6 +32,38 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+NEEDLESS = {"torch", "sklearn", "scipy.linalg", "scipy.sparse", "matplotlib", "rich.live", "numba.np.arraymath"}
+LOOK = "import sys; from hogwild.__main__ import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+
+
+def test_one_worker_works_in_the_program_itself(hogwild: Callable, tmp_path: Path) -> None:
+    """It needs no torch, nothing that looks at a matrix, and of the compiler only what loads its work."""
+    command = ("train", SMALL, "--workers", 1, "--epochs", 1, "--cache", tmp_path / "cache")
+    assert "serial on 1 worker" in hogwild(*command).out
+    words = [sys.executable, "-c", LOOK, *map(str, command), "--json", str(tmp_path / "rows")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not NEEDLESS & set(done.stderr.split())
+    assert {row["host"] for row in rows_of((tmp_path / "rows").read_text())} == {"threads"}
+    assert hogwild(*command, "--host", "processes", "--json", "-").out.count('"host": "processes"') == 2
+
+
+def test_what_a_person_waits_for_is_said(spawn: Callable, tmp_path: Path) -> None:
+    """That kernels are compiled, in a pipe too and once; and "in all" is the whole life of the process."""
+    command = "train", SMALL, "--workers", 1, "--epochs", 1, "--step", 0.1
+    environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    said = []
+    for _ in range(2):
+        began = time.monotonic()
+        process = spawn(*command, env=environ)
+        text, took = process.communicate(timeout=240)[0], time.monotonic() - began
+        assert process.returncode == 0
+        said.append(text.count("compiling, once on this machine"))
+        in_all = float(re.search(r"([\d.]+) s in all", text)[1])
+        assert 0.6 * took - 0.1 < in_all < took + 0.1
+    assert said == [1, 0]
+
+
 def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, rows = tmp_path / "a model", tmp_path / "rows"
     result = hogwild("train", SMALL, "--holdout", 0.25, "--epochs", 3, "--workers", 2, "--out", model, "--json", rows)
