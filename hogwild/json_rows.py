@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
 from hogwild.errors import OutputError
+from hogwild.exclusive import take
 
 
 def to_json(row: dict[str, Any]) -> str:
@@ -53,11 +56,23 @@ class RowsFile:
             self._file = sys.stdout
         elif name is not None:
             try:
-                if append:
-                    _cut_partial_line(name)
-                self._file = open(name, "a" if append else "w", encoding="utf-8")
+                self._file = self._open(name, append)
             except OSError as error:
                 raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
+
+    def _open(self, name: str, append: bool) -> TextIO:
+        file = open(name, "a", encoding="utf-8")
+        try:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # not a pipe or /dev/null, which runs may share
+                take(file.fileno(), f"{self.option} {name}", "another run")
+                if append:
+                    _cut_partial_line(name)
+                else:
+                    file.truncate(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def write(self, row: dict[str, Any]) -> None:
         """One row."""

@@ -19,6 +19,7 @@ import numpy as np
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.examples import Rows
 from hogwild.errors import HogwildError, InputError, OutputError, UsageError
+from hogwild.exclusive import Held
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most so many rows, with about so many nonzeros, are hashed
@@ -47,17 +48,21 @@ def fingerprint_of(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def make_directory(directory: Path) -> None:
-    """Make the checkpoint directory, and find out before the first epoch, not after it, that it cannot be written.
+def hold_directory(directory: Path) -> Held:
+    """Make the checkpoint directory this run's alone, and find out before the first epoch, not after it, that it cannot
+    be written.
 
     Raises
     ------
     OutputError
+    UsageError
+        If another run has it.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
+        return Held(directory, str(directory), "the checkpoint of another run")
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 

@@ -70,6 +70,11 @@ def diverged_in(epoch: int, objective: float) -> str:
     return f"diverged in epoch {epoch}: the objective went to {objective:.4g}"
 
 
+def is_whole(row: dict[str, Any]) -> bool:
+    """Whether a row is of a complete epoch; the run may have been asked to stop there."""
+    return isinstance(row["epoch"], int)
+
+
 def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:
     """Whether the target is reached, or patience is at an end; rows of interrupted epochs count for the target only."""
     if config.target is not None and history[-1]["objective"] <= config.target:
@@ -79,7 +84,7 @@ def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:
     best, since, epoch = math.inf, 0, 0
     for row in history:
         value = row["objective"]
-        if row["status"] != "ok":
+        if not is_whole(row):
             continue
         epoch = row["epoch"]
         if value < best - config.tol * abs(best if math.isfinite(best) else 0.0):

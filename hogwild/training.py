@@ -25,9 +25,9 @@ from hogwild.config import PROBLEMS, STREAMS, TrainConfig, usual_host
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Pool, Task
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.resume import Saved, check_state, load_saved, make_directory, resumable
+from hogwild.resume import Saved, check_state, hold_directory, load_saved, resumable
 from hogwild.schedule import make_schedule
-from hogwild.stopping import divergence, enough, has_diverged, held_back
+from hogwild.stopping import divergence, enough, has_diverged, held_back, is_whole
 from hogwild.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -242,16 +242,16 @@ class Run(Generic[M]):
         case = self._case = case_of(config.problem)(self.config, examples, test)
         self._n = case.n
         self.config, self.reason, self.problem = case.config, case.reason, case.problem
-        saved = self._load() if resume else None
-        if saved is not None:
-            with resumable(self.checkpoint):
-                case.recut(saved[1])
-        if self.checkpoint is not None:
-            make_directory(self.checkpoint)
-        case.make_evaluator(judge)
-        self._own_pool = pool is None
-        self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
+        self._held = None if self.checkpoint is None else hold_directory(self.checkpoint)
+        self._own_pool = False
         try:
+            saved = self._load() if resume else None
+            if saved is not None:
+                with resumable(self.checkpoint):
+                    case.recut(saved[1])
+            case.make_evaluator(judge)
+            self._pool = pool or start_pool(self.config.host, self.config.workers or 1, self.config.delay)
+            self._own_pool = pool is None
             self._open()
             self._settle_step(saved)
             if saved is not None:
@@ -277,6 +277,8 @@ class Run(Generic[M]):
                 raise
             if interrupted():
                 self._ending = KeyboardInterrupt()  # also of a run that has just diverged: the row says so
+                if row is not None and not self._done and row["status"] == "ok":  # it came while the row was saved
+                    row["status"] = "interrupted"
         if row is None or self._done or self._ending is not None or self._epoch >= self.config.epochs:
             self.close()
         if row is None:
@@ -342,6 +344,8 @@ class Run(Generic[M]):
         """End the workers. What was trained stays."""
         if not self._closed:
             self._closed = self._done = True
+            if self._held is not None:
+                self._held.close()
             if self._own_pool:
                 self._pool.close()
             elif hasattr(self, "_job"):
@@ -484,7 +488,7 @@ class Run(Generic[M]):
             self._epoch_updates += rows
             self._epoch_nonzeros += nonzeros
             self._epoch_seconds += self._clock.seconds - before
-            done, self._chunk = divmod(job.position(), self._order.n_chunks)
+            done, self._chunk = divmod(int(job.position()), self._order.n_chunks)
             self._epoch += done
             self._lost += pool.lost - lost
         if done:
@@ -510,6 +514,7 @@ class Run(Generic[M]):
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
         complete = self._chunk == 0 and self._epoch > self.history[-1]["epoch"]
         found = self._evaluate()
+        asked = self._stopping or self._ending is not None  # read once: who asks later gets a row that says so
         rest, objective = _rest(found), found["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
         row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
@@ -519,12 +524,15 @@ class Run(Generic[M]):
             row.update(rest)
             return row
         if complete:
-            before = max((row["epoch"] for row in self.history[:-1] if row["status"] == "ok"), default=0)
+            before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
             self._schedule.observe(objective, self._epoch - before)
             self._epoch_updates, self._epoch_nonzeros, self._epoch_seconds = 0, 0, 0.0
-        self._done = self._stopping or enough(self.config, self.history)
-        if self._done or self._ending is not None or self._epoch >= self.config.epochs:
+        ended = self._epoch >= self.config.epochs or enough(self.config, self.history)
+        self._done = asked or ended
+        if self._done:
             row.update(rest)
+        if asked and not ended:  # also where an epoch is complete: others were left out
+            row["status"] = "interrupted"
         try:
             with self.stopwatch("saving"):
                 self._save()

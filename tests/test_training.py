@@ -122,7 +122,7 @@ def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monke
     average = run._average
     monkeypatch.setattr(run, "_average", lambda: (average(), run.stop()))  # after the first epoch
     stopped = list(run)
-    assert [(row["epoch"], row["status"]) for row in stopped] == [(1, "ok")]
+    assert [(row["epoch"], row["status"]) for row in stopped] == [(1, "interrupted")]
     rest = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, resume=True, **QUIET)
     model = rest.finish()
     assert [row["epoch"] for row in rest.history][-2:] == [4, 6]
@@ -437,6 +437,30 @@ def test_stop_between_rows_and_before_the_first(rows: Rows) -> None:
     assert [row["epoch"] for row in run] == [0, 0]
 
 
+def test_a_stop_while_evaluating_shows_in_the_last_row(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Epochs were left out on request, though the last one is complete; the last of all says "ok" all the same."""
+    evaluate, at = Objective.evaluate, []
+
+    def stopped(self: Objective, *parameters: Any) -> dict[str, float | None]:
+        if run._epoch == at[0]:
+            run.stop()
+        return evaluate(self, *parameters)
+
+    monkeypatch.setattr(Objective, "evaluate", stopped)
+    options: dict[str, Any] = {"epochs": 4, "schedule": "adaptive", "checkpoint": tmp_path, **QUIET}
+    for stop, expected in ((2, ["ok", "ok", "interrupted"]), (4, ["ok", "ok"])):
+        at[:] = [stop]
+        run = hogwild.train(rows, resume=True, **options)
+        assert [row["status"] for row in run] == expected
+    assert [row["epoch"] for row in run.history] == [0, 1, 2, 3, 4]
+    at[:] = [-1]
+    coef = run.model.coef_
+    run = hogwild.train(rows, **options | {"checkpoint": None})
+    assert np.array_equal(run.finish().coef_, coef)
+
+
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_ctrl_c_in_a_notebook(tmp_path: Path, host: str) -> None:
     """The row of the epoch so far comes out and is saved, then KeyboardInterrupt; the model is there."""
@@ -464,7 +488,7 @@ def test_ctrl_c_while_evaluating(rows: Rows, monkeypatch: pytest.MonkeyPatch) ->
     next(run), next(run)
     monkeypatch.setattr(Objective, "evaluate", interrupted)
     row = next(run)
-    assert (row["epoch"], row["status"], len(asked)) == (2, "ok", 1)
+    assert (row["epoch"], row["status"], len(asked)) == (2, "interrupted", 1)
     with pytest.raises(KeyboardInterrupt):
         next(run)
     assert list(run) == []

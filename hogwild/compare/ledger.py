@@ -6,13 +6,12 @@ that on opening it shows which cells are complete; the others are cut off and ru
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from pathlib import Path
 
 from hogwild.compare.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
+from hogwild.exclusive import Held
 from hogwild.json_rows import RowsFile
 
 OPENINGS = b'{"phase": "optimum"', b'{"phase": "suite"'  # how the file begins
@@ -40,10 +39,10 @@ class Ledger:
         self.directory, self.path = Path(directory), Path(directory, ROWS)
         self.about: Row | None = None
         self.cells: dict[str, list[Row]] = {}
-        self._lock: int | None = None
+        self._lock: Held | None = None
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.directory)
+            self._lock = Held(self.directory, f"--out {directory}", "a comparison")
             if self.path.exists() and self.path.stat().st_size:
                 self._take_over(identity)
             self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")
@@ -93,22 +92,7 @@ class Ledger:
     def _unlock(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
-            os.close(lock)
-
-
-def _lock(directory: Path) -> int:
-    """A descriptor that holds the directory for this process alone, as long as it is open; a kill lets go of it too."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UsageError(
-            f"--out {directory}: a comparison is being written there: wait for it, or name another directory"
-        ) from None
-    except OSError:  # a file system without locks
-        pass
-    return descriptor
+            lock.close()
 
 
 def _is_torn(path: Path) -> bool:
