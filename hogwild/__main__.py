@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import signal
 import sys
 import warnings
 from typing import Any, TextIO
 
-from hogwild.errors import HogwildError
+from hogwild.errors import HogwildError, UsageError
 from hogwild.screen import Output, Screen, printable
 
 
@@ -59,6 +60,9 @@ def _guarded(arguments: list[str], messages: Screen) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    threads = os.environ.get("NUMBA_NUM_THREADS") or "1"
+    if not threads.isdecimal() or not int(threads):  # numba says it in a traceback, or not at all
+        raise UsageError(f"NUMBA_NUM_THREADS={threads}: expected a number of threads from 1: correct or unset it")
     import typer
 
     from hogwild.cli import app, shell
@@ -86,6 +90,8 @@ def _report(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hogwild"
         message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
+    elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) >= 0 and "shared obj" in str(error):
+        message, status = f"out of memory: a library could not be loaded within {limit >> 20} MiB (ulimit -v)", 1
     elif isinstance(error, OSError) and error.strerror:
         message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
     elif isinstance(error, MemoryError):

@@ -30,6 +30,9 @@ GRACE = 3.0  # seconds in which what a test left may still go
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell ignores Ctrl-C for a job in the background, and so would every command that a test starts and interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Orphans of a command that a test started are then handed to this process, where `no_leaks` sees them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -320,3 +320,14 @@ def test_inside_a_daemonic_process() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (result.stdout, result.stderr) == ("4\n", "")
+
+
+def test_a_long_name_of_the_temporary_directory(tmp_path: Path) -> None:
+    """A socket's name has 108 bytes."""
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    code = "from hogwild.hosts.processes import Processes; Processes(1).close(); print('started')"
+    environment = os.environ | {"TMPDIR": str(long)}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("started\n", "")
+    assert list(long.iterdir()) == []
