@@ -109,8 +109,8 @@ def compare(
                                   "step that is probed for.", metavar="LIST")] = "auto",
     gradient_delay: Annotated[str | None, option(WHAT, "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, "
                                                   "or 'paper'.", metavar="LIST")] = None,
-    budget: Annotated[float | None, option(WHAT, "Leave out seeds, workers, steps, epochs, in this order, until "
-                                            "this should do.", metavar="SECONDS", min=1,
+    budget: Annotated[float | None, option(WHAT, "Leave out seeds, workers, steps, epochs, in this order and but for "
+                                            "what is named, until this should do.", metavar="SECONDS", min=1,
                                             show_default="no limit")] = None,
     timeout: Annotated[float | None, option(WHAT, "Time of training after which a run is stopped.", min=0.1,
                                              metavar="SECONDS", show_default=f"{TIMEOUT:g}; of a suite "
@@ -301,10 +301,12 @@ def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources,
     from hogwild.compare.harness import Comparison
 
     cache = sources.cache()
+    fields = {"seeds": "seeds", "workers": "workers", "steps": "grid", "epochs": "epochs"}
+    named = [field for option, field in fields.items() if given[option] not in (None, "auto")]
     return Comparison(
         rows, test, plan, base, data=given["data"], cache=None if cache is None else Path(cache.directory),
         budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
-        in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]),
+        in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]), named=named,
     )  # fmt: skip
 
 

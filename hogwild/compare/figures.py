@@ -34,6 +34,7 @@ LINE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1
 REFERENCES = ("serial", "outside")
 ALONE = (*REFERENCES, "in step")  # kinds of which some methods have no choice of workers
 FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
+APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
 DODGE = 1.03  # between methods that would hide each other
 
 
@@ -51,7 +52,13 @@ def draw(sources: Sequence[Source]) -> list[Drawing]:
     """All figures for which there are data. Call within :func:`hogwild.compare.panels.settings`."""
     found = [(name, title, caption, make(sources)) for name, title, caption, make in FIGURES]
     where = "; ".join(dict.fromkeys(machine(source, len(sources) > 1) for source in sources))
-    return [Drawing(name, title, f"{caption} {where}.", figure) for name, title, caption, figure in found if figure]
+    methods = {run.key[0] for source in sources for run in source.reported if run.ran}
+    more = dict.fromkeys(("gap-seconds", "gap-epochs"), f" {APART}" if "liblinear" in methods else "")
+    return [
+        Drawing(name, title, f"{caption}{more.get(name, '')} {where}.", figure)
+        for name, title, caption, figure in found
+        if figure
+    ]
 
 
 def machine(source: Source, named: bool) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class Comparison:
         Where optima are kept.
     budget : float, optional
         Seconds; see :func:`hogwild.compare.plan.fit`. Once they are gone, only three seeds are still completed.
+    named : sequence of str
+        Fields of the plan that the budget leaves alone.
     oversubscribe : bool
         Also run methods that wait for locks with more workers than cores.
     timeout : float
@@ -80,7 +82,7 @@ class Comparison:
     def __init__(
         self, rows: Any, test: Any, plan: Plan, base: TrainConfig, *,
         data: str = "", cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False,
-        timeout: float = TIMEOUT, in_flight: int | None = None, command: str = "",
+        timeout: float = TIMEOUT, in_flight: int | None = None, command: str = "", named: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
@@ -91,7 +93,7 @@ class Comparison:
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
         self.task = Task(rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight)
-        self.plan, self.asked, self.cache, self.budget = plan, plan, cache, budget
+        self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
         self.oversubscribe, self.command = oversubscribe, command
         self.cores, self.gpu = machine.physical_cores(), _gpu(plan)
         self.judge = Judge(self.task)
@@ -108,7 +110,8 @@ class Comparison:
             "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
             "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
             "oversubscribe": self.oversubscribe, "gpu": self.gpu, "in_flight": task.in_flight,
-            "budget": self.budget, "cpu": machine.cpu_model(), "cores": self.cores, **machine.versions(),
+            "budget": self.budget, "named": self.named, "cpu": machine.cpu_model(), "cores": self.cores,
+            **machine.versions(),
         }  # fmt: skip
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
 
@@ -149,7 +152,7 @@ class Comparison:
             self._note("probing for a step")
             step = self.subject.first_step(self.task.base, self.task.rows)
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget)
+        self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget, self.named)
         return left_out
 
     def _rehearsed(self, pools: Pools) -> Prices:
@@ -190,7 +193,7 @@ class Comparison:
         winners = self._winners(ledger)
         reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
         for cell in self._missing(reported + delayed, trials + reported + delayed, ledger, pools):
-            late = self.budget is not None and time.monotonic() - began > self.budget
+            late = self.budget is not None and time.monotonic() - began > self.budget and "seeds" not in self.named
             if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
                 ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
                 continue

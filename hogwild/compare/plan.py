@@ -1,7 +1,8 @@
 """What is to be run: methods x workers x steps x seeds, cut to a budget before anything is started.
 
 The order in which a budget takes things away is fixed: seeds first (three are kept, for a verdict needs them), then
-numbers of workers, then steps of the grid, then epochs. What it took is said in the results.
+numbers of workers, then steps of the grid, then epochs; none of them where the user named it. What it took is said in
+the results.
 """
 
 from __future__ import annotations
@@ -209,23 +210,28 @@ def delay_rows(delay: float, workers: int, rows: int, together: int = 1) -> int:
     return min(rows, -(-wanted // share) * share * together)
 
 
-def fit(plan: Plan, prices: Prices, rows: int, budget: float | None) -> tuple[Plan, list[str]]:
-    """The plan cut to ``budget`` seconds as far as it can be, and a sentence for everything left out."""
+def fit(
+    plan: Plan, prices: Prices, rows: int, budget: float | None, named: Sequence[str] = ()
+) -> tuple[Plan, list[str]]:
+    """The plan cut to ``budget`` seconds as far as it can be, and a sentence for everything left out.
+
+    ``named``: fields of the plan that somebody asked for in so many words, which are kept.
+    """
     left_out: list[str] = []
     if budget is None:
         return plan, left_out
 
-    def over() -> bool:
-        return prices.plan(plan, rows) > budget
+    def over(field: str = "") -> bool:
+        return field not in named and prices.plan(plan, rows) > budget
 
     asked = plan
-    while over() and plan.seeds > FEWEST_SEEDS:
+    while over("seeds") and plan.seeds > FEWEST_SEEDS:
         plan = dataclasses.replace(plan, seeds=plan.seeds - 1)
-    while over() and len(plan.workers) > 1:
+    while over("workers") and len(plan.workers) > 1:
         plan = dataclasses.replace(plan, workers=plan.workers[1:])
-    while over() and len(plan.grid) > 1:
+    while over("grid") and len(plan.grid) > 1:
         plan = dataclasses.replace(plan, grid=_thinner(plan.grid))
-    while over() and plan.epochs > FEWEST_EPOCHS:
+    while over("epochs") and plan.epochs > FEWEST_EPOCHS:
         plan = dataclasses.replace(plan, epochs=max(plan.epochs * 3 // 4, FEWEST_EPOCHS))
     if plan.seeds < asked.seeds:
         left_out.append(f"{plan.seeds} seeds instead of {asked.seeds}")

@@ -115,6 +115,14 @@ def test_a_budget_takes_seeds_then_workers_then_steps_then_epochs() -> None:
     assert cut.grid == (1.0,)
 
 
+def test_what_was_named_is_kept() -> None:
+    plan = plan_of(workers=(1, 2, 4))
+    cut, said = fit(plan, PRICES, 1000, 1.0, ("grid", "seeds"))
+    assert (cut.grid, cut.seeds, cut.workers, cut.epochs) == (plan.grid, plan.seeds, (4,), 3)
+    assert said[-1] == "and still it is expected to take longer than the 1 s that were asked for"
+    assert fit(plan, PRICES, 1000, 1.0, ("grid", "seeds", "workers", "epochs"))[0] == plan
+
+
 def test_a_plan_survives_json() -> None:
     plan = plan_of(delays=(0.0, 1e-6))
     assert Plan.from_json(plan.to_json()) == plan

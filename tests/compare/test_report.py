@@ -76,6 +76,7 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert page.tags.count("svg") == 6
     assert "prefers-color-scheme: dark" in text
     assert "Time to target" in text
+    assert text.count("Each point of liblinear's curve is a run of its own".replace("'", "&#39;")) >= 2
 
 
 def test_summary(made: Path) -> None:
