@@ -203,9 +203,9 @@ def check_readable(name: str, problem: str = "linear") -> None:
         return
     if not name:
         raise UsageError("'': expected the name of a file or directory")
-    from hogwild.data.catalogue import located, near
+    from hogwild.data.catalogue import located
 
-    called, name = name, located(name)
+    name = located(name)
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISDIR(mode):
@@ -215,7 +215,9 @@ def check_readable(name: str, problem: str = "linear") -> None:
         elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        hint = near(called) if isinstance(error, FileNotFoundError) and os.sep not in called else ""
+        from hogwild.data.looks import missing
+
+        hint = missing(name) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{name}: {error.strerror or error}{hint}") from None
 
 
@@ -275,6 +277,8 @@ def check_writable(option: str, name: str, directory: bool = False, regular: boo
             pass
     except OutputError:
         raise
+    except FileNotFoundError:
+        raise OutputError(f"{option} {name}: cannot write there: there is no directory {path.parent}") from None
     except OSError as error:
         raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
 

@@ -372,6 +372,10 @@ def open_graph(
         from hogwild.data.graph_synthetic import generate_graph
 
         return generate_graph(title)
+    if not os.path.exists(title):
+        from hogwild.data.looks import missing
+
+        raise InputError(f"{title}: no such file{missing(title)}")
     if kind == "mrf":
         from hogwild.data.graph_mrf import read_mrf
 

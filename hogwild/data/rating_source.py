@@ -20,6 +20,7 @@ import numpy as np
 
 from hogwild.data.cache import Cache
 from hogwild.data.catalogue import located
+from hogwild.data.looks import looks_like, missing
 from hogwild.data.matrix_market import read_matrix_market
 from hogwild.data.rating_store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.rating_synthetic import parse_rating_spec, rating_recipe
@@ -155,7 +156,8 @@ def _kind(name: str, format: str | None) -> str:
         if stat.S_ISREG(mode):
             open(name, "rb").close()
     except FileNotFoundError:
-        raise InputError(f"{name}: no such file (a synthetic set is named like {PREFIX}ratings)") from None
+        hint = missing(name) or f" (a synthetic set is named like {PREFIX}ratings)"
+        raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISDIR(mode):
@@ -198,7 +200,10 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
     before = [_identity(file) for file in files]
 
     def make() -> tuple[Ratings, dict[str, Any]]:
-        made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
+        try:
+            made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
+        except InputError as error:
+            raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
         if [_identity(file) for file in files] != before:
             raise InputError(f"{name}: changed while it was being read: try again")
         return made

@@ -117,14 +117,8 @@ def open_data(
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
     hash_bits = _check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then names the line; to be ignored, it is cut off below
-    options: dict[str, Any] = {
-        "zero_based": zero_based,
-        "width": pinned,
-        "labels": labels,
-        "workers": workers,
-        "progress": progress,
-    }
-    options |= {"hash_bits": hash_bits}
+    options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
+    options |= {"workers": workers, "progress": progress}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
             raise UsageError(f"expected the name of data or a binary stream, got {type(name).__name__}")
@@ -228,7 +222,10 @@ def _kind(name: str, format: str | None) -> str:
         if stat.S_ISREG(mode):  # whoever writes into a named pipe would take the first close for the last
             open(name, "rb").close()
     except FileNotFoundError:
-        raise InputError(f"{name}: no such file (a synthetic set is named like {PREFIX}rcv1)") from None
+        from hogwild.data.looks import missing
+
+        hint = missing(name) or f" (a synthetic set is named like {PREFIX}rcv1)"
+        raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISDIR(mode):
@@ -299,13 +296,17 @@ def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
 def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[str, Any]:
     from hogwild.data.svmlight import parse_svmlight
 
-    if options["hash_bits"] is not None:
-        hashed = HashedSink(sink, options["hash_bits"], raw=False)
-        queries = parse_svmlight(source, hashed, **options).query_rows
-        return hashed.facts() | ({"warnings": {"query_rows": queries}} if queries else {})
-    summary = parse_svmlight(source, sink, **options)
-    repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows)}
-    repairs |= {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
+    hashed = None if options["hash_bits"] is None else HashedSink(sink, options["hash_bits"], raw=False)
+    try:
+        summary = parse_svmlight(source, hashed or sink, **options)
+    except InputError as error:
+        from hogwild.data.looks import looks_like
+
+        raise InputError(f"{error}{looks_like(source, ['svmlight'])}") from None
+    queries = {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
+    if hashed is not None:
+        return hashed.facts() | ({"warnings": queries} if queries else {})
+    repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows), **queries}
     return {"width": int(summary.width), "warnings": repairs}
 
 

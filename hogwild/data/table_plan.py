@@ -223,7 +223,10 @@ def _remedy(column: str, kind: str, use: str | None) -> str:
 
 def _check_asked(name: str, kinds: Mapping[str, str], asked: Asked) -> None:
     if asked.label is None:
-        raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}")
+        from hogwild.data.looks import of_columns
+
+        hint = of_columns(list(kinds))
+        raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}{hint}")
     for use, names in asked.uses().items():
         for column in names:
             if column not in kinds:

@@ -48,7 +48,7 @@ def test_every_command_has_help(hogwild: Callable, command: str) -> None:
         (["train", "--holdout", "0.5", "--test", "x"], "--test and --holdout"),
         (["train", "--resume"], "--checkpoint"),
         (["train", "--cache", "x", "--no-cache"], "contradict"),
-        (["train", "--format", "csv"], "svmlight, npz"),
+        (["train", "--format", "xml"], "svmlight, npz"),
         (["predict", "m"], "DATA"),
         (["predict", "m", "d", "--proba", "--decision"], "--proba and --decision"),
         (["cache"], "command"),
