@@ -156,7 +156,6 @@ def is_model(path: str) -> bool:
 def model_facts(path: str) -> dict[str, Any]:
     import numpy as np
 
-    from hogwild.data.examples import shortest
     from hogwild.model import LinearModel
     from hogwild.model_file import load_model
 
@@ -165,7 +164,7 @@ def model_facts(path: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"model": path, "problem": header["problem"]}
     if isinstance(model, LinearModel):
         facts |= {
-            "loss": model.loss, "labels": " ".join(map(shortest, model.labels)) or "real targets",
+            "loss": model.loss, "labels": " ".join(model.label_texts) or "real targets",
             "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)),
             "normalize": model.normalize,
         }  # fmt: skip
@@ -241,6 +240,8 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     if "labels" in facts["targets"]:
         counts = facts["targets"]["labels"].items()
         shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
+        if "others" in facts["targets"]:
+            shown["labels"] += f", and {facts['targets']['others']:,} others"
     else:
         shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
     hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])

@@ -42,7 +42,8 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     -------
     dict
         ``rows width nnz used_features empty_rows density nnz_mean``;
-        ``targets`` (counts by label, or the range of real targets);
+        ``targets`` (counts by label, or the range of real targets; of a table's names the most frequent, and how many
+        ``others`` there are);
         ``hottest`` (up to five pairs of feature, counted from 0, and share of rows);
         ``omega delta rho``, where ``rho`` is exact if ``rho_exact``, else between ``rho`` and ``rho_upper``;
         ``rho_how`` (a sentence that says the sample and its error);
@@ -64,7 +65,7 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "empty_rows": int(np.count_nonzero(rows.end == rows.begin)),
         "density": nnz / max(n * rows.width, 1),
         "nnz_mean": nnz / max(n, 1),
-        "targets": _targets(rows.targets),
+        "targets": _targets(rows.targets, [] if rows.table is None else rows.table["label_names"]),
         "hottest": [(int(u), float(share[u])) for u in hottest if degrees[u]],
         "omega": int((rows.end - rows.begin).max(initial=0)),
         "delta": float(share.max(initial=0.0)),
@@ -78,7 +79,12 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     return facts
 
 
-def _targets(targets: np.ndarray) -> dict[str, Any]:
+def _targets(targets: np.ndarray, names: list[str]) -> dict[str, Any]:
+    if names:
+        counts = np.bincount(targets.astype(np.int64), minlength=len(names))
+        shown = np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS])
+        others = {"others": len(names) - len(shown)} if len(names) > len(shown) else {}
+        return {"labels": {names[code]: int(counts[code]) for code in shown}, **others}
     labels = np.unique(targets[: 1 << 16])
     if len(labels) <= MOST_LABELS:
         labels, counts = np.unique(targets, return_counts=True)

@@ -93,7 +93,7 @@ class LinearProblem(Prepared, InChunks):
         """
         if len(rows) == 0:
             raise InputError("the training data have no rows")
-        labels = tuple(float(label) for label in labels_of(rows.targets, config.loss))
+        labels = tuple(float(label) for label in labels_of(rows.targets, config.loss, rows.table))
         param = DEFAULT_PARAM[config.loss] if config.loss_param is None else config.loss_param
         stride = stride_of(len(labels)) if _vector(config.loss, len(labels)) else 1
         return cls(

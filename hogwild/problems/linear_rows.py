@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -71,15 +73,21 @@ def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
     return (weights / weights.mean()).astype(np.float32)
 
 
-def labels_of(targets: np.ndarray, loss: str) -> np.ndarray:
-    """The classes, ascending; empty for a loss of real targets.
+def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None) -> np.ndarray:
+    """The classes, ascending; empty for a loss of real targets. ``table`` is the plan of the rows, if they have one.
 
     Raises
     ------
     InputError
-        If there is one class or too many, labels are too large for float32, or counts are negative.
+        If there is one class or too many, labels are too large for float32, or counts are negative, or a loss of real
+        targets is to be trained on names.
     """
     if loss not in LABEL_LOSSES:
+        if table is not None and table["label_kind"] == "text":
+            raise InputError(
+                f"loss {loss} is for numbers, and column {table['label']} holds text such as "
+                f"{table['label_names'][0]!r}: choose a loss for labels such as log"
+            )
         if loss in COUNT_LOSSES and targets.min() < 0:
             raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
         return np.empty(0)

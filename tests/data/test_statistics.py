@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hogwild
 from hogwild.data import chunks, statistics
 from hogwild.data.examples import Rows
 from hogwild.data.source import open_data
@@ -85,6 +87,14 @@ def test_collisions_are_estimated_within_their_error():
     assert sampled["rho"] <= exact["rho"] <= sampled["rho_upper"]
     assert describe(rows, seed=3) == exact
     assert "random rows" in sampled["rho_how"]
+
+
+def test_the_names_of_a_table_are_its_labels():
+    names = [f"name {k:03}" for k in range(100)]
+    rows = hogwild.open_table(pa.table({"y": names + names[50:], "x": range(150)}), "y", hash_bits=8)
+    found = describe(rows)["targets"]
+    assert found["labels"] == {name: 1 + (k >= 50) for k, name in enumerate(names) if k < 14 or k >= 50}
+    assert found["others"] == 36
 
 
 def test_facts_and_targets():

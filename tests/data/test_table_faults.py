@@ -87,6 +87,15 @@ def test_columns(kind: str) -> None:
     assert hogwild.open_table(table, "y", ignore="x").nnz == 2
 
 
+def test_names_are_not_trained_on_as_numbers() -> None:
+    rows = hogwild.open_table(pd.DataFrame({"y": ["no", "yes"] * 5, "x": range(10)}), "y", hash_bits=8)
+    said = "loss squared-error is for numbers, and column y holds text such as 'no': choose a loss for labels"
+    with pytest.raises(InputError, match=f"^{said} such as log$"):
+        hogwild.train(rows, loss="squared-error", epochs=1, workers=1)
+    rows = hogwild.open_table(pd.DataFrame({"y": [False, True] * 5, "x": range(10)}), "y", hash_bits=8)
+    assert hogwild.train(rows, loss="squared-error", epochs=1, workers=1).finish().labels == []
+
+
 def test_frames() -> None:
     mixed = pd.DataFrame({"y": [0, 1], "x": ["a", 1]})
     with pytest.raises(InputError, match="cannot be made a table: .*column x"):
