@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild import machine
 from hogwild.data.examples import INDEX_LIMIT
 from hogwild.data.svmlight import CHUNK_BYTES, _bad_number, _quote
 from hogwild.data.text import ReadError, Source, chunks
@@ -38,6 +39,7 @@ WORDS = (
     ("symmetry", ("general", "symmetric", "skew-symmetric")),
 )
 TOKEN = re.compile(rb"[^ \t\n\v\f\r]*")
+ROW_BYTES = 28  # of memory that a row takes at the most, without entries: offsets here and in scipy, and a target
 ROOM = 64  # numbers left to Python that are told of
 
 
@@ -241,6 +243,10 @@ def _read_sizes(line: bytes, banner: tuple[str, ...]) -> Header:
     rows, columns, *entries = map(int, words)
     if max(rows, columns) > INDEX_LIMIT:
         raise ValueError(f"{rows} rows and {columns} columns: at most {INDEX_LIMIT} are supported")
+    available = machine.memory()[1]
+    if available is not None and rows * ROW_BYTES > available:
+        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
+        raise ValueError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
     if symmetry != "general" and rows != columns:
         raise ValueError(f"{rows} rows and {columns} columns: a {symmetry} matrix is square")
     below = rows * (rows - 1) // 2

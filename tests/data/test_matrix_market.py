@@ -51,6 +51,19 @@ def test_as_scipy_reads_it(tmp_path: Path, name: str) -> None:
         np.testing.assert_array_equal(dense(found), dense(expected))
 
 
+def test_more_rows_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_market.machine, "memory", lambda: (2**34, 2**34))
+    (tmp_path / "x.mtx").write_text(GENERAL + "2000000000 5 1\n1 1 1\n")
+    said = r"x.mtx:2: 2,000,000,000 rows need 52.2 GiB of memory or more, and 16.0 GiB are available$"
+    for labels in ("optional", "required"):
+        if labels == "required":
+            np.save(tmp_path / "x.npy", np.ones(3))
+        with pytest.raises(InputError, match=said):
+            open_data(tmp_path / "x.mtx", labels=labels)
+    with pytest.raises(InputError, match=said):
+        open_ratings(tmp_path / "x.mtx")
+
+
 def test_pattern_and_repeats_and_odd_blanks(tmp_path: Path) -> None:
     (tmp_path / "x.mtx").write_text(
         "%%matrixmarket MATRIX Coordinate pattern General\r\n%\n\n 3\t2  3 \r\n1 1\n%\n\n2 1\n2 1"
