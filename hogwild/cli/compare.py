@@ -21,16 +21,23 @@ from hogwild import machine
 from hogwild.cli import shell
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare_module import NAMED_LOSSES, check_module, read_module
+from hogwild.cli.compare_suite import SUITES, begin_suite, follow
 from hogwild.cli.containers import CONTAINERS, HOLDOUTS, chosen
-from hogwild.cli.display import Display, bar, clock
+from hogwild.cli.display import Display, clock
 from hogwild.cli.sources import (
     CacheDir,
+    Categorical,
     Features,
     Format,
     HashBits,
+    Ignore,
+    Label,
     NoCache,
+    Numeric,
     Sources,
     Targets,
+    Text,
+    Weight,
     ZeroBased,
     check_writable,
 )  # fmt: skip
@@ -68,13 +75,12 @@ from hogwild.cli.train import (
 )
 from hogwild.cli.user_file import FUNCTION
 from hogwild.config import DELAYS, HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
-from hogwild.errors import UsageError, nearest
+from hogwild.errors import UsageError
 from hogwild.screen import Screen
 
 if TYPE_CHECKING:
-    from hogwild.compare.harness import Comparison, Progress
+    from hogwild.compare.harness import Comparison
     from hogwild.compare.plan import Plan
-    from hogwild.compare.suite import Suite
 
 EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
 #: The best objective seen, for want of an optimum, is the end of a run: the last of the way to it is its noise.
@@ -82,12 +88,9 @@ EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1
        "module": "2e-1,1e-1,5e-2"}  # fmt: skip
 REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; of other problems one, which is as many programs as it holds
 SEEDS, OUT = 5, "comparison"
+USUAL = PROBLEMS["module"]["defaults"]
 TIMEOUT, SUITE_TIMEOUT, SCALE = 600.0, 60.0, 0.01
 WHAT, SUITE, MODULE = "What is compared", "The paper's experiments", "Torch modules"
-SUITES, USUAL = ("paper",), PROBLEMS["module"]["defaults"]
-#: What goes with --suite; all else is the paper's.
-OF_SUITE = ("suite", "scale", "methods", "workers", "seeds", "epochs", "timeout", "oversubscribe", "dry_run", "cache",
-            "no_cache", "seed", "host", "out", "quiet")  # fmt: skip
 
 
 def compare(
@@ -129,6 +132,8 @@ def compare(
     terminals: Terminals = None,
     features: Features = None, zero_based: ZeroBased = False, format: Format = None, targets: Targets = None,
     hash_bits: HashBits = None, cache: CacheDir = None, no_cache: NoCache = False,
+    label: Label = None, categorical: Categorical = None, numeric: Numeric = None, text: Text = None,
+    ignore: Ignore = None, weight: Weight = None,
     loss: Loss = None,
     loss_param: LossParam = None,
     l1: L1 = DEFAULTS.l1,
@@ -175,7 +180,7 @@ def compare(
 def begin(given: dict[str, Any]) -> int:
     """Do what was asked, by the parameters' names, and return the exit status."""
     if given["suite"] is not None:
-        return begin_suite(given)
+        return begin_suite(given, inspect.signature(compare).parameters)
     if given["scale"] is not None:
         raise UsageError(f"--scale {given['scale']:g}: is for --suite {SUITES[0]}")
     given["problem"] = problem_of(given)
@@ -308,78 +313,6 @@ def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources,
         budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
         in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]), named=named,
     )  # fmt: skip
-
-
-def begin_suite(given: dict[str, Any]) -> int:
-    """The paper's experiments, as far as they are not done; returns the exit status."""
-    from hogwild.hosts import fork_server
-
-    check_suite(given)
-    from hogwild.compare.methods import chosen
-    from hogwild.compare.suite import RIVALS, Suite, SuitePlan
-
-    names = RIVALS if given["methods"] is None else [name.strip() for name in given["methods"].split(",")]
-    counts = (machine.physical_cores(),) if given["workers"] is None else parse_workers(given["workers"])
-    if len(counts) != 1:
-        raise UsageError(f"--workers {given['workers']}: expected one number, for a suite has one column of seconds")
-    asked = {name: given[name] for name in ("scale", "epochs", "seeds", "timeout") if given[name] is not None}
-    plan = SuitePlan(
-        workers=counts[0], first_seed=given["seed"], methods=tuple(method.name for method in chosen(list(names))),
-        host=given["host"], oversubscribe=given["oversubscribe"], **asked,
-    )  # fmt: skip
-    display = Display(sys.stdout if given["dry_run"] else Screen(sys.stdout), given["quiet"])
-    sources = Sources.take(given)
-    suite = Suite(plan, sources.cache(), shlex.join(["hogwild", *sys.argv[1:]]))
-    if given["dry_run"]:
-        for name, data, runs in suite.listed():
-            display.say(f"{name:<8} {runs:>3} runs on {data}")
-        display.say(
-            f"{plan.epochs} epochs each, {', '.join(plan.methods)}; serial on 1 worker, others on {plan.workers}"
-        )
-        return 0
-    check_writable("--out", given["out"], directory=True)
-    if plan.host == "processes":
-        fork_server.ensure_running()
-    return follow(suite, given["out"], display)
-
-
-def check_suite(given: dict[str, Any]) -> None:
-    """Raise UsageError for another suite, or an option that a suite decides itself."""
-    if given["suite"] not in SUITES:
-        raise UsageError(f"--suite {given['suite']}: expected {', '.join(SUITES)}{nearest(given['suite'], SUITES)}")
-    for name, parameter in inspect.signature(compare).parameters.items():
-        if name not in OF_SUITE and given[name] != parameter.default:
-            option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option} does not go with --suite {given['suite']}, whose data and options are the paper's"
-            )
-
-
-def follow(comparison: Comparison | Suite, out: str, display: Display) -> int:
-    """Run the comparison, show the report, and return the exit status."""
-    from hogwild.cli.report import show_report
-    from hogwild.compare.report import write_report
-
-    try:
-        with display.live(lambda: progress_line(comparison.progress)):
-            comparison.run(out)
-    except KeyboardInterrupt:
-        progress = comparison.progress
-        display.say(f"\ninterrupted: {progress.done} of {progress.total} runs are in {out}; the same command goes on")
-        return 130
-    with display.live(lambda: "drawing"):
-        report = write_report([Path(out)], Path(out))
-    show_report(display, report)
-    display.finish()
-    return 0
-
-
-def progress_line(progress: Progress) -> str:
-    """The live line of a comparison."""
-    if not progress.total:
-        return progress.label
-    left = "" if progress.left is None else f"  about {clock(progress.left)} left"
-    return f"{bar(progress.done / progress.total)} {progress.done}/{progress.total} runs{left}  {progress.label}"
 
 
 def show_plan(comparison: Comparison, display: Display) -> None:

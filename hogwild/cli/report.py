@@ -10,6 +10,7 @@ import typer
 
 from hogwild.cli.display import Display
 from hogwild.errors import UsageError
+from hogwild.screen import printable
 
 if TYPE_CHECKING:
     from hogwild.compare.report import Report
@@ -67,13 +68,13 @@ def show_table(display: Display, table: Table) -> None:
     for name, is_text in zip(table.columns, table.texts):
         shown.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
     for row in table.rows:
-        shown.add_row(*map(Text, row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(file=display.stream, highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200  # in a file lines are as long as they are
     with console.capture() as text:  # printed by rich itself, a closed pipe would end as a failure without a word
         console.print(shown)
-    display.say(text.get().removesuffix("\n"))
+    print(text.get(), end="", file=display.stream, flush=True)
     for note in table.notes:
         display.say(note)
     display.say("")

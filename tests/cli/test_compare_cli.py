@@ -205,7 +205,7 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "beta1",
         "beta2",
     }
-    changed = {"workers", "epochs", "out", "holdout"}
+    changed = {"workers", "epochs", "out", "holdout", "host"}
     assert set(mine) - own <= set(theirs)
     for name in set(mine) - own - changed:
         assert mine[name].default == theirs[name].default, name
@@ -223,6 +223,7 @@ def test_options_are_those_of_train_where_they_mean_the_same() -> None:
         "segmentation",
         "plot",
         "evaluate_every",
+        "verbose",
     }
     assert set(theirs) - set(mine) == not_here
 

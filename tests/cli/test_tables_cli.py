@@ -96,3 +96,15 @@ def test_what_does_not_go_together_is_one_line(clicks: Path, tmp_path: Path, svm
         assert done.status in (1, 2), arguments
         assert said in done.err, done.err
         assert done.err.count("\n") == 1, done.err
+
+
+def test_methods_are_compared_on_a_table(clicks: Path, tmp_path: Path, hogwild: Any) -> None:
+    flags = ("--methods", "hogwild", "--seeds", 1, "--epochs", 2, "-w", 2, "--steps", 0.5, "--host", "threads")
+    done = hogwild("compare", clicks / "clicks.csv", *TRAIN[:4], *flags, "--out", tmp_path / "out")
+    assert done.status == 0, done.err
+    assert "categorical: site\nnumeric: price\nleft out: id\n" in done.out
+    assert "Time to target" in done.out
+    assert "\\n" not in done.out  # rich lays tables out in lines
+    assert (tmp_path / "out" / "report.html").exists()
+    refused = hogwild("compare", clicks / "clicks.csv", "--out", tmp_path / "other")
+    assert "a table needs its label named: --label COLUMN" in refused.err
