@@ -98,6 +98,14 @@ def read_matrix_market(
         reader.source.close()
 
 
+def check_room(rows: int) -> None:
+    """Raise InputError if so many rows, which a file can claim in a few bytes, need more memory than there is."""
+    available = machine.memory()[1]
+    if available is not None and rows * ROW_BYTES > available:
+        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
+        raise InputError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
+
+
 class _Reader:
     """Blocks of entries, added up as they come back from the pool, in file order."""
 
@@ -243,10 +251,6 @@ def _read_sizes(line: bytes, banner: tuple[str, ...]) -> Header:
     rows, columns, *entries = map(int, words)
     if max(rows, columns) > INDEX_LIMIT:
         raise ValueError(f"{rows} rows and {columns} columns: at most {INDEX_LIMIT} are supported")
-    available = machine.memory()[1]
-    if available is not None and rows * ROW_BYTES > available:
-        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
-        raise ValueError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
     if symmetry != "general" and rows != columns:
         raise ValueError(f"{rows} rows and {columns} columns: a {symmetry} matrix is square")
     below = rows * (rows - 1) // 2

@@ -21,7 +21,7 @@ import numpy as np
 from hogwild.data.cache import Cache
 from hogwild.data.catalogue import located
 from hogwild.data.looks import looks_like, missing
-from hogwild.data.matrix_market import read_matrix_market
+from hogwild.data.matrix_market import check_room, read_matrix_market
 from hogwild.data.rating_store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.rating_synthetic import parse_rating_spec, rating_recipe
 from hogwild.data.rating_text import parse_ratings
@@ -219,6 +219,7 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
 def _matrix(name: str, kind: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
     matrix = read_matrix_market(name, options["workers"], options["progress"]) if kind == "mtx" else load_npz(name)
     try:
+        check_room(matrix.shape[0])
         ratings = Ratings.from_scipy(matrix)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None

@@ -31,7 +31,7 @@ from hogwild.data.hashing import (
     occupancy,
     warn_if_crowded,
 )
-from hogwild.data.matrix_market import read_matrix_market
+from hogwild.data.matrix_market import check_room, read_matrix_market
 from hogwild.data.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.synthetic import PREFIX, parse_spec
 from hogwild.data.synthetic import recipe as synthetic_recipe
@@ -342,6 +342,7 @@ def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
     try:
         if np.shape(y)[:1] != X.shape[:1]:  # before memory is asked for by what a file claims
             raise InputError(f"targets: expected one per row ({X.shape[0]}), got an array of shape {np.shape(y)}")
+        check_room(X.shape[0])
         return Rows.from_scipy(X, y)
     except InputError as error:
         raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
