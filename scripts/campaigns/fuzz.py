@@ -49,6 +49,13 @@ def seeds(kind: str, folder: Path) -> list[bytes]:
 
         LinearModel(np.ones((3, 8)), np.zeros(3), "log", labels=[1, 2, 3]).save(folder / "seed")
         return [(folder / "seed").read_bytes()]
+    if kind == "checkpoint":
+        import hogwild
+        from hogwild.model_file import CHECKPOINT_NAME
+        from tests.runs import QUIET, toy
+
+        hogwild.train(toy(60), checkpoint=folder / "seed", epochs=1, **QUIET).finish()
+        return [(folder / "seed" / CHECKPOINT_NAME).read_bytes()]
     packed = [pack(SVMLIGHT * 5) for pack in (gzip.compress, bz2.compress, lzma.compress)]
     return {"svmlight": [SVMLIGHT], "mtx": [MATRIX, ARRAY], "ratings": [RATINGS], "graph": [GRAPH],
             "archive": packed}[kind]  # fmt: skip
@@ -107,6 +114,10 @@ def read(kind: str, path: Path) -> Any:
         return _entries(path)
     if kind == "model":
         return repr(load_model(path))
+    if kind == "checkpoint":
+        from hogwild.model_file import load_checkpoint
+
+        return load_checkpoint(path.parent)
     if kind == "ratings":
         return open_ratings(path)._check()
     if kind == "graph":
@@ -177,7 +188,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
     for number in range(first, first + count):
         source = random.Random(f"{seed} {kind} {number}")
         text = mutate(source.choice(good), source, kind)
-        path = folder / f"case{suffix}"
+        path = folder / ("checkpoint.safetensors" if kind == "checkpoint" else f"case{suffix}")
         path.write_bytes(text)
         print(number, end=" ", flush=True)
         print(judge(kind, path, text).replace("\n", " "), flush=True)
@@ -185,7 +196,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
 
 # -- the campaign -----------------------------------------------------------------------------------------------------
 
-KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "archive")
+KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "checkpoint", "archive")
 
 
 def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], found: Callable[[str], None]) -> int:
