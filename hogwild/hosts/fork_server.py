@@ -5,7 +5,8 @@ process that tracks resources and no thread, and the user's main script is not i
 ``if __name__ == "__main__"``. What fails while it starts is one line in the parent, not a traceback beside it.
 
 Of each worker the server holds the worker's own end of its channel. It writes there how the worker began and ended, and
-the end closes with the last of both, so that a parent learns of every death, also when the server was killed.
+the end closes with the last of both, so that a parent learns of every death, also when the server was killed. A server
+that is stopped by a signal gives no answer for ``ANSWER`` seconds; then it is killed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hogwild.errors import TrainingError
 PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r, %r)"
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
 GRACE = 2.0  # seconds for a killed server to go
+ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
 WHOLE = b"+"  # before a message that has no part in a file of its own
 FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
 WATCH = 0.05  # seconds between two looks for the parent while modules are imported
@@ -56,6 +58,7 @@ class _Server:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.end.settimeout(ANSWER)
         stderr = _copy_of_stderr()
         passed = [theirs.fileno(), *([] if stderr is None else [stderr])]
         program = PROGRAM % (_search_path(), theirs.fileno(), stderr, _modules)
@@ -173,7 +176,15 @@ def _search_path() -> list[str]:
     return [path for path in sys.path if isinstance(path, str)]
 
 
+def _let_go() -> None:
+    """In a copy that the user's code forks: the server would not see its parent die while the copy holds its end."""
+    global _lock
+    _lock = threading.Lock()  # another thread may have had it
+    stop()
+
+
 atexit.register(stop)
+os.register_at_fork(after_in_child=_let_go)
 
 
 # ---- in the server
@@ -183,7 +194,7 @@ def serve(end: int, stderr: int | None, modules: list[str]) -> None:
     """Fork workers as asked, until the parent is gone; ``end`` and ``stderr`` are descriptors."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})  # the user's thread may block the last
     parent = socket.socket(fileno=end)
     problem = _import(modules, parent)
     if stderr is not None:

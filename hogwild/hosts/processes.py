@@ -41,6 +41,7 @@ class _Worker:
         with contextlib.ExitStack() as undo:
             try:
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                ours.settimeout(fork_server.ANSWER)
                 self.channel = undo.enter_context(contextlib.closing(Channel(ours)))
                 with theirs:
                     self.send((number, cpu, sys.path))
@@ -51,9 +52,14 @@ class _Worker:
 
     def wait_for_process(self) -> None:
         """Return once it has begun, which takes a while where the server has just been started."""
-        self.receive()
-        if self.ended is not None:
-            raise cannot_start(self.ended.reason or "its fork server died")
+        try:
+            self.receive()
+            reason = self.ended and (self.ended.reason or "its fork server died")
+        except TimeoutError:
+            reason = f"no answer from its fork server for {fork_server.ANSWER:.0f} seconds"
+        if reason is not None:
+            fork_server.stop()  # what kept it from importing may be over: the next one tries again
+            raise cannot_start(reason)
 
     def cause(self) -> str:
         """Of its death."""
@@ -93,6 +99,18 @@ class _Worker:
                 os.kill(self.pid, signal.SIGKILL)
 
 
+_pools: weakref.WeakSet[Processes] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a copy that the user forks: the workers would not see their parent die while the copy holds its ends."""
+    for pool in [*_pools]:
+        pool.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 class Processes:
     """A pool of worker processes (see :class:`hogwild.hosts.job.Pool`)."""
 
@@ -109,6 +127,7 @@ class Processes:
         self._held: list[Job] = []  # at most one; like the crew apart from self, for the finalizer
         self._crew: list[_Worker] = []
         self._end = weakref.finalize(self, _end, self._crew, self._held, os.getpid())
+        _pools.add(self)
         try:
             for number, cpu in enumerate(_cpus(workers)):
                 self._crew.append(_Worker(number, cpu))
@@ -247,6 +266,8 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
     """Also called when the pool is garbage, and at the interpreter's exit."""
     workers, crew[:] = [*crew], []
     if os.getpid() != owner:  # a copy of the pool in a process that was forked from this one
+        for worker in workers:
+            worker.channel.close()
         held.clear()
         return
     for job in held:

@@ -15,11 +15,13 @@ import threading
 from hogwild.hosts.channel import Channel
 from hogwild.hosts.fork_server import describe, gone
 from hogwild.hosts.job import Desk, Job
+from hogwild.kernels.cache import leave_warnings
 
 
 def main(end: socket.socket) -> None:
     """Serve jobs and tasks until the channel closes; its first message is about the worker itself."""
     threading.Thread(target=_end_with_parent, args=(end,), daemon=True).start()
+    leave_warnings()
     channel = Channel(end)
     try:
         worker, cpu, sys.path[:] = channel.receive()

@@ -10,7 +10,6 @@ the file is merely made anew. Only functions of this package are concerned: the 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import pickle
 import warnings
@@ -38,6 +37,12 @@ SETTINGS = (
     "DEBUGINFO_DEFAULT",
 )  # of numba, by which code differs
 _warned = False
+
+
+def leave_warnings() -> None:
+    """Say nothing in this process: it is a worker, and meets the same disk as its parent."""
+    global _warned
+    _warned = True
 
 
 def directory() -> Path | None:
@@ -132,7 +137,7 @@ class KernelCache(FunctionCache):
 def warn_once(reason: str) -> None:
     """Say, in one process and once, that kernels are not kept."""
     global _warned
-    if not _warned and multiprocessing.parent_process() is None:  # workers meet the same disk
+    if not _warned:
         warnings.warn(f"no kernel cache ({reason}): kernels are compiled in every run", HogwildWarning, stacklevel=2)
     _warned = True
 

@@ -298,30 +298,6 @@ def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
     assert result.stderr.count("Traceback") == (how == "in an error")
 
 
-def test_a_server_that_cannot_import_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "_modules", ["hogwild.no_such_module"])
-    fork_server.stop()
-    with pytest.raises(TrainingError, match=r"cannot start .*ModuleNotFoundError: No module .*no_such_module"):
-        Processes(2)
-    fork_server.stop()
-    monkeypatch.undo()
-    fork_server.preload("hogwild.stopping")  # workers find it imported, and so does a server that is started anew
-    Processes(1).close()
-
-
-def test_inside_a_daemonic_process() -> None:
-    code = (
-        "import multiprocessing, sys\n"
-        "def train():\n"
-        "    import numpy as np, hogwild\n"
-        "    print(hogwild.train((np.eye(4), [0, 1, 0, 1]), host='processes', workers=1, step=0.1).finish().width)\n"
-        "process = multiprocessing.get_context('fork').Process(target=train, daemon=True)\n"
-        "process.start(); process.join()\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (result.stdout, result.stderr) == ("4\n", "")
-
-
 def test_a_long_name_of_the_temporary_directory(tmp_path: Path) -> None:
     """A socket's name has 108 bytes."""
     long = tmp_path / ("x" * 120)

@@ -61,6 +61,12 @@ def test_a_full_disk_costs_one_warning(disk: Path) -> None:
         kernel("their.module")(1)
 
 
+def test_workers_leave_the_warning_to_their_parent(disk: Path) -> None:
+    cache.leave_warnings()
+    with full_disk():
+        assert kernel()(1) == 2
+
+
 def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "directory", lambda: None)
     with pytest.warns(HogwildWarning, match="no directory"):
