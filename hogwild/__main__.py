@@ -7,6 +7,7 @@ processes import this module again, so its own imports stay light.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import resource
@@ -94,6 +95,8 @@ def _report(error: Exception) -> int:
         message, status = f"out of memory: a library could not be loaded within {limit >> 20} MiB (ulimit -v)", 1
     elif isinstance(error, OSError) and error.strerror:
         message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
+        if error.errno == errno.EMFILE:
+            message += ": raise ulimit -n, or try --host threads, which needs fewer"
     elif isinstance(error, MemoryError):
         message, status = f"out of memory: {error}" if str(error) else "out of memory", 1
     else:

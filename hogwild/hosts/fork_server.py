@@ -307,13 +307,15 @@ class _Forking:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if not pid:
+            if child is None:
                 return
-            if (end := self._ends.pop(pid, None)) is not None:
-                _say(end, Ended(os.waitstatus_to_exitcode(status)))
+            if (end := self._ends.pop(child.si_pid, None)) is not None:
+                code = child.si_status
+                _say(end, Ended(code if child.si_code == os.CLD_EXITED else -code))
+            os.waitpid(child.si_pid, 0)  # who sees that the process is gone finds it said
 
 
 def _say(end: socket.socket, word: Began | Ended, last: bool = True) -> None:
