@@ -58,6 +58,14 @@ def test_near_the_best_of_the_grid(name: str) -> None:
     assert given_up <= 0.02 * (next(start)["objective"] - best)
 
 
+def test_the_loop_of_the_run_is_the_one_that_probes() -> None:
+    """A lock-free worker alone does what a serial one does, to the last bit, so there is one loop to compile."""
+    trials = [Probe(TrainConfig(workers=2, discipline=name), toy())._run for name in ("hogwild", "tiered")]
+    assert [trial.problem.discipline for trial in trials] == ["hogwild", "serial"]
+    assert [trial(-3) for trial in trials[:1]] == [trial(-3) for trial in trials[1:]]
+    assert (trials[0].job.flat == trials[1].job.flat).all()
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e12])
 @pytest.mark.parametrize("loss", ["log", "squared-error", "poisson"])
 def test_values_of_any_size(scale: float, loss: str) -> None:

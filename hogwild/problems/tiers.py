@@ -75,6 +75,10 @@ FEW = 1.0  # weights of a row
 
 Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
 USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # where nothing may be timed, because results are to repeat themselves
+CHEAPEST: Price = (
+    1e-7,
+    5e-10,
+)  # less than it costs anywhere: where even this is too dear, nothing is timed
 
 
 def no_tiers() -> Tiers:
@@ -151,11 +155,16 @@ def choose(
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
         return None, f"only {why}"
-    if passes < waiting:
-        price = price or merge_seconds(problem)
+
+    def worth(price: Price) -> Tiers | None:
         tiers = _plan(problem, rows, arrays, workers, price, frequency)
-        if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting:
-            return tiers, f"{why}; merging private copies costs less"
+        return tiers if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting else None
+
+    tiers = worth(price or CHEAPEST) if passes < waiting else None
+    if tiers is not None and price is None:
+        tiers = worth(merge_seconds(problem))
+    if tiers is not None:
+        return tiers, f"{why}; merging private copies costs less"
     return None, f"{why}, but merging private copies would cost more"
 
 

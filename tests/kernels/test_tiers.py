@@ -160,12 +160,12 @@ def test_price_of_a_merge_is_measured():
     assert 0 < feature < 1
 
 
-def chosen(n, width, nnz):
+def chosen(n, width, nnz, workers=16):
     stratum = width // nnz
     indices = np.arange(nnz) * stratum + np.random.default_rng(0).integers(0, stratum, (n, nnz))
     rows = Rows(np.arange(n + 1) * nnz, indices.ravel(), np.ones(n * nnz), np.arange(n) % 2, width)
     problem = LinearProblem.of(TrainConfig(), rows, "tiered")
-    return choose(problem, rows, problem.row_arrays(rows, None), 16)
+    return choose(problem, rows, problem.row_arrays(rows, None), workers)
 
 
 @needs_jit
@@ -177,6 +177,16 @@ def test_auto_weighs_contention_against_merging():
     tiers, why = chosen(20_000, 200, 50)
     assert tiers is not None
     assert "costs less" in why
+
+
+def test_merges_that_cannot_pay_are_not_timed(monkeypatch: pytest.MonkeyPatch):
+    """The kernel that would be timed takes longer to compile than all others of a usual run."""
+    asked = []
+    monkeypatch.setattr(module, "merge_seconds", lambda problem: asked.append(1) or module.USUAL_PRICE)
+    assert chosen(20_000, 200, 4, workers=2)[0] is None
+    assert not asked
+    assert chosen(20_000, 200, 50)[0] is not None
+    assert asked
 
 
 def test_auto_counts_no_more_weights_than_a_row_has():
