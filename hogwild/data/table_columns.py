@@ -43,6 +43,12 @@ def bucket_of(text: str, bits: int) -> int:
         return int(bucket(np.uint64(name_state(text)), bits))
 
 
+def written(value: float, kind: Any) -> str:
+    """A number of pyarrow's type ``kind`` in the shortest decimals that read back the same: 0.1 also in float32."""
+    narrow = {"float": np.float32, "halffloat": np.float16}.get(str(kind))
+    return repr(value) if narrow is None else str(narrow(value))
+
+
 class Categories:
     """Buckets of the values of one column of categories."""
 
@@ -64,7 +70,7 @@ class Categories:
         if t.is_integer(kind):
             found = self._of_whole(values)
         elif t.is_floating(kind) or t.is_decimal(kind):
-            found = self._of_floats(numbers_of(values))
+            found = self._of_floats(numbers_of(values), values.type)
         elif t.is_boolean(kind):
             found = self._of_whole(values, ("false", "true"))
         else:
@@ -135,12 +141,13 @@ class Categories:
             hash_numbers(sizes, negative, self.state, self.bits, np.empty(DIGITS, np.uint64), found)
         return found
 
-    def _of_floats(self, numbers: np.ndarray) -> np.ndarray:
-        """Whole numbers as integers are written, others in the shortest decimals that read back the same."""
+    def _of_floats(self, numbers: np.ndarray, kind: Any) -> np.ndarray:
+        """Whole numbers as integers are written, others as ``written`` says."""
         whole = (np.abs(numbers) < 2**63) & (numbers == np.floor(numbers))
         found = self._of_integers(np.where(whole, numbers, 0).astype(np.int64))
         rest = np.flatnonzero(~whole)
-        names = {value: bucket_of(f"{self.column.name}={value!r}", self.bits) for value in set(numbers[rest].tolist())}
+        values = set(numbers[rest].tolist())
+        names = {value: bucket_of(f"{self.column.name}={written(value, kind)}", self.bits) for value in values}
         missing = np.isnan(numbers)
         found[rest] = [names.get(value, self.missing) for value in numbers[rest].tolist()]
         found[missing] = self.missing

@@ -131,12 +131,18 @@ def _as_table(what: Any, pa: Any) -> Any:
 
 @dataclass(frozen=True)
 class BatchPiece:
-    """A batch that is in memory already."""
+    """A batch that is in memory already; ``file`` is the one that it was read from, which may be damaged."""
 
     batch: Any
     first: int  # rows before it
+    file: str | None = None
 
     def load(self) -> Any:
+        if self.file is not None:
+            try:
+                self.batch.validate(full=True)  # offsets may lead out of the arrays, and text may be no UTF-8
+            except Exception as error:
+                raise _unreadable(self.file, error) from None
         return _plain(self.batch) if self.batch.num_rows else None
 
     def place(self, row: int) -> str:
@@ -167,11 +173,12 @@ class ArrowSource:
 
     def __init__(self, name: str, progress: Callable[..., None] | None = None) -> None:
         self.name, self._progress = name, progress
+        self.file: str | None = name
         try:
             self.schema = self.read_schema()
+            self.names = list(self.schema.names)
         except Exception as error:
             raise _unreadable(name, error) from None
-        self.names = list(self.schema.names)
 
     def read_schema(self) -> Any:
         raise NotImplementedError
@@ -204,7 +211,7 @@ class ArrowSource:
             if batch is None:
                 return
             for start in range(0, batch.num_rows, PIECE):
-                yield BatchPiece(batch.slice(start, PIECE), first + start)
+                yield BatchPiece(batch.slice(start, PIECE), first + start, self.file)
             first += batch.num_rows
             if self._progress is not None:
                 self._progress(first, self.count())
@@ -252,7 +259,6 @@ class IpcSource(ArrowSource):
         else:
             batches = iter(reader)
         for batch in batches:
-            batch.validate(full=True)  # offsets of a damaged file would lead out of its arrays
             yield batch.select(names)
 
     def count(self) -> None:  # type: ignore[override]
@@ -265,6 +271,7 @@ class FrameSource(ArrowSource):
     def __init__(self, table: Any) -> None:
         self.table = table
         super().__init__("the table")
+        self.file = None
 
     def read_schema(self) -> Any:
         return self.table.schema

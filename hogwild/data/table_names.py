@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.table_columns import Categories, bucket_of, words_of
+from hogwild.data.table_columns import Categories, bucket_of, words_of, written
 from hogwild.data.table_files import open_source
 from hogwild.data.table_plan import Column, TablePlan
 from hogwild.data.table_rows import Reader
@@ -83,6 +83,8 @@ def _of_categories(found: dict[int, list[str]], left: np.ndarray, values: Any, c
             value = str(value).lower()
         elif isinstance(value, float) and value.is_integer():
             value = int(value)
+        elif isinstance(value, float):
+            value = written(value, getattr(values.type, "value_type", values.type))
         name = f"{categories.column.name}={'' if value is None else value}"
         found.setdefault(int(codes[row]), []).append(name)
 

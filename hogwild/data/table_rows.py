@@ -258,8 +258,9 @@ class _Survey(Reader):
         for column in self.numeric:
             numbers = finite(batch.column(column.name), column.name)
             numbers = numbers[~np.isnan(numbers)]
-            mean = float(numbers.mean()) if len(numbers) else 0.0
-            moments.append((len(numbers), mean, float(((numbers - mean) ** 2).sum())))
+            with np.errstate(over="ignore", invalid="ignore"):  # _deviation refuses it
+                mean = float(numbers.mean()) if len(numbers) else 0.0
+                moments.append((len(numbers), mean, float(((numbers - mean) ** 2).sum())))
         labels: set[str] = set()
         if self.plan.label_kind != "number":
             labels = set(written_labels(batch.column(self.plan.label).unique()).to_pylist()) - {""}
@@ -293,10 +294,10 @@ class _Survey(Reader):
 def _merged(one: tuple[int, float, float], other: tuple[int, float, float]) -> tuple[int, float, float]:
     """Count, mean and sum of squares about it of two sets together (Chan, Golub, LeVeque 1979)."""
     count = one[0] + other[0]
-    if count == 0:
-        return one
+    if one[0] == 0 or other[0] == 0:
+        return other if one[0] == 0 else one
     shift = other[1] - one[1]
-    return count, one[1] + shift * other[0] / count, one[2] + other[2] + shift**2 * one[0] * other[0] / count
+    return count, one[1] + shift * other[0] / count, one[2] + other[2] + shift * shift * one[0] * other[0] / count
 
 
 def _enough(features: int) -> int:

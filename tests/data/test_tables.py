@@ -173,6 +173,21 @@ def test_the_plan_goes_with_parts_stores_and_caches(table: pa.Table, tmp_path: P
         hogwild.train(rows, other, epochs=1)
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.dictionary(pa.int8(), pa.float32())])
+def test_a_number_in_few_bits_is_the_category_it_is_in_text(kind: pa.DataType, tmp_path: Path) -> None:
+    from hogwild.data.table_names import feature_names
+
+    numbers = ["0.1", "16777216", "1e-07", "-2.7", "", "3.4e+38"]
+    (tmp_path / "t.csv").write_text("y,x\n" + "".join(f"{k % 2},{number}\n" for k, number in enumerate(numbers)))
+    typed = pa.array([float(number) if number else None for number in numbers], kind)
+    frame = pa.table({"y": [k % 2 for k in range(6)], "x": typed})
+    text = hogwild.open_table(tmp_path / "t.csv", "y", categorical="x", hash_bits=BITS)
+    rows = hogwild.open_table(frame, "y", categorical="x", hash_bits=BITS)
+    assert entries(rows) == entries(text)
+    assert rows.table is not None
+    assert ["x=0.1"] in feature_names(frame, rows.table, rows.indices.tolist()).values()
+
+
 def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
