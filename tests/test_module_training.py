@@ -23,6 +23,7 @@ from hogwild.bench.plan import Plan
 from hogwild.config import PROBLEMS
 from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.job import Pool
+from hogwild.module_model import ModuleModel
 from hogwild.training import start_pool
 from tests.runs import toy, when
 
@@ -431,6 +432,13 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (row["status"], row["epochs"]) == ("ok", 3)
         assert row["samples_per_second"] > 0
         assert 0 < row["train_loss"] < (1.0 if row["data"] == "digits" else 0.65)
+
+
+def test_the_line_of_a_model() -> None:
+    arrays = {"weight": np.zeros((40, 30), np.float32), "bias": np.zeros(40, np.float32)}
+    history = [{"epoch": 3, "objective": 0.25}]
+    assert repr(ModuleModel(arrays)) == "<ModuleModel: 1,240 parameters in 2 arrays>"
+    assert repr(ModuleModel(arrays, history=history)).endswith("in 2 arrays, epoch 3, objective 0.25>")
 
 
 def test_train_says_where_modules_are_trained() -> None:

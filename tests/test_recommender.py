@@ -34,6 +34,12 @@ def score(model, u, i):
     return 3.5 + p + (model.user_bias[u] if u >= 0 else 0) + (model.item_bias[i] if i >= 0 else 0)
 
 
+def test_its_line():
+    history = [{"epoch": 0, "objective": 9.0}, {"epoch": 1, "objective": 0.5}]
+    assert repr(make()) == "<CompletionModel: squared-error, 8 users, 6 items, rank 3>"
+    assert repr(make(history=history)).endswith(", rank 3, epoch 1, objective 0.5>")
+
+
 # -- predictions ------------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,11 @@ def test_labels_and_values(labels):
         found.x[0] = 1
 
 
+def test_its_line():
+    found = Segmentation(shares(1200, 3), 4.5, 5.25, history=[{"epoch": 2, "objective": 4.5}])
+    assert repr(found) == "<Segmentation: 1,200 vertices, 3 labels, cut value 5.25, epoch 2, objective 4.5>"
+
+
 def test_ties_go_to_the_first_label():
     assert Segmentation(np.full((3, 2), 0.5), 0.0, 0.0).labels.tolist() == [0, 0, 0]
 

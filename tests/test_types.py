@@ -35,6 +35,8 @@ hogwild.train_module(torch.nn.Linear(1, 1), "mse", (X, y), stepp=1.0)  # error: 
 reveal_type(hogwild.load("m"))  # LinearModel | hogwild.recommender.CompletionModel
 reveal_type(hogwild.HogwildClassifier().fit(X, y))  # HogwildClassifier
 reveal_type(hogwild.HogwildRegressor().partial_fit(X, y))  # HogwildRegressor
+class Films(hogwild.HogwildFactorizer): ...
+reveal_type(Films().fit(X))  # Films
 """
 
 

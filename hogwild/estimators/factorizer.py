@@ -9,7 +9,7 @@ solves for the factors of each row against the items' (ridge regression), so it 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
@@ -99,7 +99,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.verbose = verbose
         self.host = host
 
-    def fit(self, X: Any, y: Any = None) -> HogwildFactorizer:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Train on ratings.
 
         Parameters
