@@ -121,7 +121,8 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
         with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.rows, going_on)) as rows_file:
             run.stopwatch.add(before)
             interrupts.follow(run)
-            display.say(describe_run(run.config, run.reason))
+            for line in describe_run(run.config, run.reason).split("\n"):
+                display.say(line)
             outputs = Outputs(request.out, request.segmentation, request.plot)
             saved = drive(run, display, rows_file, outputs, histogram)
         return close(run, display, saved, interrupts, request.verbose)

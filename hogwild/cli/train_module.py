@@ -126,7 +126,8 @@ def begin(given: dict[str, Any]) -> int:
         with run, contextlib.closing(RowsFile(results["json"], going_on)) as rows_file:
             run.stopwatch.add(before)
             interrupts.follow(run)
-            display.say(_describe(run.config, files["loss"], run.problem.layout))  # type: ignore[attr-defined]
+            for line in _describe(run.config, files["loss"], run.problem.layout).split("\n"):  # type: ignore[attr-defined]
+                display.say(line)
             saved = drive(run, display, rows_file, Outputs(results["out"]))
         return close(run, display, saved, interrupts)
 

@@ -109,7 +109,7 @@ def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: py
     assert result.out.startswith(opening)
     assert "held out 120 rows" in result.out
     assert "test accuracy" in result.out
-    assert "serial on 1 worker: reproducible" in result.out
+    assert "\nserial on 1 worker: reproducible" in result.out
 
 
 def test_rows_on_standard_output(hogwild: Callable) -> None:
