@@ -16,6 +16,7 @@ from hogwild.cli import (
     catalogue,
     compare,
     data,
+    inspect,
     interchange,
     predict,
     recommend,
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 training = train.train, train_module.train_module, simulate.simulate, predict.predict, predict.evaluate
-models = recommend.recommend, recommend.similar, recommend.labels
+models = inspect.inspect, recommend.recommend, recommend.similar, recommend.labels
 for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)
 app.command()(interchange.export)

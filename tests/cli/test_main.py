@@ -22,11 +22,11 @@ def test_version_and_help(hogwild: Callable) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         result = hogwild(*arguments)
         assert result.status == 0
-        for command in ("train", "predict", "evaluate", "convert", "info", "cache"):
+        for command in ("train", "predict", "evaluate", "inspect", "convert", "info", "cache"):
             assert re.search(rf"^\W*{command} ", result.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "convert", "info", "cache"])
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "inspect", "convert", "info", "cache"])
 def test_every_command_has_help(hogwild: Callable, command: str) -> None:
     result = hogwild(command, "--help")
     assert result.status == 0

@@ -46,7 +46,9 @@ def completed(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     [
         (["tr"], ["train", "train-module"]),
         (["data", ""], ["list", "info", "path", "fetch"]),
+        (["ins"], ["inspect"]),
         (["train", "--dis"], ["--discipline"]),
+        (["inspect", "model", "--pl"], ["--plot"]),
         (["train", "--loss", ""], [*LOSSES]),
         (["train", "--loss", "h"], ["hinge", "huber"]),
         (["train", "--loss", "=", "h"], ["hinge", "huber"]),

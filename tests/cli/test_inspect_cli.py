@@ -1,0 +1,200 @@
+"""``hogwild inspect``: the facts of every kind of model, names of features, the picture, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.csv
+import pytest
+
+from hogwild.data.hashing import hash_indices
+from hogwild.data.ratings import Ids
+from hogwild.model import LinearModel
+from hogwild.module_model import ModuleModel
+from hogwild.recommender import CompletionModel
+from hogwild.segmentation import Segmentation
+
+ALONE = ("--host", "threads", "-w", 1, "-q")
+HISTORY = [
+    {"epoch": e, "train_seconds": e / 8, "objective": 1 / (1 + e), "test_loss": 2 / (1 + e), "status": "ok"}
+    for e in range(20)
+]
+
+
+def kept(model: object, path: Path) -> Path:
+    model.save(path)  # type: ignore[attr-defined]
+    return path
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> Path:
+    """Weights of five features, labels 3 and 7."""
+    config = {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "average": True, "rank": None, "tol": 0.01}
+    model = LinearModel([0.0, 2.0, -3.0, 1.0, 0.5], [0.25], "log", labels=[3, 7], config=config, history=HISTORY)
+    return kept(model, tmp_path / "linear")
+
+
+def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
+    facts = json.loads(hogwild("inspect", linear, "--json", "-n", 2).out)
+    assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
+    assert facts["intercept"] == [0.25]
+    assert facts["options"] == {"loss": "log", "l2": 1e-4, "step": 0.5, "average": True}
+    [group] = facts["heaviest"]
+    assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
+    assert group["negative"] == [["feature 3", -3.0]]
+    assert [row["epoch"] for row in facts["history"]] == list(range(20))
+    shown = hogwild("inspect", linear)
+    assert (shown.status, shown.err) == (0, "")
+    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
+    start = lines.index("for 7 for 3")
+    assert lines[start + 1 : start + 4] == ["2 feature 2 -3 feature 3", "1 feature 4", "0.5 feature 5"]
+    assert "density 80.00% of the weights are not zero" in lines
+    curve = [line.split()[0] for line in lines[start + 5 :]]
+    assert curve[:2] == ["epoch", "0"]
+    assert curve[-1] == "19"
+    assert len(curve) == 8
+    assert "feature 1 " in hogwild("inspect", linear, "--zero-based").out
+
+
+def test_names_are_counted_by_line(hogwild: Callable, linear: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    names.write_bytes(b"one\ntwo \nthr\x1bee\nvier\n" + b"\xff\n")
+    for numbered in ((), ("--zero-based",)):
+        result = hogwild("inspect", linear, "--names", names, *numbered)
+        assert result.status == 0
+        assert result.out.index("  two") < result.out.index("  thr\\x1bee") < result.out.index("  vier")
+        assert "\\udcff" in result.out
+        assert "\x1b" not in result.out
+    names.write_text("one\ntwo\n")
+    assert "feature 3" in hogwild("inspect", linear, "--names", names).out
+
+
+def test_names_of_hashed_features(hogwild: Callable, tmp_path: Path) -> None:
+    buckets, names = hash_indices(np.arange(9), 3), tmp_path / "names"
+    model = kept(LinearModel(np.arange(1.0, 9.0), [0.0], "squared-error", hash_bits=3), tmp_path / "m")
+    names.write_text("".join(f"n{i}\n" for i in range(9)))
+    [group] = json.loads(hogwild("inspect", model, "--names", names, "--json").out)["heaviest"]
+    for name, weight in group["positive"]:
+        there = np.flatnonzero(buckets == weight - 1)
+        assert name == (" | ".join(f"n{i}" for i in there) if len(there) else f"bucket {weight - 1:.0f}")
+    assert "raise the prediction" in hogwild("inspect", model).out
+
+
+def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
+    coef = np.arange(12.0).reshape(3, 4) * np.array([1, -1, 1, -1])
+    model = kept(LinearModel(coef, [1.0, 2.0, 3.0], "softmax", labels=[1, 2, 5]), tmp_path / "m")
+    facts = json.loads(hogwild("inspect", model, "-n", 1, "--json").out)
+    assert [group["label"] for group in facts["heaviest"]] == ["1", "2", "5"]
+    assert facts["heaviest"][1]["positive"] == [["feature 3", 6.0]]
+    assert facts["heaviest"][1]["negative"] == [["feature 4", -7.0]]
+    assert "5  (intercept 3)\n  +  feature 3 (10), feature 1 (8)\n  -  " in hogwild("inspect", model).out
+
+
+def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    site = random.integers(0, 6, 400)
+    columns = {"click": np.where(site < 3, "yes", "no"), "site": [f"s{k}.org" for k in site], "size": site * 1.0}
+    pyarrow.csv.write_csv(pyarrow.table(columns), tmp_path / "t.csv")
+    table, model = tmp_path / "t.csv", tmp_path / "m"
+    assert hogwild("train", table, "--label", "click", "--epochs", 2, *ALONE, "--out", model).status == 0
+    facts = json.loads(hogwild("inspect", model, "--names", table, "--json").out)
+    assert facts["columns"] == {"site": "categorical", "size": "numeric"}
+    sides = [{name for name, _ in facts["heaviest"][0][side]} for side in ("positive", "negative")]
+    assert {f"site=s{k}.org" for k in range(3)} <= sides[0]
+    assert "size" in sides[1]
+    assert "for yes" in (shown := hogwild("inspect", model).out)
+    assert "bucket" in shown
+    refused = hogwild("inspect", model, "--zero-based")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+
+
+def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
+    factors = np.ones((3, 2), np.float32)
+    ids = Ids(["ann", "b\x1bb", "cy"])
+    ratings = CompletionModel(factors, factors, [0.5, -1, 2], [0, 0, 1.5], 3.5, user_ids=ids, history=HISTORY)
+    ratings = kept(ratings, tmp_path / "ratings")
+    facts = json.loads(hogwild("inspect", ratings, "--json").out)
+    assert (facts["users"], facts["items"], facts["rank"], facts["mean"]) == (3, 3, 2, 3.5)
+    assert facts["heaviest"][0]["positive"] == [["cy", 2.0], ["ann", 0.5]]
+    assert facts["heaviest"][1] == {"label": "item", "positive": [["2", 1.5]], "negative": []}
+    assert "b\\x1bb" in hogwild("inspect", ratings).out
+
+    x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
+    cut = kept(Segmentation(x, 4.5, 5.25, shape=(2, 2)), tmp_path / "cut")
+    facts = json.loads(hogwild("inspect", cut, "--json").out)
+    assert (facts["vertices"], facts["labels"], facts["cut_value"]) == (4, 3, 5.25)
+    assert facts["vertices_by_label"] == {"0": 2, "1": 1, "2": 1}
+
+    arrays = {"out.weight": np.zeros((4, 3), np.float32), "out.bias": np.zeros(4, np.float32)}
+    module = kept(ModuleModel(arrays, names=list(arrays)), tmp_path / "module")
+    facts = json.loads(hogwild("inspect", module, "--json").out)
+    assert facts["parameters"] == 16
+    shown = " ".join(hogwild("inspect", module).out.split())
+    assert "out.weight 4 x 3 float32" in shown
+    for model in (ratings, cut, module):
+        refused = hogwild("inspect", model, "--names", model)
+        assert (refused.status, refused.err.count("\n")) == (2, 1)
+        assert "is for linear models" in refused.err
+
+
+def test_the_picture(
+    hogwild: Callable, spawn: Callable, linear: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: drawn.append(self) or save(self, *a, **k))
+    picture = tmp_path / "curve.png"
+    assert hogwild("inspect", linear, "--plot", picture).status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    left, right = drawn[0].axes
+    assert [line.get_label() for line in left.get_lines()] == ["objective", "test loss"]
+    assert left.get_lines()[0].get_xydata()[3].tolist() == [3, 0.25]
+    assert right.get_lines()[1].get_xydata()[3].tolist() == [0.375, 0.5]
+    picture.unlink()
+    with open(os.devnull) as nothing:  # standard output that cannot be written to costs no picture
+        assert spawn("inspect", linear, "--plot", picture, stdout=nothing).wait() != 0
+    assert picture.exists()
+
+
+def test_bad_input_is_one_line(hogwild: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"PAR1\0\0")
+    (tmp_path / "blank").write_text("\n\n\n")
+    odd = [{"epoch": "x"}, {"epoch": 1, "train_seconds": [1]}, {"epoch": 1, "staleness_max": 1.5}]
+    cases: list[tuple[tuple[object, ...], str]] = [
+        ((svm,), "not a hogwild model"),
+        ((tmp_path / "none",), "No such file"),
+        ((linear, "--names", tmp_path / "none"), "No such file"),
+        ((linear, "--names", tmp_path), "Is a directory"),
+        ((linear, "--names", tmp_path / "binary"), "expected text with one name a line"),
+        ((linear, "--names", tmp_path / "blank"), "has no name for any"),
+        ((linear, "--plot", tmp_path / "curve.pdf"), "ends in .png"),
+        ((linear, "--plot", tmp_path / "no" / "curve.png"), "cannot write there"),
+        ((linear, "-n", 0), "--count"),
+        ((kept(LinearModel(np.ones(3), [0.0], "log"), tmp_path / "new"), "--plot", tmp_path / "c.png"), "no measure"),
+    ]
+    for number, row in enumerate(odd):
+        model = kept(LinearModel(np.ones(3), [0.0], "log", history=[row]), tmp_path / f"odd{number}")
+        cases.append(((model,), "not a usable hogwild model"))
+    for arguments, said in cases:
+        result = hogwild("inspect", *arguments)
+        assert result.status in (1, 2), arguments
+        assert said in result.err, result.err
+        assert result.err.count("\n") == 1, result.err
+
+
+def test_it_needs_no_torch(linear: Path) -> None:
+    code = (
+        "import sys; from hogwild.__main__ import main; "
+        f"main(['inspect', {str(linear)!r}]); print({{'torch', 'matplotlib'}} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "set()\n"
