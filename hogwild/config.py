@@ -89,7 +89,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
 LARGEST = sys.float_info.max
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "workers", "host", "in_flight", "evaluate_every")
+RESUMABLE = ("epochs", "workers", "oversubscribe", "host", "in_flight", "evaluate_every")
+MOST_A_CORE = 8  # workers, unless more are asked for twice
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ class TrainConfig:
         contend for cache lines, else ``hogwild``.
     workers : int or None
         None takes the physical cores this process may use.
+    oversubscribe : bool
+        Allow more than ``MOST_A_CORE`` workers a core; of ``hogwild compare``, also locks on more workers than cores.
     exchange : str
         One of ``EXCHANGES``. With ``averaging`` every worker trains a replica of its own, with the serial kernel, and
         at the end of an epoch the replicas are replaced by their mean; ``one-shot-averaging`` averages once, at the
@@ -187,6 +190,7 @@ class TrainConfig:
     exchange: str = "none"
     gradient_delay: float = 0.0
     workers: int | None = None
+    oversubscribe: bool = False
     host: str = "processes"
     delay: str = "round-robin"
     device: str = "cpu"
@@ -261,7 +265,7 @@ class TrainConfig:
             _whole("negatives", self.negatives, 1, 64)
         if self.problem == "module":
             self._check_module()
-        for name in ("adagrad", "average", "intercept", "nonnegative", "biases"):
+        for name in ("adagrad", "average", "intercept", "nonnegative", "biases", "oversubscribe"):
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._check_together()
@@ -389,6 +393,16 @@ class TrainConfig:
             close = nearest(unknown[0], known)
             raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(known)}{close}")
         return cls(**fields)
+
+    def check_crowd(self, cores: int) -> None:
+        """Raise UsageError for so many workers a core that a typing mistake is likelier than a wish."""
+        workers, most = self.workers or 1, MOST_A_CORE * cores
+        real = self.device == "cpu" and self.host != "simulator"
+        if real and workers > most and not self.oversubscribe:
+            raise UsageError(
+                f"{workers} workers on {cores} core{'s' * (cores > 1)}: at most {most} run, {MOST_A_CORE} a core, "
+                "unless --oversubscribe (oversubscribe=True) is given"
+            )
 
     def differences(self, other: TrainConfig) -> list[str]:
         """Names of the options that differ and that ``--resume`` may not change."""

@@ -23,6 +23,7 @@ class ModuleOptions(TypedDict, total=False):
     exchange: str
     gradient_delay: float
     workers: int | None
+    oversubscribe: bool
     host: str
     delay: str
     device: str

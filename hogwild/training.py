@@ -180,8 +180,8 @@ def train(
     checkpoint : path, optional
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
-        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``workers``, ``host`` and
-        ``in_flight`` may differ.
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``workers``,
+        ``oversubscribe``, ``host`` and ``in_flight`` may differ.
     pool : Pool, optional
         Workers from :func:`start_pool`; they are left running. One run after another, or in turns, can use them.
     data : str
@@ -357,6 +357,7 @@ class Run(Generic[M]):
         workers, cores = self.config.workers or 1, machine.physical_cores()
         if workers > self._n > 0:
             raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
+        self.config.check_crowd(cores)
         if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=4)
 

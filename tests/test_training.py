@@ -328,6 +328,21 @@ def test_more_workers_than_cores_is_a_warning(rows: Rows, monkeypatch: pytest.Mo
     assert run.finish().width == rows.width
 
 
+@pytest.mark.filterwarnings("ignore:. workers share")
+def test_far_more_workers_than_cores_must_be_asked_for_twice(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "physical_cores", lambda: 1)
+    options: dict[str, Any] = {"step": 0.5, "workers": 9, "checkpoint": tmp_path}
+    with pytest.raises(UsageError, match="^9 workers on 1 core: at most 8 .* --oversubscribe .oversubscribe=True"):
+        hogwild.train(rows, epochs=1, **options)
+    hogwild.train(rows, epochs=1, oversubscribe=True, **options).finish()
+    again = hogwild.train(rows, epochs=2, resume=True, **options | {"workers": 8})  # the checkpoint does not ask for it
+    assert again.finish().history[-1]["epoch"] == 2
+    assert hogwild.train(rows, step=0.5, workers=9, host="simulator").config.workers == 9
+    TrainConfig(device="cuda", workers=9).check_crowd(1)  # streams
+
+
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Callable[[str, int], Pool]]:
     made: dict[tuple[str, int], Pool] = {}
@@ -731,7 +746,7 @@ def refused(state: Path, rows: Rows, **options: Any) -> str:
 
 def test_resume_with_other_options(rows: Rows, state: Path) -> None:
     message = refused(state, rows, l2=0.5, seed=3)
-    changeable = "epochs, workers, host, in_flight, evaluate_every"
+    changeable = "epochs, workers, oversubscribe, host, in_flight, evaluate_every"
     assert message.endswith(f"with other options: l2 was 1e-05, seed was 0 (only {changeable} may change)")
     assert "step was 0.5" in refused(state, rows, step=None)
     assert "average was False" in refused(state, rows, average=True)

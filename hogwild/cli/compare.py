@@ -74,7 +74,7 @@ from hogwild.cli.train import (
     option,
 )
 from hogwild.cli.user_file import FUNCTION
-from hogwild.config import DELAYS, HOSTS, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
+from hogwild.config import DELAYS, HOSTS, MOST_A_CORE, OPTIMIZERS, PROBLEMS, STATES, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.screen import Screen
 
@@ -118,8 +118,8 @@ def compare(
     timeout: Annotated[float | None, option(WHAT, "Time of training after which a run is stopped.", min=0.1,
                                              metavar="SECONDS", show_default=f"{TIMEOUT:g}; of a suite "
                                              f"{SUITE_TIMEOUT:g}")] = None,
-    oversubscribe: Annotated[bool, option(WHAT, "Also methods with locks on more workers than cores.",
-                                           "--oversubscribe")] = False,
+    oversubscribe: Annotated[bool, option(WHAT, f"Also more than {MOST_A_CORE} workers a core, and methods with locks "
+                                           "on more workers than cores.", "--oversubscribe")] = DEFAULTS.oversubscribe,
     dry_run: Annotated[bool, option(WHAT, "List what would be run and about how long, and end.", "--dry-run")] = False,
     suite: Annotated[str | None, option(SUITE, "'paper': the table of the Hogwild paper, on generated data.",
                                          autocompletion=shell.among(SUITES))] = None,
@@ -310,7 +310,7 @@ def pose(given: dict[str, Any], plan: Plan, base: TrainConfig, sources: Sources,
     named = [field for option, field in fields.items() if given[option] not in (None, "auto")]
     return Comparison(
         rows, test, plan, base, data=given["data"], cache=None if cache is None else Path(cache.directory),
-        budget=given["budget"], oversubscribe=given["oversubscribe"], timeout=given["timeout"] or TIMEOUT,
+        budget=given["budget"], timeout=given["timeout"] or TIMEOUT,
         in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]), named=named,
     )  # fmt: skip
 

@@ -96,6 +96,7 @@ class Request:
 def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
     """Train as asked and return the exit status; errors are raised."""
     watch = Stopwatch("start", process_start())
+    config.check_crowd(machine.physical_cores())
     sources.check(config.problem)
     request.check(config.problem)
     display = screen_of(request.rows, request.quiet)

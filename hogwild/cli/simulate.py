@@ -22,7 +22,7 @@ WORKERS, EPOCHS = 64, 5
 # Options of problems and devices that have no simulator
 OTHER_PROBLEMS = (
     "problem", "holdout_by", "terminals", "rank", "penalty", "nonnegative", "no_biases", "negatives", "segmentation",
-    "plot", "device", "in_flight",
+    "plot", "device", "in_flight", "oversubscribe",
 )  # fmt: skip
 LAWS = ", ".join(name + ":" * bool(numbers) + ",".join(f"{key}={numbers[key][0]:g}" for key in numbers)
                  for name, numbers in DELAYS.items())  # fmt: skip

@@ -33,6 +33,7 @@ from hogwild.config import (
     EXCHANGES,
     HOSTS,
     LOSSES,
+    MOST_A_CORE,
     NORMALIZE,
     ORDERS,
     PENALTIES,
@@ -86,6 +87,7 @@ Adagrad = Annotated[bool, option(STEPS, "A step of its own for each feature (Ada
 OrderOfRows = Annotated[str, option(
     STEPS, f"Order of the rows: {', '.join(PROBLEMS['linear']['order'])}; of completion also {ORDERS[-1]}.",
     autocompletion=shell.of_problem("order"))]  # fmt: skip
+Oversubscribe = Annotated[bool, option(PARALLEL, f"Allow more than {MOST_A_CORE} workers a core.", "--oversubscribe")]
 Device = Annotated[str, choice(PARALLEL, "What they run on", DEVICES)]
 InFlight = Annotated[int | None, option(PARALLEL, "Examples in hand at the same time on a GPU.",
     show_default="as many as the step allows")]  # fmt: skip
@@ -154,6 +156,7 @@ def train(
                         ] = DEFAULTS.exchange,
     workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of streams.", "--workers",
                                            "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
+    oversubscribe: Oversubscribe = DEFAULTS.oversubscribe,
     host: Annotated[str, choice(PARALLEL, "Who runs them", HOSTS,
                                 show_default="processes; one worker works in the program itself")] = "auto",
     device: Device = DEFAULTS.device,

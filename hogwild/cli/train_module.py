@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hogwild import machine
 from hogwild.cli.shell import among
 from hogwild.cli.sources import check_apart, check_readable, check_writable
 from hogwild.cli.train import (
@@ -21,6 +22,7 @@ from hogwild.cli.train import (
     Decay,
     Device,
     EvaluateEvery,
+    Oversubscribe,
     Power,
     choice,
     option,
@@ -60,6 +62,7 @@ def train_module(
                                        show_default="serial for one worker, else hogwild")] = DEFAULTS.discipline,
     workers: Annotated[int | None, option(PARALLEL, "Number of workers; on a GPU, of replicas on streams.", "--workers",
                                            "--replicas", "-w", show_default="physical cores; 1 on a GPU")] = None,
+    oversubscribe: Oversubscribe = DEFAULTS.oversubscribe,
     host: Annotated[str | None, choice(PARALLEL, "Who runs them", REAL_HOSTS,
                                         show_default="threads for one worker, else processes")] = None,
     device: Device = DEFAULTS.device,
@@ -99,7 +102,9 @@ def begin(given: dict[str, Any]) -> int:
     host = given.pop("host")
     named = files["loss"] in NAMED_LOSSES
     options = given | ({} if host is None else {"host": host})
-    TrainConfig(problem="module", loss=files["loss"] if named else "custom", **options)  # checks them
+    TrainConfig(problem="module", loss=files["loss"] if named else "custom", **options).check_crowd(
+        machine.physical_cores()
+    )
     _check(files, results, named)
     display = screen_of(results["json"], results["quiet"])
     going_on = results["resume"] and has_checkpoint(results["checkpoint"])

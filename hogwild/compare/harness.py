@@ -64,8 +64,6 @@ class Comparison:
         Seconds; see :func:`hogwild.compare.plan.fit`. Once they are gone, only three seeds are still completed.
     named : sequence of str
         Fields of the plan that the budget leaves alone.
-    oversubscribe : bool
-        Also run methods that wait for locks with more workers than cores.
     timeout : float
         Seconds of training after which a cell is stopped.
     in_flight : int, optional
@@ -81,8 +79,8 @@ class Comparison:
 
     def __init__(
         self, rows: Any, test: Any, plan: Plan, base: TrainConfig, *,
-        data: str = "", cache: Path | None = None, budget: float | None = None, oversubscribe: bool = False,
-        timeout: float = TIMEOUT, in_flight: int | None = None, command: str = "", named: Sequence[str] = (),
+        data: str = "", cache: Path | None = None, budget: float | None = None, timeout: float = TIMEOUT,
+        in_flight: int | None = None, command: str = "", named: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
@@ -94,8 +92,7 @@ class Comparison:
         base = dataclasses.replace(base, step=None, workers=None, discipline="auto", exchange="none", seed=0)
         self.task = Task(rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight)
         self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
-        self.oversubscribe, self.command = oversubscribe, command
-        self.cores, self.gpu = machine.physical_cores(), _gpu(plan)
+        self.command, self.cores, self.gpu = command, machine.physical_cores(), _gpu(plan)
         self.judge = Judge(self.task)
         self.progress = Progress("starting")
         self._say: Callable[[Progress], None] = lambda progress: None
@@ -109,7 +106,7 @@ class Comparison:
         asked = self.asked.to_json() | {
             "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
             "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
-            "oversubscribe": self.oversubscribe, "gpu": self.gpu, "in_flight": task.in_flight,
+            "gpu": self.gpu, "in_flight": task.in_flight,
             "budget": self.budget, "named": self.named, "cpu": machine.cpu_model(), "cores": self.cores,
             **machine.versions(),
         }  # fmt: skip
@@ -236,8 +233,7 @@ class Comparison:
     def refusal(self, method: Method, workers: int) -> str | None:
         """Why a method cannot be run here on so many workers, in one sentence; None if it can."""
         task = self.task
-        about = task.base, task.rows, workers, self.cores, self.oversubscribe, task.in_flight
-        return method.refusal(*about)
+        return method.refusal(task.base, task.rows, workers, self.cores, task.in_flight)
 
     @staticmethod
     def _tried(ledger: Ledger) -> list[float]:

@@ -85,8 +85,7 @@ class Method:
         return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
 
     def refusal(
-        self, base: TrainConfig, rows: Any, workers: int, cores: int, oversubscribe: bool = False,
-        in_flight: int | None = None,
+        self, base: TrainConfig, rows: Any, workers: int, cores: int, in_flight: int | None = None
     ) -> str | None:  # fmt: skip
         """Why it cannot be compared here, in one sentence; None if it can."""
         if self.problems and base.problem not in self.problems:
@@ -96,7 +95,7 @@ class Method:
         if workers > len(rows):
             return f"{workers} workers for {len(rows)} rows"
         spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"
-        if spinning and workers > cores and not oversubscribe:
+        if spinning and workers > cores and not base.oversubscribe:
             return (
                 f"{workers} workers on {cores} cores would spin for locks whose holders do not run "
                 "(--oversubscribe measures it all the same)"
@@ -105,6 +104,7 @@ class Method:
             return f"a minibatch of {workers} x {base.batch} examples is more than the {len(rows)} there are"
         try:
             config = self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
+            config.check_crowd(cores)
             if self.device != "cpu":
                 gpu()
         except (UsageError, InputError) as error:

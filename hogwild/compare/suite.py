@@ -80,7 +80,13 @@ class SuitePlan:
     def base(self, each: PaperSet) -> TrainConfig:
         """What is minimised on one set, by the paper's schedule."""
         return TrainConfig(
-            problem=each.problem, schedule="epoch", decay=DECAY, host=self.host, epochs=self.epochs, **each.options
+            problem=each.problem,
+            schedule="epoch",
+            decay=DECAY,
+            host=self.host,
+            epochs=self.epochs,
+            oversubscribe=self.oversubscribe,
+            **each.options,
         )
 
 
@@ -187,7 +193,7 @@ class Suite:
         if f"{each.key}/{cell.name}" not in ledger.cells:
             self._note(f"{each.name}: {cell.name.replace('/', ' ')}")
             began = time.monotonic()
-            reason = method.refusal(task.base, task.rows, cell.workers, self.cores, self.plan.oversubscribe)
+            reason = method.refusal(task.base, task.rows, cell.workers, self.cores)
             if reason is None:
                 found = run_cell(cell, task, self.plan.epochs, pools, judge)
             else:

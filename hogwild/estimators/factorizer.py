@@ -129,6 +129,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             problem="completion", loss=str(self.loss).replace("_", "-"), l2=self.alpha, step=self.eta0, seed=seed,
             epochs=self.max_iter, rank=self.n_components, biases=self.biases, nonnegative=self.nonnegative,
             workers=min(workers_of(self.n_jobs), len(ratings)), host=self.host,
+            oversubscribe=True,  # n_jobs says so
             evaluate_every=1 if self.verbose else self.max_iter,
         )  # fmt: skip
         with shown(type(self).__name__, self.max_iter, self.verbose) as report:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import pytest
 
 from hogwild.__main__ import main
+from hogwild.machine import physical_cores
 from hogwild.model_file import load_checkpoint, load_model
 
 pytestmark = pytest.mark.filterwarnings("default::hogwild.errors.HogwildWarning")  # the command shows them
@@ -67,7 +68,7 @@ def test_messages_that_nobody_sees(
 ) -> None:
     """With ``--json -`` the table goes to standard error, and so do warnings."""
     gone("stderr", why)
-    many = ["--host", "threads", "--workers", "40"]  # which is warned of
+    many = ["--host", "threads", "--workers", str(physical_cores() + 1)]  # which is warned of
     status = main(["train", DATA, *QUICK, *many, "--json", "-", "--out", str(tmp_path / "model")])
     assert status == STATUS[why]
     assert epochs(capsys.readouterr().out) == [0, 1, 2, 3]

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from hogwild import machine
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
 from hogwild.data.source import open_data
@@ -335,6 +336,19 @@ def test_live_line_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"epoch \d+/40 [━╌]+ [\d,]+/20,000 rows", text)
     assert "done after epoch 40" in text
     assert "no --out: this model will not be kept" in text
+
+
+@pytest.mark.parametrize("command", [("train",), ("train-module", "--data", "nowhere.py:rows")])
+def test_far_more_workers_than_cores_are_refused_before_anything_is_read(
+    hogwild: Callable, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(machine, "physical_cores", lambda: 2)
+    crowd = (*command, "nowhere.py:model", "--workers", 17)
+    assert hogwild(*crowd).err == (
+        "hogwild: error: 17 workers on 2 cores: at most 16 run, 8 a core, unless --oversubscribe (oversubscribe=True) "
+        "is given\n"
+    )
+    assert "nowhere.py" in hogwild(*crowd, "--oversubscribe").err
 
 
 def test_a_signal_whose_exception_got_lost_stops_the_run() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hogwild import machine
 from hogwild.compare import harness, methods, runner
 from hogwild.compare.harness import Comparison
 from hogwild.compare.ledger import ROWS
@@ -367,13 +368,18 @@ def test_a_budget_that_runs_out_leaves_seeds_out_and_says_so(small: Rows, tmp_pa
 
 
 def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_path: Path) -> None:
-    plan = plan_of(methods=("serial", "hogwild", "locked"), workers=(1024 // 4,), grid=(1.0,), epochs=1)
-    with pytest.warns(HogwildWarning, match="256 workers on .* cores"):
+    crew = 2 * machine.physical_cores()
+    plan = plan_of(methods=("serial", "hogwild", "locked"), workers=(crew,), grid=(1.0,), epochs=1)
+    with pytest.warns(HogwildWarning, match=f"{crew} workers on .* cores"):
         Comparison(small, None, plan, BASE).run(tmp_path)
     found = {row["method"]: row for row in rows_in(tmp_path)[1:]}
-    assert found["locked"]["status"].startswith("refused: 256 workers on")
+    assert found["locked"]["status"].startswith(f"refused: {crew} workers on")
     assert found["locked"]["objective"] is None
     assert found["hogwild"]["status"] == "ok"
+    reason = METHODS["hogwild"].refusal(BASE, small, 9, cores=1)
+    assert reason is not None
+    assert reason.startswith("9 workers on 1 core: at most 8 run")
+    assert METHODS["locked"].refusal(dataclasses.replace(BASE, oversubscribe=True), small, 9, cores=1) is None
 
 
 def test_a_schedule_without_a_step_cannot_be_tuned(small: Rows) -> None:
