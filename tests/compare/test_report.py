@@ -79,6 +79,15 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert text.count("Each point of liblinear's curve is a run of its own".replace("'", "&#39;")) >= 2
 
 
+def test_a_wide_table_wraps_its_headings_and_takes_the_window(made: Path) -> None:
+    """On screens, whose rules come before those of paper; headless Chromium showed all columns at 1,200 pixels."""
+    screen = (made / "report.html").read_text().partition("@media print")[0]
+    rules = {name: re.findall(rf"^{re.escape(name)} {{ (.*) }}$", screen, re.M) for name in (".scroll", "table", "th")}
+    assert "max-width: calc(100vw" in rules[".scroll"][-1]
+    assert "white-space: normal" in rules["th"][-1]
+    assert "max-content" not in rules["table"][-1]
+
+
 def test_summary(made: Path) -> None:
     summary = json.loads((made / "summary.json").read_text())
     [comparison] = summary["comparisons"]
