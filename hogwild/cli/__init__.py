@@ -24,6 +24,7 @@ from hogwild.cli import (
     simulate,
     train,
     train_module,
+    warm_up,
 )
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ for command in (*training, *models, data.convert, data.info, bench.bench, compar
     app.command()(command)
 app.command()(interchange.export)
 app.command("import")(interchange.import_)
+app.command("warm-up")(warm_up.warm_up)
 app.add_typer(data.cache, name="cache")
 app.add_typer(catalogue.data, name="data")
 

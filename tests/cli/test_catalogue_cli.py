@@ -87,7 +87,7 @@ def test_the_problem_is_told_from_the_card(hogwild: Callable, web: Site) -> None
     for name, said in (("films", "films: 180 ratings of 20 users x 9 items"), ("net", "net: 4 vertices")):
         shown = hogwild("train", name, "--epochs", 1, "--workers", 1, "--host", "threads", "--step", 0.1)
         assert shown.status == 0, shown.err
-        assert shown.out.startswith(said)
+        assert f"\n{said}" in shown.out
     assert json.loads(hogwild("info", "net", "--json").out)["edges"] == 4
 
 

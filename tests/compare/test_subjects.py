@@ -138,7 +138,10 @@ def test_the_judge_says_what_the_run_says(sets: dict, problem: str) -> None:
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "serial", 1, 0.05, 3), task, 2, pools, judge)
     for name, value in judge(*start_of(judge.case, 3)).items():
-        assert found[0][name] == pytest.approx(value, rel=1e-9), name
+        if name.startswith("train_") and name != "train_loss":  # which a run tells in its last row
+            assert found[0][name] is None, name
+        else:
+            assert found[0][name] == pytest.approx(value, rel=1e-9), name
 
 
 # ---- optima

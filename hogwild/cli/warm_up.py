@@ -1,0 +1,142 @@
+"""``hogwild warm-up``: compiles the kernels of the usual runs beforehand, so that nobody waits for them later.
+
+Each part is a tiny run of what users do, in an interpreter of its own, as many at a time as there are cores: Numba
+compiles under one lock, so threads would not help. What a part compiles stays in the kernel cache, which the command
+and the library share. A list of kernels and their types would have to follow every change; a run misses none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from hogwild.cli.display import Display, bar
+from hogwild.errors import TrainingError, UsageError, expected_one_of
+
+CODE = "import sys; from hogwild.cli.warm_up import PARTS; PARTS[sys.argv[1]]()"
+POLL = 0.1  # seconds between two looks at the parts that are under way
+ROWS, WIDTH = 64, 32  # of the data of a part
+
+
+def warm_up(
+    parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", show_default="all",
+        help="What to compile for: text, labels, binary, tiered, classes, regression, ratings, estimators.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+) -> None:  # fmt: skip
+    """Compile the kernels of the usual runs, so that the first of them need not wait."""
+    names = list(dict.fromkeys(parts or PARTS))
+    for name in names:
+        if name not in PARTS:
+            raise UsageError(f"{name}: {expected_one_of(PARTS, name)}")
+    display, began = Display(sys.stdout, quiet), time.perf_counter()
+    display.say(f"compiling kernels for {', '.join(names)}: once on this machine, which takes up to some minutes")
+    running: dict[str, subprocess.Popen[str]] = {}
+    waiting = list(names)
+    try:
+        with display.live(lambda: _line(len(names) - len(waiting) - len(running), len(names), running)):
+            while waiting or running:
+                while waiting and len(running) < len(os.sched_getaffinity(0)):
+                    name = waiting.pop(0)
+                    running[name] = _start(name)
+                time.sleep(POLL)
+                for name in [name for name, child in running.items() if child.poll() is not None]:
+                    _finish(name, running.pop(name))
+    finally:
+        for child in running.values():  # of a failure, or Ctrl-C
+            child.kill()
+            child.communicate()
+    display.say(f"compiled in {time.perf_counter() - began:.1f} s")
+
+
+def _line(done: int, total: int, running: dict[str, subprocess.Popen[str]]) -> str:
+    return f"compiling {bar(done / total)} {done} of {total}: {', '.join(running)}"
+
+
+def _start(name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "ignore", "-c", CODE, name]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _finish(name: str, child: subprocess.Popen[str]) -> None:
+    said = child.communicate()[1].strip().rpartition("\n")[2]
+    if child.returncode != 0:
+        raise TrainingError(f"warm-up of {name} failed: {said or f'status {child.returncode}'}")
+
+
+# ---- the parts
+
+
+def sample_text(classes: int = 2) -> bytes:
+    """Rows of svmlight text, every second of them binary."""
+    rows = (f"{i % classes} {1 + i % WIDTH}:{1 if i % 2 else 0.5} {1 + WIDTH + i % 7}:1" for i in range(ROWS))
+    return "\n".join(rows).encode() + b"\n"
+
+
+def _train(rows: object, test: object = None, **options: object) -> None:
+    from hogwild.training import train
+
+    train(rows, test, epochs=2, **options).finish()  # type: ignore[call-overload]
+
+
+def _from_text() -> None:
+    """Read svmlight text, hold rows out, train with one worker, predict."""
+    import io
+
+    from hogwild.data.source import open_data
+
+    rows, test = open_data(io.BytesIO(sample_text())).split(0.25, 0)
+    _train(rows, test, workers=1)
+
+
+def _labels(discipline: str = "hogwild", binary: bool = False, classes: int = 2, **options: object) -> None:
+    import numpy as np
+    import scipy.sparse
+
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random(ROWS, WIDTH, 0.2, "csr", np.float32, rng)
+    if binary:
+        X.data[:] = 1
+    y = np.arange(ROWS) % classes
+    _train((X[16:], y[16:]), (X[:16], y[:16]), workers=2, discipline=discipline, **options)
+
+
+def _ratings() -> None:
+    from hogwild.data.rating_source import open_ratings
+
+    rows, test = open_ratings("synthetic:ratings?users=40&items=20&ratings=400").split(0.1, seed=0)
+    _train(rows, test, problem="completion", workers=2)
+
+
+def _estimators() -> None:
+    import numpy as np
+    import scipy.sparse
+
+    from hogwild.estimators import HogwildClassifier, HogwildRegressor
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((ROWS, WIDTH)).astype(np.float32)
+    for data in (X, scipy.sparse.csr_matrix(X)):
+        for classes in (2, 3):
+            for loss in ("hinge", "log_loss"):
+                HogwildClassifier(loss=loss).fit(data, np.arange(ROWS) % classes).predict(data)
+        HogwildRegressor().fit(data, X[:, 0]).predict(data)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "tiered": lambda: _labels("tiered"),
+    "estimators": _estimators,
+    "text": _from_text,
+    "labels": _labels,
+    "binary": lambda: _labels(binary=True),
+    "classes": lambda: _labels(classes=4),
+    "regression": lambda: _labels(loss="squared-error"),
+    "ratings": _ratings,
+}
