@@ -93,7 +93,7 @@ ROWS = [
 def test_rows(chunk_bytes: int, workers: int) -> None:
     rows, summary = parse(TEXT, chunk_bytes=chunk_bytes, workers=workers)
     assert rows == ROWS
-    assert summary == ParseSummary(rows=4, lines=6, nnz=6, width=4, bytes_read=len(TEXT))
+    assert summary == ParseSummary(rows=4, lines=6, nnz=6, width=4, bytes_read=len(TEXT), query_rows=1)
 
 
 @pytest.mark.parametrize(
