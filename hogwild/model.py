@@ -219,7 +219,7 @@ class LinearModel:
                 normalize=str(header["normalize"]),
                 config=dict(header["config"]),
                 fingerprint=str(header["fingerprint"]),
-                history=list(header["history"]),
+                history=[dict(row) for row in header["history"]],
                 version=str(header["version"]),
                 hash_bits=header.get("hash_bits"),  # a file of before there was hashing has none
                 table=header.get("table"),

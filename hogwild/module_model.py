@@ -147,5 +147,5 @@ class ModuleModel:
                     raise InputError(f"dtype {dtype!r} of {name!r}, expected bfloat16 of one of the arrays")
             return cls(
                 arrays, dict(header["dtypes"]), tied, names, dict(header["config"]), str(header["fingerprint"]),
-                list(header["history"]), str(header["version"]),
+                [dict(row) for row in header["history"]], str(header["version"]),
             )  # fmt: skip

@@ -324,7 +324,7 @@ class CompletionModel:
                 **given,
                 mean=float(header["mean"]),
                 config=dict(header["config"]),
-                history=list(header["history"]),
+                history=[dict(row) for row in header["history"]],
             )
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
         if rest:

@@ -203,8 +203,8 @@ class Segmentation:
             found = cls(
                 x, float(header["objective"]), float(header["cut_value"]), float(header["offset"]),
                 None if shape is None else tuple(shape), _ids(arrays, "ids"), _ids(arrays, "label_ids"),
-                arrays.get("image"), dict(header["config"]), str(header["fingerprint"]), list(header["history"]),
-                str(header["version"]),
+                arrays.get("image"), dict(header["config"]), str(header["fingerprint"]),
+                [dict(row) for row in header["history"]], str(header["version"]),
             )  # fmt: skip
             said = int(header["vertices"]), int(header["labels"])
         if found.x.shape != said:

@@ -112,7 +112,8 @@ def judge(status: int, fault: Fault, err: str) -> str:
     strange = [line for line in lines if not line.startswith(SAID)]
     numbers = [number for _, number in fault.signals]
     allowed = {0, 1} | {128 + number for number in numbers} | {-number for number in numbers}
-    if fault.signals and "KeyboardInterrupt" in err and ", in main" not in err:
+    early = "init_import_site" in err or ("KeyboardInterrupt" in err and ", in main" not in err)
+    if fault.signals and early:
         return ""  # it came before the program's first line
     if strange:
         return f"said {' | '.join(strange)[:300]}"
