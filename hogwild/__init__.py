@@ -12,8 +12,8 @@
 
     hogwild.HogwildClassifier(n_jobs=-1).fit(X, y).predict(X)  # in place of sklearn.linear_model.SGDClassifier
 
-Names are imported when first used: torch, numba and scikit-learn cost seconds that a look at ``hogwild.__version__``
-should not. (Recht, Re, Wright, Niu: Hogwild!, NIPS 2011.)
+Names are imported when first used, because torch, numba and scikit-learn cost seconds that reading
+``hogwild.__version__`` should not. (Recht, Re, Wright, Niu: Hogwild!, NIPS 2011.)
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError
 
 if TYPE_CHECKING:
     from hogwild.config import TrainConfig
-    from hogwild.data.examples import Rows
-    from hogwild.data.graphs import Graph, open_graph
-    from hogwild.data.rating_source import open_ratings
-    from hogwild.data.ratings import Ratings
-    from hogwild.data.source import open_data
-    from hogwild.data.tables import open_table
+    from hogwild.data.graphs.container import Graph
+    from hogwild.data.graphs.source import open_graph
+    from hogwild.data.ratings.container import Ratings
+    from hogwild.data.ratings.source import open_ratings
+    from hogwild.data.rows.container import Rows
+    from hogwild.data.rows.source import open_data
+    from hogwild.data.tables.source import open_table
     from hogwild.estimators import HogwildClassifier, HogwildFactorizer, HogwildRegressor
-    from hogwild.model import LinearModel
-    from hogwild.model_file import load_model as load
-    from hogwild.module_model import ModuleModel
-    from hogwild.module_training import train_module
-    from hogwild.recommender import CompletionModel
-    from hogwild.segmentation import Segmentation
-    from hogwild.training import Run, train
+    from hogwild.exchanges.deepdist import serve
+    from hogwild.machines.cluster import gather
+    from hogwild.models import load_model as load
+    from hogwild.problems.completion.model import CompletionModel
+    from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.linear.model import LinearModel
+    from hogwild.problems.module.model import ModuleModel
+    from hogwild.problems.module.training import train_module
+    from hogwild.training.run import Run
+    from hogwild.training.train import train
 
 __version__ = "0.1.0"
 
@@ -62,35 +66,39 @@ __all__ = [
     "TrainingError",
     "UsageError",
     "__version__",
+    "gather",
     "load",
     "open_data",
     "open_graph",
     "open_ratings",
     "open_table",
+    "serve",
     "train",
     "train_module",
 ]
 
 _PLACES = {
-    "CompletionModel": ("hogwild.recommender", "CompletionModel"),
-    "Graph": ("hogwild.data.graphs", "Graph"),
+    "CompletionModel": ("hogwild.problems.completion.model", "CompletionModel"),
+    "Graph": ("hogwild.data.graphs.container", "Graph"),
     "HogwildClassifier": ("hogwild.estimators", "HogwildClassifier"),
     "HogwildFactorizer": ("hogwild.estimators", "HogwildFactorizer"),
     "HogwildRegressor": ("hogwild.estimators", "HogwildRegressor"),
-    "LinearModel": ("hogwild.model", "LinearModel"),
-    "ModuleModel": ("hogwild.module_model", "ModuleModel"),
-    "Ratings": ("hogwild.data.ratings", "Ratings"),
-    "Rows": ("hogwild.data.examples", "Rows"),
-    "Run": ("hogwild.training", "Run"),
-    "Segmentation": ("hogwild.segmentation", "Segmentation"),
+    "LinearModel": ("hogwild.problems.linear.model", "LinearModel"),
+    "ModuleModel": ("hogwild.problems.module.model", "ModuleModel"),
+    "Ratings": ("hogwild.data.ratings.container", "Ratings"),
+    "Rows": ("hogwild.data.rows.container", "Rows"),
+    "Run": ("hogwild.training.run", "Run"),
+    "Segmentation": ("hogwild.problems.cuts.model", "Segmentation"),
     "TrainConfig": ("hogwild.config", "TrainConfig"),
-    "load": ("hogwild.model_file", "load_model"),
-    "open_data": ("hogwild.data.source", "open_data"),
-    "open_graph": ("hogwild.data.graphs", "open_graph"),
-    "open_ratings": ("hogwild.data.rating_source", "open_ratings"),
-    "open_table": ("hogwild.data.tables", "open_table"),
-    "train": ("hogwild.training", "train"),
-    "train_module": ("hogwild.module_training", "train_module"),
+    "gather": ("hogwild.machines.cluster", "gather"),
+    "load": ("hogwild.models", "load_model"),
+    "open_data": ("hogwild.data.rows.source", "open_data"),
+    "open_graph": ("hogwild.data.graphs.source", "open_graph"),
+    "open_ratings": ("hogwild.data.ratings.source", "open_ratings"),
+    "open_table": ("hogwild.data.tables.source", "open_table"),
+    "serve": ("hogwild.exchanges.deepdist", "serve"),
+    "train": ("hogwild.training.train", "train"),
+    "train_module": ("hogwild.problems.module.training", "train_module"),
 }
 
 
@@ -99,7 +107,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hogwild' has no attribute {name!r}")
     module, attribute = _PLACES[name]
     value = getattr(importlib.import_module(module), attribute)
-    globals()[name] = value  # looked up once
+    globals()[name] = value  # cached for later look-ups
     return value
 
 

@@ -1,13 +1,14 @@
 """The program: ``python -m hogwild``, and the console script.
 
-One place turns whatever goes wrong into one line on stderr and an exit status: 1 for bad input and failed work, 2 for
-wrong usage, 130 and 143 for Ctrl-C and SIGTERM. Only this module and ``cli/`` read environment variables. Worker
-processes import this module again, so its own imports stay light.
+Every exception becomes one line on stderr and an exit status: 1 for bad input and failed work, 2 for wrong usage, 130
+and 143 for Ctrl-C and SIGTERM. Only this module and ``cli/`` read environment variables. Worker processes import this
+module again, so its own imports stay light.
 """
 
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import resource
@@ -23,7 +24,7 @@ from hogwild.screen import Output, Screen, printable
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     _open_missing_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that is no text, or an ASCII terminal, must not end a run
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an undecodable name, or an ASCII terminal, must not end a run
         sys.stdout.reconfigure(errors="replace")
     plain = sys.stdout, sys.stderr
     messages = Screen(sys.stderr, "standard error")
@@ -34,24 +35,26 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout, sys.stderr = plain
         if messages.failure is not None:
             _discard(sys.stderr)
+        if arguments is None:  # the program ends: skip the search for garbage cycles
+            gc.freeze()
 
 
 def _guarded(arguments: list[str], messages: Screen) -> int:
-    """Run a command and return its exit status, whatever it raises and whoever still reads its messages."""
+    """Run a command and return its exit status, whatever it raises and even if nobody reads its messages."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
-    for number in (signal.SIGTERM, signal.SIGHUP):  # left as default they would skip every clean-up
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the default action would skip every clean-up
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
     status = 0
     try:
         status = _run(arguments)
-        sys.stdout.flush()  # a full disk or a closed pipe shows here, not in the interpreter's shutdown
+        sys.stdout.flush()  # a full disk or a closed pipe shows here, not at the interpreter's shutdown
         messages.settle()
         return status
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the terminal shows ^C
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # whoever read our output (head, less) has seen enough
+    except BrokenPipeError:  # the reader of our output (head, less) has closed it
         _drop_output()
         return status or 128 + signal.SIGPIPE
     except Exception as error:
@@ -62,7 +65,7 @@ def _guarded(arguments: list[str], messages: Screen) -> int:
 
 def _run(arguments: list[str]) -> int:
     threads = os.environ.get("NUMBA_NUM_THREADS") or "1"
-    if not threads.isdecimal() or not int(threads):  # numba says it in a traceback, or not at all
+    if not threads.isdecimal() or not int(threads):  # numba's own check is a traceback, or missing
         raise UsageError(f"NUMBA_NUM_THREADS={threads}: expected a number of threads from 1: correct or unset it")
     import typer
 
@@ -80,14 +83,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _report(error: Exception) -> int:
-    """One line on stderr for any exception; its exit status."""
+    """Print one line on stderr for any exception and return its exit status."""
     if os.environ.get("HOGWILD_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
     if isinstance(error, HogwildError):
         message, status = str(error), error.exit_status
-    elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own, for wrong usage
+    elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own errors, for wrong usage
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hogwild"
         message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
@@ -96,7 +99,7 @@ def _report(error: Exception) -> int:
     elif isinstance(error, OSError) and error.strerror:
         message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
         if error.errno == errno.EMFILE:
-            message += ": raise ulimit -n, or try --host threads, which needs fewer"
+            message += ": raise ulimit -n (of the hosts, --host threads needs the fewest)"
     elif isinstance(error, MemoryError):
         message, status = f"out of memory: {error}" if str(error) else "out of memory", 1
     else:
@@ -107,9 +110,9 @@ def _report(error: Exception) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Stand-ins for standard streams that whoever started us had closed: Python leaves None in their place.
+    """Replace standard streams that the parent process had closed, which Python sets to None.
 
-    In this order each gets the number that is missing, which else the next file opened would, and messages with it.
+    The order matters: each takes its own missing descriptor, which otherwise the next opened file would get.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -125,7 +128,7 @@ def _terminate(number: int, _: Any) -> None:
 
 
 def _drop_output() -> None:
-    """Give up what is still buffered for standard output if it cannot be written."""
+    """Discard what is still buffered for standard output if it cannot be written."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -133,7 +136,7 @@ def _drop_output() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let nothing still buffered for a closed pipe or full disk raise again when the interpreter ends."""
+    """Keep output still buffered for a closed pipe or full disk from raising again when the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -1,401 +1,233 @@
-"""What a training run is asked to do: one frozen, checked dataclass, to and from JSON.
+"""Options of a training run: one frozen, checked dataclass, converted to and from JSON.
 
-Every option has the same name here, on the command line (``--l2``) and as a keyword of ``hogwild.train``. Names and
-ranges are checked on construction, from dict and tuple literals only, so a typing mistake is reported before torch or
-any data are read. What depends on the data (is it binary? does the loss fit the labels?) is checked by the problem.
+Every option has the same name here, on the command line (``--l2``) and as a keyword of ``hogwild.train``. What is to be
+known of it stands beside its field, once: the command line's options, the reference and the checks are made from that.
+Names and ranges are checked on construction against dict and tuple literals only, so a typing error is reported before
+torch or any data are read. The problem checks what depends on the data (is it binary? does the loss fit the labels?).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hogwild.errors import UsageError, expected_one_of, nearest
+from hogwild.checks import Option, check_field, choice, entry, number, option
+from hogwild.errors import UsageError, nearest
+from hogwild.methods import (
+    CLASS_WEIGHT,
+    CPU_HOSTS,
+    DELAYS,
+    DEVICES,
+    EXCHANGES,
+    L2_PER_ROW,
+    LAUNCHES,
+    LINK,
+    NORMALIZE,
+    OPTIMIZERS,
+    PENALTIES,
+    PROBLEMS,
+    REAL_HOSTS,
+    STATES,
+    STREAMS,
+    Wire,
+    listed,
+    parse_exchange,
+    parse_link,
+)
+from hogwild.refusals import refuse
 
-LOSSES = (
-    "log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax",
-    "squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive", "poisson",
-)  # fmt: skip
-DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
-EXCHANGES = ("none", "averaging", "one-shot-averaging")
-LABEL_LOSSES = LOSSES[:6]
-PARAM_LOSSES = ("huber", "epsilon-insensitive", "squared-epsilon-insensitive")
-HOSTS = ("processes", "threads", "simulator")
-REAL_HOSTS = HOSTS[:2]  # on which time means something
-DEVICES = ("cpu", "cuda")
-STREAMS = "streams"  # the host of workers on device cuda, and the only one there
-MOST_STREAMS = 32  # different ones that torch has
-LAUNCHES = ("graphs", "eager", "vmap")  # how a module's steps reach a GPU
-#: The simulator's delay laws, and their numbers: (default, least, most). See hosts/delays.py.
-DELAYS: dict[str, dict[str, tuple[float, float, float]]] = {
-    "round-robin": {},
-    "constant": {"delay": (1, 0, 1023)},
-    "random": {"shape": (1.0, 0.01, 1e6)},
-    "straggler": {"alpha": (1.5, 1.01, 1e6), "slow": (0, 0, 1024), "factor": (10.0, 1.0, 1e6)},
-}
-TIMING: dict[str, tuple[float, float, float]] = {"window": (0.1, 0.0, 1.0), "quantum": (1, 1, 1_000_000)}  # of any law
-COUNTED = ("delay", "slow", "quantum")  # whole numbers
-ORDERS = ("shuffled", "file", "blocks")
-SCHEDULES = ("constant", "epoch", "round", "inverse", "optimal", "adaptive")
-NORMALIZE = ("none", "l2", "max")
-CLASS_WEIGHT = (None, "balanced")
-
-PENALTIES = ("per-rating", "per-row")
-OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-STATES = ("local", "shared")  # of a module's optimiser
-L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
-
-#: What each problem can be asked, what it takes where nothing is asked, its decay under schedule "epoch", and ("cuda")
-#: the disciplines of its kernels on a GPU, the usual one first.
-PROBLEMS: dict[str, dict[str, Any]] = {
-    "linear": {
-        "loss": LOSSES, "order": ORDERS[:2], "discipline": DISCIPLINES, "schedule": SCHEDULES,
-        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "epoch", "epochs": 20}, "cuda": ("atomic", "hogwild"),
-    },
-    "completion": {
-        "loss": ("squared-error", "log", "bpr"), "order": ORDERS, "discipline": DISCIPLINES,
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {
-            "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
-            "penalty": "per-rating", "negatives": 1,
-        }, "cuda": ("atomic", "hogwild"),
-    },
-    "cuts": {
-        "loss": ("cut",), "order": ORDERS[:2], "discipline": DISCIPLINES,
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100}, "decay": 0.95,
-    },
-    "module": {  # through hogwild.train_module only, which has the module
-        "loss": ("custom", "cross-entropy", "mse", "bce"), "order": ORDERS[:2],
-        "discipline": ("serial", "hogwild", "atomic", "locked"),
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {
-            "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
-            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999), "launch": "graphs",
-        }, "cuda": ("hogwild", "locked", "serial"),
-    },
-}  # fmt: skip
-#: Options that not all problems have, and those that have them.
-OWNERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("loss_param", "l1", "adagrad", "intercept", "normalize", "class_weight"), ("linear",)),
-    **dict.fromkeys(("rank", "penalty", "nonnegative", "biases", "negatives"), ("completion",)),
-    **dict.fromkeys(("optimizer", "state", "batch", "momentum", "betas", "launch"), ("module",)),
-    "l2": ("linear", "completion"),
-}
-
-LARGEST = sys.float_info.max
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "workers", "oversubscribe", "host", "in_flight", "evaluate_every")
-MOST_A_CORE = 8  # workers, unless more are asked for twice
+RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every")
+#: What each machine of a run chooses for itself, besides.
+LOCAL = ("discipline",)
+MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
+GOAL, STEPS, PARALLEL, STOPPING = "What is minimised", "Steps", "Workers", "When to stop"
+COMPLETION, MODULE, MACHINES = "Matrix completion", "Torch modules", "Several machines"
+LINEAR, RATINGS, OF_MODULES = ("linear",), ("completion",), ("module",)  # owners
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of one training run. Those that are None take the problem's own value, from ``PROBLEMS``.
+    """Options of one training run. An option that is None takes the problem's default from ``PROBLEMS``."""
 
-    Attributes
-    ----------
-    problem : str
-        One of ``PROBLEMS``: sparse linear models, matrix completion, graph cuts.
-    loss : str
-        One of the problem's. Of the linear problem's ``LOSSES``, ``softmax`` is the cross-entropy over all classes; the
-        other label losses train one-versus-rest when there are more than two labels. Of completion's,
-        ``squared-error`` is for ratings, ``log`` and ``bpr`` for implicit feedback: whoever is in the data has chosen.
-    loss_param : float or None
-        Huber's threshold, or the width of an epsilon-insensitive tube; None takes the loss's default.
-    l1, l2 : float
-        Penalties of ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``.
-    step : float or None
-        Step size on the raw gradient of one example; None ("auto") probes for one before the first epoch.
-    schedule : str
-        One of ``SCHEDULES``: how the step falls. ``decay`` and ``power`` are its numbers; None takes its defaults.
-    adagrad : bool
-        Divide each coordinate's step by the root of its sum of squared gradients (lock-free form).
-    discipline : str
-        One of ``DISCIPLINES`` or "auto": ``serial`` for one worker; for more, ``tiered`` where the data make workers
-        contend for cache lines, else ``hogwild``.
-    workers : int or None
-        None takes the physical cores this process may use.
-    oversubscribe : bool
-        Allow more than ``MOST_A_CORE`` workers a core; of ``hogwild compare``, also locks on more workers than cores.
-    exchange : str
-        One of ``EXCHANGES``. With ``averaging`` every worker trains a replica of its own, with the serial kernel, and
-        at the end of an epoch the replicas are replaced by their mean; ``one-shot-averaging`` averages once, at the
-        end, and before that only for the measurements. See ``exchanges/averaging.py``.
-    gradient_delay : float
-        Seconds, up to 1, that computing one gradient costs extra (the paper's artificial delay); for experiments.
-    host : str
-        ``processes`` or ``threads``; ``auto``: processes, but one worker works in this process, which needs no torch;
-        ``simulator``: all workers are virtual, one after another in this thread.
-    delay : str
-        The simulator's delay law, one of ``DELAYS`` with its numbers (``straggler:alpha=1.2,window=0.5``): see
-        :func:`parse_delay`.
-    device : str
-        ``cpu``, or ``cuda``: the workers are ``workers`` streams (1 unless asked) of the first GPU, and the parameters
-        lie in its memory; the host is ``streams`` then. Needs a CUDA build of torch.
-    in_flight : int or None
-        Device ``cuda``: examples in hand at the same time, over all streams; a step is taken from weights that so many
-        others change meanwhile. None: as many as the step allows, or the device holds.
-    order : str
-        ``shuffled`` (fresh each epoch, without replacement) or ``file``; of completion also ``blocks``: no two workers
-        ever share a user or an item.
-    evaluate_every : int
-        Epochs from one row of measurements to the next; on a GPU small data are passed over so often in one launch.
-    epochs : int
-        Passes over the data in total, also when a run is resumed.
-    average : bool
-        The model is the tail mean of the parameters at the ends of epochs, kept outside the racing array.
-    intercept : bool
-        Fit an unpenalised intercept.
-    normalize : str
-        ``none``, ``l2`` or ``max``: scale of each row; kept in the model and applied by predict.
-    class_weight : {None, "balanced"}
-        Weigh rows by ``n / (classes * rows of the class)``.
-    patience, tol : int or None, float
-        Stop when the objective has not fallen by ``tol`` (relative) for ``patience`` epochs.
-    target : float or None
-        Stop when the objective is at or below it.
-    seed : int
-        Of the order and of the first parameters. One worker and one seed are bitwise reproducible; more are not.
-    rank : int
-        Completion: numbers in the factor of a user or item, 1 to 1024.
-    penalty : str
-        Completion: ``per-rating``, l2/2 of the squares of both factors for every rating (weighted lambda); or
-        ``per-row``, l2/2 of the squares of all factors (the paper's, which a rating pays divided by the degree).
-    nonnegative : bool
-        Completion: factors are kept at or above zero.
-    biases : bool
-        Completion: a number for each user and item beside the factors.
-    negatives : int
-        Completion, losses ``log`` and ``bpr``: items drawn for each rating that the user has not chosen.
-    optimizer, state, batch, momentum, betas, launch :
-        Modules: see :func:`hogwild.train_module`.
-    """
-
-    problem: str = "linear"
-    loss: str = None  # type: ignore[assignment]  # this and others: filled in from PROBLEMS
-    loss_param: float | None = None
-    l1: float = 0.0
-    l2: float = None  # type: ignore[assignment]
-    step: float | None = None
-    schedule: str = None  # type: ignore[assignment]
-    decay: float | None = None
-    power: float | None = None
-    adagrad: bool = False
-    discipline: str = "auto"
-    exchange: str = "none"
-    gradient_delay: float = 0.0
-    workers: int | None = None
-    oversubscribe: bool = False
-    host: str = "processes"
-    delay: str = "round-robin"
-    device: str = "cpu"
-    in_flight: int | None = None
-    order: str = "shuffled"
-    evaluate_every: int = 1
-    epochs: int = None  # type: ignore[assignment]
-    average: bool = False
-    intercept: bool = True
-    normalize: str = "none"
-    class_weight: str | None = None
-    patience: int | None = None
-    tol: float = 1e-3
-    target: float | None = None
-    seed: int = 0
-    rank: int | None = None
-    penalty: str | None = None
-    nonnegative: bool = False
-    biases: bool = True
-    negatives: int | None = None
-    optimizer: str | None = None
-    state: str | None = None
-    batch: int | None = None
-    momentum: float | None = None
-    betas: tuple[float, float] | None = None
-    launch: str | None = None
+    # fmt: off
+    problem: str = option("linear", "What is trained", GOAL, choices=tuple(PROBLEMS),
+        more="Sparse linear models, matrix completion and graph cuts; modules by :func:`hogwild.train_module`.")
+    loss: str = option(None, "Loss of an example", GOAL,
+        more="``softmax`` is the cross-entropy over all classes; the other label losses train one-versus-rest when "
+        "there are more than two labels. For completion, ``squared-error`` is for ratings, ``log`` and ``bpr`` for "
+        "implicit feedback, where every entry is a choice.")
+    loss_param: float | None = option(None, "Huber's threshold or the half-width of an insensitive tube.", GOAL,
+        least=0, usual="the loss's own", owners=LINEAR)
+    l1: float = option(0.0, "L1 penalty.", GOAL, least=0, most=LARGEST_FLOAT32, owners=LINEAR)
+    l2: float = option(None, "L2 penalty.", GOAL, least=0, most=LARGEST_FLOAT32, owners=(*LINEAR, *RATINGS),
+        more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``.")
+    step: float | None = option(None, "First step size; 'auto' probes for one.", STEPS, least=0, most=LARGEST_FLOAT32,
+        strict=True, usual="auto", more="It is for the gradient of one example, or a minibatch's mean gradient; "
+        "None is 'auto', which for a module is 0.1 for sgd, 0.01 for momentum and adagrad, 0.001 for adam.")
+    schedule: str = option(None, "How the step falls", STEPS,
+        more="Linear: ``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.")
+    decay: float | None = option(None, "Factor of schedule epoch or round.", STEPS, least=0, most=1, strict=True,
+        usual="the schedule's own")
+    power: float | None = option(None, "Power of schedule inverse.", STEPS, least=0, strict=True,
+        usual="the schedule's own")
+    adagrad: bool = option(False, "A step of its own for each feature (AdaGrad).", STEPS, owners=LINEAR,
+        more="It is divided by the root of the coordinate's sum of squared gradients, without locks.")
+    discipline: str = option("auto", "How an update reaches a shared weight", PARALLEL,
+        usual="serial for one worker, else by the data",
+        more="``auto`` is ``serial`` for one worker; for more, ``tiered`` if the data make workers contend for cache "
+        "lines, else ``hogwild``.")
+    exchange: str = option("none", f"How workers with a replica each trade: {', '.join(EXCHANGES)}; with numbers or "
+        "names, as in averaging:period=1000,mean=rows (an unknown one lists them).", PARALLEL, metavar="NAME:KEY=VALUE",
+        more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
+        "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
+        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
+        "manual, *Exchanges*, for the others and for all numbers.")
+    machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
+        least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how.")
+    link: str = option("", f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
+        "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).", PARALLEL, metavar="LINK",
+        usual="messages take no time, a virtual row 0.2us",
+        more="Messages of real workers on this machine take the time that they would over such a network. ``row`` is "
+        "a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.")
+    gradient_delay: float = option(0.0, "Extra seconds, up to 1, spent on computing each gradient (the paper's "
+        "artificial delay); for experiments.", least=0, most=1)
+    workers: int | None = option(None, "Number of workers; on a GPU, of streams.", PARALLEL, least=1, most=1024,
+        usual="physical cores; 1 on a GPU", names=("--workers", "--replicas", "-w"),
+        more="None takes the physical cores that this process may use.")
+    oversubscribe: bool = option(False, f"Allow more than {MOST_A_CORE} workers a core.", PARALLEL,
+        more="In ``hogwild compare`` it also allows locks on more workers than cores.")
+    host: str = option("auto", "Who runs the workers", PARALLEL, choices=CPU_HOSTS,
+        usual="processes; one worker works in the program itself",
+        more="``auto`` is processes, but one worker runs in this process, which needs no torch; ``simulator``: all "
+        "workers are virtual and run one after another in this thread.")
+    delay: str = option("round-robin", f"How long rows take in the simulator: {listed(DELAYS)}; any with window=0.1 "
+        "(part of a row's time in which hogwild may lose updates) and quantum=1 (rows at a time; locked, tiered).",
+        PARALLEL, metavar="LAW", more="See :func:`hogwild.methods.parse_delay`.")
+    device: str = option("cpu", "What they run on", PARALLEL, choices=DEVICES,
+        more="On ``cuda`` the workers are ``workers`` streams of the first GPU, the parameters lie in its memory, and "
+        "the host is ``streams``. It needs a CUDA build of torch.")
+    in_flight: int | None = option(None, "Examples in hand at the same time on a GPU.", PARALLEL, least=1,
+        most=2**31 - 1, usual="as many as the step allows",
+        more="They are those of all streams; each step is taken from weights that up to this many other steps change "
+        "meanwhile. None: as many as the step allows and the device holds.")
+    order: str = option("shuffled", "Order of the examples", STEPS,
+        more="``shuffled`` is anew each epoch, without replacement; in ``blocks`` no two workers ever share a user or "
+        "an item.")
+    evaluate_every: int = option(1, "Epochs from one row of measurements to the next.", STOPPING, least=1,
+        more="On a GPU, one launch makes all these passes over small data.")
+    epochs: int = option(None, "Passes over the data in all.", STOPPING, least=1,
+        more="Those before a resume count.")
+    average: bool = option(False, "Average the parameters of the last epochs.", STEPS,
+        more="The mean is of the ends of epochs, and is stored outside the shared array.")
+    intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.", owners=LINEAR)
+    normalize: str = option("none", "Scale each row", GOAL, choices=NORMALIZE, owners=LINEAR,
+        more="The scale is kept in the model and applied by predict.")
+    class_weight: str | None = option(None, "Weigh the classes equally", GOAL, choices=CLASS_WEIGHT, owners=LINEAR,
+        usual="all rows alike", more="A row weighs ``n / (classes * rows of the class)``.")
+    patience: int | None = option(None, "Stop after this many epochs without progress.", STOPPING, least=1,
+        usual="never")
+    tol: float = option(1e-3, "Relative fall of the objective that is progress.", STOPPING, least=0)
+    target: float | None = option(None, "Stop at or below this objective.", STOPPING, least=-math.inf, usual="never")
+    seed: int = option(0, "Seed of the order, of the first parameters and of the hold-out.", STEPS, least=0,
+        most=2**63 - 1, more="One worker and one seed are bitwise reproducible; more are not.")
+    rank: int | None = option(None, "Numbers in a factor.", COMPLETION, least=1, most=1024, owners=RATINGS)
+    penalty: str | None = option(None, "L2 penalty", COMPLETION, choices=PENALTIES, owners=RATINGS,
+        more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``per-row`` is "
+        "l2/2 of the squares of all factors (the paper's; each rating pays its share, by the degree).")
+    nonnegative: bool = option(False, "Factors at or above zero.", COMPLETION, owners=RATINGS)
+    biases: bool = option(True, "A bias for each user and item beside the factors.", COMPLETION, owners=RATINGS,
+        without="No number for each user and item beside the factors.")
+    negatives: int | None = option(None, "Items drawn for each rating under loss log or bpr.", COMPLETION, least=1,
+        most=64, owners=RATINGS, more="They are drawn among those that the user has not chosen.")
+    optimizer: str | None = option(None, "Rule of the updates", MODULE, choices=OPTIMIZERS, owners=OF_MODULES,
+        more="As in ``torch.optim``. For a sparse gradient (``nn.EmbeddingBag(sparse=True)``) only the rows that a "
+        "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.")
+    state: str | None = option(None, "Whether each worker has the optimizer's state to itself", MODULE, choices=STATES,
+        owners=OF_MODULES)
+    batch: int | None = option(None, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1, owners=OF_MODULES)
+    momentum: float | None = option(None, "Momentum of optimizer momentum.", MODULE, least=0, most=1, owners=OF_MODULES)
+    betas: tuple[float, float] | None = option(None, "Decays of adam's mean gradient and mean square.",
+        owners=OF_MODULES)
+    launch: str | None = option(None, "How a step reaches a GPU", PARALLEL, choices=LAUNCHES, owners=OF_MODULES)
+    # fmt: on
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # NumPy's numbers become Python's, which JSON can hold
-            value = getattr(self, field.name)
+        for name in FIELDS:  # NumPy scalars become Python numbers, which JSON can hold
+            value = getattr(self, name)
             if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-                object.__setattr__(self, field.name, value.item())
+                object.__setattr__(self, name, value.item())
         if self.step == "auto":  # as on the command line
             object.__setattr__(self, "step", None)
-        _choice("problem", self.problem, tuple(PROBLEMS))
+        choice("problem", self.problem, tuple(PROBLEMS))
         self._check_owners()
+        self._fill()
+        for name, field in FIELDS.items():
+            streams = (STREAMS,) if name == "host" and self.device == "cuda" else ()
+            check_field(field, getattr(self, name), choices_of(name, self.problem) + streams)
+        if self.betas is not None:
+            self._check_betas()
+        parse_exchange(self.exchange)
+        parse_link(self.link)
+        refuse(self)
+
+    def _fill(self) -> None:
+        """Put the problem's and the device's defaults where nothing is given."""
         if self.problem == "completion" and self.penalty == "per-row" and self.l2 is None:
             object.__setattr__(self, "l2", L2_PER_ROW)
         for name, value in PROBLEMS[self.problem]["defaults"].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        _choice("loss", self.loss, PROBLEMS[self.problem]["loss"])
-        _choice("discipline", self.discipline, ("auto", *PROBLEMS[self.problem]["discipline"]))
-        _choice("exchange", self.exchange, EXCHANGES)
-        _choice("device", self.device, DEVICES)
+        if self.machines > 1 and self.exchange == "none":
+            object.__setattr__(self, "exchange", "averaging")
         if self.device == "cuda" and self.host in ("auto", *REAL_HOSTS):
             object.__setattr__(self, "host", STREAMS)
-        _choice("host", self.host, ("auto", *HOSTS, STREAMS) if self.device == "cuda" else ("auto", *HOSTS))
-        law, numbers = parse_delay(self.delay)
-        _choice("order", self.order, PROBLEMS[self.problem]["order"])
-        _choice("schedule", self.schedule, PROBLEMS[self.problem]["schedule"])
-        _choice("normalize", self.normalize, NORMALIZE)
-        _choice("class_weight", self.class_weight, CLASS_WEIGHT)
-        _number("l1", self.l1, 0, LARGEST_FLOAT32)
-        _number("l2", self.l2, 0, LARGEST_FLOAT32)
-        _number("tol", self.tol, 0)
-        _number("gradient_delay", self.gradient_delay, 0, 1)
-        _number("step", self.step, 0, LARGEST_FLOAT32, optional=True, strict=True)
-        _number("loss_param", self.loss_param, 0, optional=True)
-        _number("decay", self.decay, 0, 1, optional=True, strict=True)
-        _number("power", self.power, 0, optional=True, strict=True)
-        _number("target", self.target, -math.inf, optional=True)
-        _whole("workers", self.workers, 1, 1024, optional=True)
-        _whole("in_flight", self.in_flight, 1, 2**31 - 1, optional=True)
-        _whole("evaluate_every", self.evaluate_every, 1)
-        _whole("epochs", self.epochs, 1)
-        _whole("patience", self.patience, 1, optional=True)
-        _whole("seed", self.seed, 0, 2**63 - 1)
-        if self.problem == "completion":
-            _whole("rank", self.rank, 1, 1024)
-            _choice("penalty", self.penalty, PENALTIES)
-            _whole("negatives", self.negatives, 1, 64)
-        if self.problem == "module":
-            self._check_module()
-        for name in ("adagrad", "average", "intercept", "nonnegative", "biases", "oversubscribe"):
-            if not isinstance(getattr(self, name), bool):
-                raise UsageError(f"{name}={getattr(self, name)!r}: expected True or False")
-        self._check_together()
-        self._check_exchange()
-        self._check_delay(law, numbers)
-        self._check_device()
+        if self.device == "cuda" and self.discipline == "auto":
+            object.__setattr__(self, "discipline", next(iter(PROBLEMS[self.problem].get("cuda", ())), "auto"))
 
-    def _check_together(self) -> None:
-        if self.schedule == "optimal" and self.l2 == 0:
-            raise UsageError("schedule='optimal' divides by l2: give l2 > 0, or another schedule")
-        if self.schedule == "optimal" and self.step is not None:
-            raise UsageError("schedule='optimal' sets its own step: leave step out")
-        if self.decay is not None and self.schedule not in ("epoch", "round"):
-            raise UsageError(f"decay belongs to schedule epoch or round, not to {self.schedule!r}")
-        if self.power is not None and self.schedule != "inverse":
-            raise UsageError(f"power belongs to schedule inverse, not to {self.schedule!r}")
-        if self.loss_param is not None and self.loss not in PARAM_LOSSES:
-            raise UsageError(f"loss_param belongs to loss {', '.join(PARAM_LOSSES)}, not to {self.loss!r}")
-        if self.class_weight is not None and self.loss not in LABEL_LOSSES:
-            raise UsageError(f"class_weight is for classes, and loss {self.loss!r} has real targets")
-        if self.problem != "linear" and self.host == "simulator":
-            raise UsageError(
-                f"host='simulator' plays the linear problem, not {self.problem!r}: choose {' or '.join(REAL_HOSTS)}"
-            )
-        if self.discipline == "serial" and (self.workers or 1) > 1 and self.exchange == "none":
-            raise UsageError(
-                f"discipline='serial' has one worker, got workers={self.workers}: choose {DISCIPLINES[1:]}"
-            )
-        if self.adagrad and self.schedule not in ("constant", "epoch", "round"):
-            raise UsageError(f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}")
-
-    def _check_module(self) -> None:
-        _choice("optimizer", self.optimizer, OPTIMIZERS)
-        _choice("state", self.state, STATES)
-        _choice("launch", self.launch, LAUNCHES)
-        _whole("batch", self.batch, 1, 2**31 - 1)
-        _number("momentum", self.momentum, 0, 1)
+    def _check_betas(self) -> None:
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
             raise UsageError(f"betas={self.betas!r}: expected two numbers")
-        object.__setattr__(self, "betas", tuple(self.betas))  # JSON has lists only
+        object.__setattr__(self, "betas", tuple(self.betas))  # JSON has only lists
         for beta in self.betas:
-            _number("betas", beta, 0, 1)
+            number("betas", beta, 0, 1)
             if beta == 1:
                 raise UsageError(f"betas={self.betas!r}: expected numbers below 1")
-        if self.exchange != "none":
-            raise UsageError(f"exchange={self.exchange!r}: a module's workers share one array: leave exchange out")
 
     def _check_owners(self) -> None:
-        """Refuse options of another problem; those that a config of another problem filled in are not options."""
-        for name, owners in OWNERS.items():
-            value, usual = getattr(self, name), _FIELDS[name].default
-            if self.problem in owners or value is None or value == usual:
+        """Refuse options of another problem, unless a config of another problem filled them in."""
+        for name, about in OPTIONS.items():
+            value, usual = getattr(self, name), FIELDS[name].default
+            if not about.owners or self.problem in about.owners or value is None or value == usual:
                 continue
             if value == PROBLEMS[self.problem]["defaults"].get(name, usual):
                 continue
-            raise UsageError(f"{name} belongs to problem {' or '.join(owners)}, not to {self.problem!r}")
-
-    def _check_exchange(self) -> None:
-        """What an exchange does not go with: the one table of refusals."""
-        refused = (
-            (self.adagrad, "adagrad keeps sums of squares, which cannot be averaged: leave adagrad out"),
-            (
-                self.discipline not in ("auto", "serial"),
-                f"every worker has a replica to itself, so discipline={self.discipline!r} has nothing to settle: leave "
-                "discipline out",
-            ),
-            (self.host == "simulator", f"host='simulator' has no exchanges: choose host {' or '.join(REAL_HOSTS)}"),
-        )
-        for applies, why in refused:
-            if applies and self.exchange != "none":
-                raise UsageError(f"exchange={self.exchange!r}: {why}")
-
-    def _check_device(self) -> None:
-        """What a GPU does not go with."""
-        if self.device == "cpu":
-            if self.in_flight is not None:
-                raise UsageError("in_flight is for device='cuda': on the CPU as many examples are in hand as workers")
-            if self.launch not in (None, LAUNCHES[0]):
-                raise UsageError(f"launch={self.launch!r} is for device='cuda'")
-            return
-        kernels = PROBLEMS[self.problem].get("cuda", ())
-        if not kernels:
-            raise UsageError(f"problem {self.problem!r} has no kernels for device='cuda': leave device out")
-        if self.discipline == "auto":
-            object.__setattr__(self, "discipline", kernels[0])
-        refused = (
-            (self.discipline not in kernels, f"has disciplines {', '.join(kernels)}, not {self.discipline!r}"),
-            (self.host != STREAMS, f"has no host {self.host!r}: leave host out"),
-            (self.exchange != "none", f"has no exchange {self.exchange!r}: leave exchange out"),
-            (self.order == "blocks", "has no order 'blocks': leave order out"),
-            (bool(self.gradient_delay), "has no gradient_delay: leave it out"),
-            ((self.workers or 1) > MOST_STREAMS, f"has {MOST_STREAMS} streams at most, got workers={self.workers}"),
-            (self.problem == "module" and self.in_flight is not None,
-             "takes in_flight for other problems: a module has a minibatch in hand a worker"),
-        )  # fmt: skip
-        for applies, why in refused:
-            if applies:
-                raise UsageError(f"device='cuda' {why}")
-
-    def _check_delay(self, law: str, numbers: dict[str, float]) -> None:
-        if self.delay != "round-robin" and self.host != "simulator":
-            raise UsageError(f"delay={self.delay!r} is for host='simulator' (hogwild simulate), not {self.host!r}")
-        if self.gradient_delay and self.host == "simulator":
-            raise UsageError(
-                f"gradient_delay={self.gradient_delay!r} is real time, which host='simulator' has none of: choose host "
-                f"{' or '.join(REAL_HOSTS)}"
-            )
-        if law != "round-robin" and self.discipline == "round-robin":
-            raise UsageError(f"delay={self.delay!r}: discipline 'round-robin' has turns of its own: leave delay out")
-        if self.workers is not None and numbers.get("delay", 0) > self.workers - 1:
-            raise UsageError(
-                f"delay={self.delay!r} needs workers={int(numbers['delay']) + 1} or more, got workers={self.workers}"
-            )
+            raise UsageError(f"{name} belongs to problem {' or '.join(about.owners)}, not to {self.problem!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict that ``from_json`` turns back into an equal config."""
+        """Return a plain dict that ``from_json`` turns back into an equal config."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> TrainConfig:
-        """A config from keywords; unknown names are a UsageError that lists the valid ones."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        unknown = sorted(set(fields) - set(known))
+        """Return a config from keywords; unknown names raise a UsageError that lists the valid ones."""
+        unknown = sorted(set(fields) - set(FIELDS))
         if unknown:
-            close = nearest(unknown[0], known)
-            raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(known)}{close}")
+            close = nearest(unknown[0], FIELDS)
+            raise UsageError(f"unknown option {', '.join(unknown)}: expected some of {', '.join(FIELDS)}{close}")
         return cls(**fields)
 
+    def common(self) -> dict[str, Any]:
+        """Return the options that must be the same on all machines of a run, as JSON."""
+        return {name: value for name, value in self.to_json().items() if name not in (*LOCAL, *RESUMABLE)}
+
     def check_crowd(self, cores: int) -> None:
-        """Raise UsageError for so many workers a core that a typing mistake is likelier than a wish."""
+        """Raise UsageError for so many workers per core that a typing error is likely."""
         workers, most = self.workers or 1, MOST_A_CORE * cores
         real = self.device == "cpu" and self.host != "simulator"
         if real and workers > most and not self.oversubscribe:
@@ -404,74 +236,92 @@ class TrainConfig:
                 "unless --oversubscribe (oversubscribe=True) is given"
             )
 
+    @property
+    def slow(self) -> Wire | None:
+        """The link that real replicas feel, if any."""
+        return parse_link(self.link) if self.link and self.host != "simulator" else None
+
+    @property
+    def between_workers(self) -> str:
+        """The exchange between the workers of this machine; with several machines it is between those."""
+        return self.exchange if self.machines == 1 else "none"
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas that trade; 1 without an exchange."""
+        if self.machines > 1:
+            return self.machines
+        return 1 if self.exchange == "none" else self.workers or 1
+
+    @property
+    def settles_schedule(self) -> bool:
+        """Whether "auto" chooses steps that are constant within an epoch, because an option requires them or because
+        the combination has not been measured.
+        """
+        return self.adagrad or self.decay is not None or self.exchange != "none" or self.device != "cpu"
+
     def differences(self, other: TrainConfig) -> list[str]:
-        """Names of the options that differ and that ``--resume`` may not change."""
+        """Names of the options that differ although ``--resume`` may not change them."""
         mine, theirs = self.to_json(), other.to_json()
-        return [name for name in mine if name not in RESUMABLE and mine[name] != theirs[name]]
+        free = (*RESUMABLE, *["exchange"] * (self.machines != other.machines))  # one machine has none
+        return [name for name in mine if name not in free and mine[name] != theirs[name]]
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
+FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
+OPTIONS: dict[str, Option] = {name: field.metadata["option"] for name, field in FIELDS.items()}
+
+
+def choices_of(name: str, problem: str) -> tuple[Any, ...]:
+    """Return the choices of an option for a problem, without "auto"; () if it is none among a few."""
+    return PROBLEMS[problem].get(name, ()) if name in PROBLEMS["linear"] else OPTIONS[name].choices
+
+
+def help_of(name: str, problems: Sequence[str]) -> str:
+    """Return an option's help text, with its choices for the problems."""
+    first = choices_of(name, problems[0])
+    if not first:
+        return OPTIONS[name].help
+    text = f"{OPTIONS[name].help}: {', '.join(each for each in first if each is not None)}"
+    for problem in problems[1:]:
+        own = choices_of(name, problem)
+        if len(own) > 1 and not set(own) <= set(first):
+            whole = not set(first) <= set(own)
+            listed = [each for each in own if whole or each not in first]
+            text += f"; of {problem} {'' if whole else 'also '}{', '.join(listed)}"
+    return text + "."
+
+
+def usual_of(name: str, problems: Sequence[str]) -> str:
+    """Return what an option is if nothing is given, for those of the problems that have it; "" if its field says it."""
+    owners = OPTIONS[name].owners or problems
+    asked = [problem for problem in problems if problem in owners] or owners
+    having = [problem for problem in asked if len(choices_of(name, problem)) != 1]
+    values = [PROBLEMS[problem]["defaults"].get(name) for problem in having]
+    if all(value is None for value in values):
+        return OPTIONS[name].usual
+    texts = [OPTIONS[name].usual if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+             for value in values]  # fmt: skip
+    others = [(problem, text) for problem, text in zip(having, texts) if text != texts[0]]
+    if len(others) > 1 and len({text for _, text in others}) == 1:
+        return f"{texts[0]}; for others {others[0][1]}"
+    return "; ".join([texts[0], *(f"for {problem} {text}" for problem, text in others)])
+
+
+def _attributes() -> str:
+    """The section of the docstring that explains the options."""
+    entries = []
+    for name, about in OPTIONS.items():
+        problems = about.owners or tuple(PROBLEMS)
+        kind, usual = str(FIELDS[name].type).replace(" | ", " or "), usual_of(name, problems) or FIELDS[name].default
+        entries.append(entry(name, kind, usual, f"{help_of(name, problems)} {about.more}"))
+    return "\n\nAttributes\n----------\n" + "\n".join(entries)
+
+
+TrainConfig.__doc__ = inspect.cleandoc(TrainConfig.__doc__ or "") + _attributes()
 
 
 def usual_host(host: str, workers: int) -> str:
-    """The host itself, where "auto" is asked for."""
+    """Return the host, resolving "auto"."""
     if host != "auto":
         return host
     return "threads" if workers == 1 else "processes"
-
-
-def parse_delay(text: str) -> tuple[str, dict[str, float]]:
-    """Name and numbers, defaults filled in, of a delay law such as ``straggler:alpha=1.2,window=0.5``.
-
-    Raises
-    ------
-    UsageError
-        That lists the laws, or the numbers of this one.
-    """
-    name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
-    if name not in DELAYS:
-        close = nearest(name, DELAYS)
-        laws = ", ".join(DELAYS)
-        raise UsageError(f"delay={text!r}: expected one of {laws}, with numbers as in straggler:alpha=1.2{close}")
-    ranges = DELAYS[name] | TIMING
-    numbers = {key: default for key, (default, _, _) in ranges.items()}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        if key not in ranges:
-            raise UsageError(
-                f"delay={text!r}: cannot read {part!r}: {name} has {', '.join(ranges)}{nearest(key, ranges)}"
-            )
-        _, low, high = ranges[key]
-        try:
-            numbers[key] = float(value)
-        except ValueError:
-            numbers[key] = math.nan
-        if not low <= numbers[key] <= high or (key in COUNTED and numbers[key] % 1):
-            kind = "whole number" if key in COUNTED else "number"
-            raise UsageError(f"delay={text!r}: {key}={value}: expected a {kind} from {low:g} to {high:g}")
-    return name, numbers
-
-
-def _choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"{name}={value!r}: {expected_one_of(choices, value)}")
-
-
-def _number(
-    name: str, value: Any, low: float, high: float = math.inf, optional: bool = False, strict: bool = False
-) -> None:
-    if value is None and optional:
-        return
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
-    if not ok or not low <= value <= high or (strict and value == low):
-        raise UsageError(f"{name}={value!r}: expected a finite number {'above' if strict else 'of at least'} {low:g}"
-                         + (f" and at most {high:g}" if high < math.inf else "")
-                         + (", or None" if optional else ""))  # fmt: skip
-
-
-def _whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise UsageError(f"{name}={value!r}: expected a whole number from {low}" + (f" to {high}" if high else "")
-                         + (", or None" if optional else ""))  # fmt: skip

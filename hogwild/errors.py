@@ -1,7 +1,7 @@
-"""Every error a user can cause or meet, as one line that says what to do.
+"""Errors that a user can cause or meet, each one line that says what to do.
 
 The command line prints ``str(error)`` and exits with ``error.exit_status``; nothing else in the package
-prints or exits. The classes also derive from the built-in a library user would expect to catch.
+prints or exits. The classes also derive from the built-in that a library user would expect to catch.
 """
 
 from __future__ import annotations
@@ -17,37 +17,43 @@ class HogwildError(Exception):
 
 
 class InputError(HogwildError, ValueError):
-    """Data, a store, a model or a checkpoint that cannot be used: names the file, and the line where there is one."""
+    """Data, a store, a model or a checkpoint cannot be used; the message names the file, and the line if known."""
 
 
 class UsageError(HogwildError, ValueError):
-    """An option or argument outside its valid choices; the message lists them."""
+    """An option or argument is outside its valid choices; the message lists them."""
 
     exit_status = 2
 
 
 class OutputError(HogwildError, OSError):
-    """A file or memory segment that could not be written: full disk, no permission, small ``/dev/shm``."""
+    """A file or memory segment could not be written: full disk, no permission, small ``/dev/shm``."""
 
 
 class TrainingError(HogwildError, RuntimeError):
-    """Training that had to stop: diverged, or a worker died where the discipline cannot go on without it."""
+    """Training had to stop: it diverged, or a worker died where the discipline cannot go on without it."""
 
 
 class HogwildWarning(UserWarning):
     """Something the user should know that did not stop the work (unsorted indices, unseen features, ...)."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Return what an error of any library says, in one line, without the file's name."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
 def expected_one_of(choices: Iterable[Any], value: Any) -> str:
-    """``expected one of log, hinge: did you mean hinge?``, for the message about a ``value`` that is none of them."""
+    """Return ``expected one of log, hinge: did you mean hinge?`` for a ``value`` that is not among the choices."""
     names = [str(choice) for choice in choices]
     return f"expected one of {', '.join(names)}{nearest(value, names)}"
 
 
 def nearest(value: Any, names: Iterable[str], cutoff: float = 0.5, aliases: Mapping[str, str] | None = None) -> str:
-    """``: did you mean hinge?``, or nothing if no name is so similar.
+    """Return ``: did you mean hinge?``, or an empty string if no name is similar enough.
 
-    ``cutoff``: of 1 for the same only; ``aliases``: what else people write, and the name that is meant.
+    ``cutoff`` is the required similarity, 1 for equality; ``aliases`` maps other common spellings to the name meant.
     """
     import difflib
 

@@ -1,4 +1,4 @@
-"""A lock on what a run writes: a second run at the same place is refused, and a kill lets go of it."""
+"""A lock on a run's output: a second run at the same place is refused, and the lock ends with the process."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from hogwild.errors import UsageError
 
 
 def take(descriptor: int, place: str, what: str) -> None:
-    """Hold an open file or directory for this process alone, for as long as the descriptor is open.
+    """Lock an open file or directory for this process, for as long as the descriptor is open.
 
     Raises
     ------
     UsageError
-        If another one holds it: ``place``, and ``what`` is being written there.
+        If another process holds it; the message names ``place`` and ``what`` is being written there.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UsageError(f"{place}: {what} is being written there: wait for it, or name another place") from None
-    except OSError:  # a file system without locks
+    except OSError:  # the file system has no locks
         pass
 
 
 class Held:
-    """A directory that one run writes to, until it is closed or forgotten."""
+    """A directory locked for one run, until it is closed or garbage-collected."""
 
     def __init__(self, directory: Path, place: str, what: str) -> None:
         self._descriptor: int | None = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -37,7 +37,7 @@ class Held:
             raise
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

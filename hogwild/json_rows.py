@@ -1,7 +1,7 @@
 """Rows of measurements as JSON lines, written as they happen.
 
 Every line is a row and every row is valid JSON: NaN and infinities, which JSON lacks, become null. A row is flushed
-when it is written, so a killed run leaves all its rows; what a kill left of a last line is cut off on resuming.
+when it is written, so a killed run leaves all its rows; resuming cuts off a last line that was left incomplete.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hogwild.exclusive import take
 
 
 def to_json(row: dict[str, Any]) -> str:
-    """One row as one line of JSON, without the line's end."""
+    """Return one row as one line of JSON, without the newline."""
     return json.dumps(plain(row), allow_nan=False)
 
 
 def plain(value: Any, nan: bool = False) -> Any:
-    """``value`` in JSON's types, for NumPy's and paths; null for numbers that are not finite, unless ``nan``."""
+    """Convert NumPy values and paths to JSON types; numbers that are not finite become null, unless ``nan``."""
     if hasattr(value, "tolist"):  # a NumPy array or scalar
         value = value.tolist()
     if isinstance(value, float) and not nan and not math.isfinite(value):
@@ -38,16 +38,16 @@ def plain(value: Any, nan: bool = False) -> Any:
 
 
 def _key(name: Any) -> str:
-    """A dict's key as text; the numbers among them are labels."""
+    """Return a dict's key as text; numeric keys are labels."""
     if not isinstance(name, float):
         return str(name)
-    from hogwild.data.examples import shortest
+    from hogwild.data.rows.container import shortest
 
     return shortest(name)
 
 
 class RowsFile:
-    """Where rows go that an option such as ``--json`` asks for: a file, standard output for "-", nowhere for None."""
+    """Where an option such as ``--json`` sends rows: a file, standard output for "-", nowhere for None."""
 
     def __init__(self, name: str | None, append: bool = False, option: str = "--json") -> None:
         self.name, self.option = name, option
@@ -75,11 +75,11 @@ class RowsFile:
         return file
 
     def write(self, row: dict[str, Any]) -> None:
-        """One row."""
+        """Write one row."""
         self.write_all([row])
 
     def write_all(self, rows: list[dict[str, Any]]) -> None:
-        """Several rows in one piece."""
+        """Write several rows at once."""
         if self._file is None:
             return
         try:
@@ -90,7 +90,7 @@ class RowsFile:
         except OSError as error:
             file, self._file = self._file, None
             if file is not sys.stdout:
-                with contextlib.suppress(OSError):  # what is still buffered cannot be written either
+                with contextlib.suppress(OSError):  # the buffered rest cannot be written either
                     file.close()
             raise OutputError(f"{self.option} {self.name}: {error.strerror or error}") from None
 
@@ -104,11 +104,11 @@ class RowsFile:
 
 
 def _cut_partial_line(name: str) -> None:
-    """Drop what follows the last line end, if the file is there."""
+    """Cut off what follows the last newline, if the file exists."""
     try:
         with open(name, "rb+") as file:
             size = file.seek(0, 2)
-            tail_start = max(0, size - (1 << 20))  # far more than a row
+            tail_start = max(0, size - (1 << 20))  # far more than one row
             file.seek(tail_start)
             tail = file.read()
             if tail and not tail.endswith(b"\n"):

@@ -1,8 +1,8 @@
 """Facts about this machine: cores this process may use, caches, memory, shared memory, versions.
 
-Workers default to *physical* cores, since two hyper-threads share one core's caches and load ports; a container's CPU
-quota counts as well. Everything comes from /proc and /sys in a few milliseconds, and a fact that cannot be read is None
-or left out: nothing here raises.
+The default number of workers is that of *physical* cores, since two hyper-threads share one core's caches and load
+ports; a container's CPU quota counts as well. Everything comes from /proc and /sys in a few milliseconds. A fact that
+cannot be read is None or left out, so nothing here raises.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _text(path: str | Path) -> str:
 
 
 def cpu_model() -> str:
-    """The processor's name as the kernel gives it."""
+    """The processor's name as the kernel reports it."""
     for line in _text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -38,7 +38,7 @@ def cpu_model() -> str:
 
 
 def cpu_quota() -> float | None:
-    """Cores' worth of time that the control group grants, or None without a limit."""
+    """CPU time that the control group grants, in cores, or None without a limit."""
     limit = _text("/sys/fs/cgroup/cpu.max").split()  # cgroup v2: "quota period" in microseconds, or "max period"
     if len(limit) != 2:
         limit = [_text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # v1: -1 is no limit
@@ -50,7 +50,7 @@ def cpu_quota() -> float | None:
 
 
 def physical_cores() -> int:
-    """Physical cores this process may use: by its affinity, and no more than the control group's quota grants."""
+    """Physical cores that this process may use, by its affinity and the control group's quota."""
     allowed = os.sched_getaffinity(0)
     cores = set()
     for cpu in allowed:
@@ -61,7 +61,7 @@ def physical_cores() -> int:
 
 
 def one_cpu_a_core() -> list[int]:
-    """One usable CPU of every physical core, for pinning."""
+    """One usable CPU of each physical core, for pinning."""
     cores: dict[str, int] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         cores.setdefault(_text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or f"cpu{cpu}", cpu)
@@ -79,7 +79,7 @@ def caches() -> dict[str, str]:
 
 
 def cache_bytes(level: str | None = None) -> int | None:
-    """Size of one cache, such as "L2"; of the largest without a name. None if it is unknown."""
+    """Size of one cache, such as "L2", or of the largest if no name is given. None if it is unknown."""
     units = {"K": 10, "M": 20, "G": 30}
     sizes = {
         name: int(text[:-1]) << units[text[-1]]
@@ -90,17 +90,17 @@ def cache_bytes(level: str | None = None) -> int | None:
 
 
 def crowded(workers: int, cores: int) -> str:
-    """What to warn of where workers are more than cores."""
+    """The warning for more workers than cores."""
     return f"{workers} workers share {cores} cores: expect no speed-up"
 
 
 def l2_bytes() -> int:
-    """Size of the L2 cache; where it is unknown a usual one, rather too small than too large."""
+    """Size of the L2 cache; if unknown, a typical size that is rather too small than too large."""
     return cache_bytes("L2") or USUAL_L2
 
 
 def memory() -> tuple[int | None, int | None]:
-    """``(total, available)`` bytes; a control group's limit counts as the total where it is lower."""
+    """``(total, available)`` bytes; a lower limit of the control group replaces the total."""
     facts = {}
     for line in _text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -115,7 +115,7 @@ def memory() -> tuple[int | None, int | None]:
 
 
 def shared_memory() -> tuple[int, int] | None:
-    """``(size, free)`` bytes of /dev/shm, where torch keeps what processes share."""
+    """``(size, free)`` bytes of /dev/shm, where torch keeps memory shared between processes."""
     try:
         facts = os.statvfs("/dev/shm")
     except OSError:
@@ -125,18 +125,18 @@ def shared_memory() -> tuple[int, int] | None:
 
 @lru_cache(None)
 def versions() -> Mapping[str, str]:
-    """Versions of Python and of the packages that decide speed and results, without importing them."""
+    """Versions of Python and of the packages that affect speed and results, read without importing them."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return MappingProxyType(found)  # one for all callers
+    return MappingProxyType(found)  # shared by all callers
 
 
 def machine_fields() -> dict[str, Any]:
-    """What a run's first row says of the machine, flat and short."""
+    """Short, flat fields about the machine for a run's first row."""
     return {
         "cpu": cpu_model(),
         "cores": physical_cores(),

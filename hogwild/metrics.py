@@ -1,8 +1,9 @@
-"""How good a model is on given rows: accuracy, log loss, AUC, F1 and confusion, or the errors of regression.
+"""Quality of a model on given rows: accuracy, log loss, AUC, F1 and confusion, or the errors of regression.
 
-The one decision: one pass over chunks of rows whose sums are combined, so the predictions of a large file are never
-held. The exception is the AUC, which is a matter of order: it keeps 5 bytes a row and sorts them at the end. These are
-scikit-learn's numbers, as the tests see to, but computed here: to import it takes as long as a million rows.
+One pass over chunks of rows adds up partial sums, so the predictions of a large file are never all in memory. The AUC
+is the exception: it depends on the ranking, so it keeps 5 bytes a row and sorts them at the end. The values equal
+scikit-learn's (tests compare them) but are computed here, since importing it takes as long as evaluating a million
+rows.
 """
 
 from __future__ import annotations
@@ -13,40 +14,40 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.auc import auc
-from hogwild.data.chunks import count_unknown, map_chunks
-from hogwild.data.examples import Rows
+from hogwild.data.rows.chunks import count_unknown, map_chunks
+from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
-from hogwild.model import PROBABILITIES, LinearModel
-from hogwild.problems.objective import class_numbers
+from hogwild.problems.linear.auc import auc
+from hogwild.problems.linear.model import PROBABILITIES, LinearModel
+from hogwild.problems.linear.objective import class_numbers
 
 EPSILON = float(np.finfo(np.float64).eps)
 
 
 def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | None = None) -> dict[str, Any]:
-    """Metrics of ``model`` on rows it has not been trained on, each row counted once whatever its weight.
+    """Return metrics of ``model`` on test rows, each row counted once whatever its weight.
 
     Parameters
     ----------
     model : LinearModel
     rows : Rows, or an iterable of them
-        Blocks are evaluated as they come and let go. Features beyond the model's width are ignored, and counted in a
+        Blocks are evaluated one by one and freed. Features beyond the model's width are ignored, and counted in a
         warning.
     threads : int, optional
-        Default: the cores this process may use.
+        Default: the cores that this process may use.
 
     Returns
     -------
     dict
         ``rows`` and, for labels: ``accuracy``; ``log_loss`` (None for losses without probabilities); ``auc`` (two
         labels, else None; None if one of them is absent); ``f1_macro`` and ``f1``, by label; ``labels`` and
-        ``confusion``, a list of lists, true labels down. Otherwise: ``rmse mae r2`` (None for constant targets) and,
-        for poisson, ``poisson_deviance``, the mean. NaN where predictions are.
+        ``confusion``, a list of lists with true labels as rows. Otherwise: ``rmse mae r2`` (None for constant targets)
+        and, for poisson, ``poisson_deviance``, the mean. NaN predictions give NaN.
 
     Raises
     ------
     InputError
-        For no rows, or a label the model does not know.
+        If there are no rows, or a label is unknown to the model.
     """
     tally = _Labels(model) if model.labels else _Reals(model)
     unknown = 0
@@ -60,14 +61,14 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
 
 
 class _Labels:
-    """Sums for classification: the confusion counts, of which most metrics are functions, and the total log loss."""
+    """Sums for classification: the confusion counts, from which most metrics follow, and the total log loss."""
 
     def __init__(self, model: LinearModel) -> None:
         self.model, self.margins, self.count = model, model.margins_of(), 0
         self.classes = np.arange(len(model.labels))
         self.confusion = np.zeros((len(model.labels),) * 2, dtype=np.int64)
         self.log_loss = 0.0
-        self.scores: list[np.ndarray] = []  # of two labels: margins as float32, and whether the label is the second
+        self.scores: list[np.ndarray] = []  # for two labels: margins as float32, and whether the label is the second
         self.positive: list[np.ndarray] = []
 
     def add(self, rows: Rows, threads: int | None) -> None:
@@ -89,7 +90,7 @@ class _Labels:
         self.count += len(rows)
 
     def _log_loss(self, margins: np.ndarray, classes: np.ndarray) -> float:
-        """Sum of -log of the probability of each row's class; probabilities are at least a rounding error."""
+        """Sum of -log of the probability of each row's class; probabilities are at least machine epsilon."""
         if self.model.loss not in PROBABILITIES or not np.isfinite(margins).all():
             return math.nan
         found = self.model.probabilities(margins)[np.arange(len(classes)), classes]
@@ -98,7 +99,7 @@ class _Labels:
     def result(self) -> dict[str, Any]:
         right, counts = np.diag(self.confusion), self.confusion.sum(axis=1)
         total = counts + self.confusion.sum(axis=0)
-        f1 = 2.0 * right / np.maximum(total, 1)  # 0 of a label that neither is there nor is predicted
+        f1 = 2.0 * right / np.maximum(total, 1)  # 0 for a label that is neither present nor predicted
         positive = np.concatenate(self.positive)
         return {
             "accuracy": float(right.sum() / self.count),
@@ -111,7 +112,7 @@ class _Labels:
         }
 
     def _named(self) -> list[Any]:
-        """The labels: numbers, or a table's text."""
+        """The labels: numbers, or text from a table."""
         return self.model.labels if self.model.table is None else self.model.label_texts
 
 
@@ -121,7 +122,7 @@ class _Reals:
     def __init__(self, model: LinearModel) -> None:
         self.model, self.margins, self.count = model, model.margins_of(), 0
         self.errors = np.zeros(3)  # totals: squared errors, absolute errors, Poisson deviance
-        self.mean, self.spread = 0.0, 0.0  # of the targets: mean, and sum of squares about it
+        self.mean, self.spread = 0.0, 0.0  # mean of the targets, and their sum of squares about it
 
     def add(self, rows: Rows, threads: int | None) -> None:
         def chunk(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +130,7 @@ class _Reals:
 
         for errors, targets in map_chunks(rows, chunk, threads):
             self.errors += errors
-            # merging two means and sums of squares (Chan, Golub, LeVeque 1979): exact where sum(y^2) would cancel
+            # merges two means and sums of squares (Chan, Golub, LeVeque 1979): exact where sum(y^2) would cancel
             shift = float(targets.mean()) - self.mean
             together = self.count + len(targets)
             self.spread += float(targets.var()) * len(targets) + shift**2 * self.count * len(targets) / together
@@ -142,7 +143,7 @@ class _Reals:
             return np.full(3, math.nan), targets
         error, deviance = predicted - targets, math.nan
         if self.model.loss == "poisson" and targets.min() >= 0:
-            mean = np.maximum(predicted, 1e-200)  # it divides by the prediction
+            mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
             counted = np.where(targets > 0, targets * np.log(np.maximum(targets, 1.0e-30) / mean), 0.0)
             deviance = 2.0 * float((counted - targets + mean).sum())
         return np.array([(error * error).sum(), np.abs(error).sum(), deviance]), targets

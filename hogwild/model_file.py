@@ -1,13 +1,13 @@
 """Model files and checkpoints: safetensors, with everything that is not an array as JSON in its metadata.
 
-The one decision: a file is complete or it is not there. It is written under a temporary name beside its target, flushed
-to the disk, and renamed over it; a digest over the JSON and all arrays tells a damaged file from a good one. Loading
-runs no code from the file (no pickle). Writing holds two copies of the arrays in memory for as long as it takes.
+A file is either complete or absent: it is written under a temporary name beside its target, flushed to disk, and
+renamed over it. A digest over the JSON and all arrays detects a damaged file. Loading runs no code from the file (no
+pickle). Writing needs memory for two copies of the arrays.
 
 Layout: tensors ``coef`` (1 or K, width) and ``intercept`` (1 or K,), float32, in the user's numbering of the features;
-one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on; ``hash_bits`` where
-features are hashed, and the numbering is then that of the buckets. Anything that reads
-safetensors reads it, and equal models make equal files.
+one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on. With hashed features
+the header has ``hash_bits``, and the numbering is that of the buckets. Any safetensors reader can read the file, and
+equal models make equal files.
 """
 
 from __future__ import annotations
@@ -15,74 +15,43 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import importlib
 import json
 import os
 import secrets
 import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hogwild.errors import InputError, OutputError
 from hogwild.json_rows import plain
 
-if TYPE_CHECKING:
-    from hogwild.model import LinearModel
-    from hogwild.module_model import ModuleModel
-    from hogwild.recommender import CompletionModel
-    from hogwild.segmentation import Segmentation
-
 MODEL, CHECKPOINT = "model", "checkpoint"
-#: Classes of models by problem; imported when a file of theirs is opened.
-MODELS = {
-    "linear": ("hogwild.model", "LinearModel"),
-    "completion": ("hogwild.recommender", "CompletionModel"),
-    "cuts": ("hogwild.segmentation", "Segmentation"),
-    "module": ("hogwild.module_model", "ModuleModel"),
-}
 SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
 HISTORY_ROWS = 50
 CHECKPOINT_NAME = "checkpoint.safetensors"
 
 
 def save_model(model: Any, path: str | Path) -> None:
-    """Write ``model`` to exactly ``path``; a file already there is replaced at the end or left as it was.
+    """Write ``model`` to exactly ``path``; an existing file is replaced at the end or left as it was.
 
     Raises
     ------
     OutputError
-        If it cannot be written; nothing half-written is left.
+        If it cannot be written; no partial file is left.
     """
     arrays, header = model.to_file()
     header = header | {"history": header["history"][-HISTORY_ROWS:]}
     _write(Path(path), MODEL, arrays, plain(header))  # null for NaN, so that any JSON reader accepts it
 
 
-def load_model(path: str | Path) -> LinearModel | CompletionModel | Segmentation | ModuleModel:
-    """The model in the file ``path``: of the class of its problem.
-
-    Raises
-    ------
-    InputError
-        One line naming the file, if it is missing, no model, of a newer version, or damaged.
-    """
-    path = Path(path)
-    arrays, header = _read(path, MODEL)
-    problem = str(header.get("problem"))
-    if problem not in MODELS:
-        raise InputError(f"{path}: a model of problem {problem!r}: this version knows {', '.join(MODELS)}")
-    module, name = MODELS[problem]
-    kind: Any = getattr(importlib.import_module(module), name)
-    found: LinearModel | CompletionModel | Segmentation | ModuleModel = kind.from_file(arrays, header, path)
-    return found
-
-
 def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     """Make ``state`` and ``header`` (JSON; NaN allowed) the current checkpoint of ``directory``, created if need be.
 
-    The previous one stays until this one is complete and on the disk.
+    The previous checkpoint stays until this one is complete and on disk.
 
     Raises
     ------
@@ -91,7 +60,7 @@ def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header:
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for left in directory.glob(f".{CHECKPOINT_NAME}.*.tmp"):  # of a run that was killed while it wrote
+        for left in directory.glob(f".{CHECKPOINT_NAME}.*.tmp"):  # left by a run that was killed while writing
             left.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror}") from error
@@ -104,7 +73,7 @@ def has_checkpoint(directory: str | Path) -> bool:
 
 
 def load_checkpoint(directory: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """``(state, header)`` of the current checkpoint.
+    """Return ``(state, header)`` of the current checkpoint.
 
     Raises
     ------
@@ -113,18 +82,18 @@ def load_checkpoint(directory: str | Path) -> tuple[dict[str, np.ndarray], dict[
     """
     if not has_checkpoint(directory):
         raise InputError(f"{directory}: no checkpoint there (no file {CHECKPOINT_NAME})")
-    return _read(Path(directory) / CHECKPOINT_NAME, CHECKPOINT)
+    return read_file(Path(directory) / CHECKPOINT_NAME, CHECKPOINT)
 
 
 def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     from safetensors.numpy import save
 
-    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}  # the seal and the file see one state
+    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}  # copied, so digest and file agree
     text = json.dumps(dict(kind=kind, schema=SCHEMA[kind], **header))
     write_atomically(path, save(arrays, metadata={"hogwild": _sealed(text, arrays)}))
 
 
-def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import safe_open
 
     _check_is_file(path, kind)
@@ -139,7 +108,7 @@ def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError:
         raise
-    except Exception as error:  # of the format, of types that NumPy lacks, of sizes and of brackets without end
+    except Exception as error:  # bad format, types NumPy lacks, absurd sizes, endless nesting
         raise InputError(f"{path}: {_verdict(path, kind)}") from error
     if not isinstance(header, dict):
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
@@ -158,7 +127,7 @@ def _read(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]
 def _check_is_file(path: Path, kind: str) -> None:
     try:
         mode = path.stat().st_mode
-        empty = stat.S_ISREG(mode) and not _first_byte(path)  # opening it also tells whether we may
+        empty = stat.S_ISREG(mode) and not _first_byte(path)  # opening it also checks the permission
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(mode):
@@ -173,7 +142,7 @@ def _first_byte(path: Path) -> bytes:
 
 
 def _verdict(path: Path, kind: str) -> str:
-    """What to say of a file that safetensors refuses."""
+    """Describe a file that safetensors refuses."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         if b'"hogwild"' in file.read(4096):
             return f"damaged or cut short: the hogwild {kind} in it cannot be read"
@@ -181,7 +150,7 @@ def _verdict(path: Path, kind: str) -> str:
 
 
 def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:
-    """The JSON object ``text`` with one item more in front: SHA-256 over it and each array, name and shape included."""
+    """The JSON object ``text`` with a first item added: SHA-256 over it and each array, name and shape included."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -191,12 +160,12 @@ def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path``, through a link if it is one: all of it, on the disk, or nothing at all.
+    """Put all of ``content`` at ``path``, flushed to disk, or change nothing; a symbolic link is followed.
 
     Raises
     ------
     OutputError
-        What was there before is untouched then (but for an error of the very last flush, of the directory).
+        The previous content is then untouched (unless the final flush of the directory failed).
     """
     try:
         target = Path(os.path.realpath(path))
@@ -205,12 +174,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             what = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
             raise OSError(what, "is a directory" if what == errno.EISDIR else "not a regular file")
         if mode is not None and not os.access(target, os.W_OK):
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would get past the protection
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would circumvent the protection
         temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
         try:
             _write_flushed(temporary, content, mode)
             os.replace(temporary, target)
-        except BaseException:  # Ctrl-C too
+        except BaseException:  # including Ctrl-C
             temporary.unlink(missing_ok=True)
             raise
         _flush_directory(target.parent)
@@ -229,7 +198,7 @@ def _write_flushed(path: Path, content: bytes, mode: int | None) -> None:
 
 
 def _flush_directory(directory: Path) -> None:
-    """Make a rename in ``directory`` survive a power cut, where the file system can."""
+    """Make a rename in ``directory`` survive a power failure, if the file system can."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -238,3 +207,24 @@ def _flush_directory(directory: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def package_version() -> str:
+    return str(sys.modules[__name__.partition(".")[0]].__version__)  # the package is loaded: this module is in it
+
+
+def outcome(history: list[dict[str, Any]]) -> str:
+    """``, epoch 3, objective 0.2046``: where training ended, for a model's line; nothing if there is no history."""
+    last = history[-1] if history else {}
+    objective = last.get("objective")
+    return f", epoch {last.get('epoch')}, objective {objective:.6g}" if isinstance(objective, float) else ""
+
+
+@contextlib.contextmanager
+def usable(where: str | Path) -> Iterator[None]:
+    """Within this block, what a model file lacks or holds amiss becomes one line that begins with ``where``."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:  # InputError, too
+        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InputError(f"{where}: not a usable hogwild model: {what}") from error

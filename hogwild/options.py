@@ -1,58 +1,27 @@
-"""The options of ``hogwild.train`` as a type: a name that is none fails in a type checker, before anything runs.
+"""The options of ``hogwild.train`` as a type, so that a type checker rejects an unknown name before anything runs.
 
-They are the fields of ``TrainConfig``, which says what they mean; a test holds the two against each other.
+They are the fields of ``TrainConfig``, which explains them; a test compares the two. A type checker reads the types
+here and nowhere else, so they cannot be made from the fields.
 """
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-
-class ModuleOptions(TypedDict, total=False):
-    """Keywords of :func:`hogwild.train_module`, which is given its loss beside the module."""
-
-    loss_param: float | None
-    l1: float
-    l2: float
-    step: float | None
-    schedule: str
-    decay: float | None
-    power: float | None
-    adagrad: bool
-    discipline: str
-    exchange: str
-    gradient_delay: float
-    workers: int | None
-    oversubscribe: bool
-    host: str
-    delay: str
-    device: str
-    in_flight: int | None
-    order: str
-    evaluate_every: int
-    epochs: int
-    average: bool
-    intercept: bool
-    normalize: str
-    class_weight: str | None
-    patience: int | None
-    tol: float
-    target: float | None
-    seed: int
-    rank: int | None
-    penalty: str | None
-    nonnegative: bool
-    biases: bool
-    negatives: int | None
-    optimizer: str | None
-    state: str | None
-    batch: int | None
-    momentum: float | None
-    betas: tuple[float, float] | None
-    launch: str | None
+#: Keywords of :func:`hogwild.train_module`, which receives its loss together with the module.
+ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it would have a line for each
+    "loss_param": float | None, "l1": float, "l2": float, "intercept": bool, "normalize": str,
+    "class_weight": str | None, "rank": int | None, "penalty": str | None, "nonnegative": bool, "biases": bool,
+    "negatives": int | None, "step": float | None, "schedule": str, "decay": float | None, "power": float | None,
+    "adagrad": bool, "order": str, "seed": int, "average": bool, "optimizer": str | None, "state": str | None,
+    "batch": int | None, "momentum": float | None, "betas": tuple[float, float] | None, "launch": str | None,
+    "discipline": str, "exchange": str, "link": str, "gradient_delay": float, "workers": int | None,
+    "oversubscribe": bool, "machines": int, "host": str, "delay": str, "device": str, "in_flight": int | None,
+    "evaluate_every": int, "epochs": int, "patience": int | None, "tol": float, "target": float | None,
+}, total=False)  # fmt: skip
 
 
 class TrainOptions(ModuleOptions, total=False):
-    """Keywords of :func:`hogwild.train`, but for the problem."""
+    """Keywords of :func:`hogwild.train`, except the problem."""
 
     loss: str

@@ -1,8 +1,8 @@
-"""Standard output and error: their errors say whose they are, and a screen that is gone ends no work.
+"""Standard output and error: their errors name the stream, and a closed terminal does not end the work.
 
-A terminal that is closed, ``| head`` or a full disk under a log are no reason to lose an hour of training. So the first
-error of a :class:`Screen` is kept, nothing more is written to it, and the program raises the error once its results are
-saved. Where the output itself is the result (``hogwild predict model rows | head``), :class:`Output` raises it at once.
+A closed terminal, ``| head`` or a full disk under a log must not cost an hour of training. So a :class:`Screen` keeps
+its first error and writes nothing more, and the program raises the error once its results are saved. Where the output
+itself is the result (``hogwild predict model rows | head``), :class:`Output` raises at once.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, TextIO, cast
 
 
 class Output:
-    """A text stream whose errors name it, as those of a file do."""
+    """A text stream whose errors name it, as a file's errors do."""
 
     def __init__(self, stream: TextIO | Output, called: str = "standard output") -> None:
         self.stream, self.called = cast("TextIO", stream), called
 
     def write(self, text: str) -> int:
-        """Write ``text``; its length."""
+        """Write ``text`` and return its length."""
         try:
             self.stream.write(text)
         except OSError as error:
@@ -32,7 +32,7 @@ class Output:
             self.fail(error)
 
     def fail(self, error: OSError) -> None:
-        """Say whose error it is."""
+        """Raise the error with the stream's name in it."""
         error.filename = error.filename or self.called
         raise error
 
@@ -41,22 +41,22 @@ class Output:
 
 
 class Screen(Output):
-    """What people watch: it never raises while it is written to.
+    """A stream that people watch; writing to it never raises.
 
     Attributes
     ----------
     failure : OSError or None
-        What first went wrong.
+        The first error.
     """
 
     failure: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write ``text`` if that is still possible; its length."""
+        """Write ``text`` if still possible and return its length."""
         return super().write(text) if self.failure is None else len(text)
 
     def flush(self) -> None:
-        """Flush the stream if that is still possible."""
+        """Flush the stream if still possible."""
         if self.failure is None:
             super().flush()
 
@@ -66,11 +66,11 @@ class Screen(Output):
         self.failure = error
 
     def settle(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise the first error, if there was one."""
         if self.failure is not None:
             raise self.failure
 
 
 def printable(text: str) -> str:
-    """``text`` with control characters, and bytes that are no text, as escapes: names and replies move no cursor."""
+    """Escape control characters and undecodable bytes in ``text``, so that names and replies cannot move the cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

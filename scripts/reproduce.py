@@ -1,7 +1,8 @@
-"""Measures what README shows, by the command line a user has, and writes it between README's markers.
+"""Measures what README and the manual show, by the command line a user has, and writes it between their markers.
 
 Everything is a command of ``hogwild`` whose rows are kept in ``reproduced/``; the tables are computed from those rows
-alone. A table between ``<!-- NAME -->`` and ``<!-- /NAME -->`` in README.md is replaced; nothing else is touched.
+alone. A table between ``<!-- NAME -->`` and ``<!-- /NAME -->`` in one of the ``PAGES`` is replaced, and nothing
+else is touched.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hogwild.bench import targets
 from hogwild.bench.suite import chosen
-from hogwild.compare.results import Source, load
-from hogwild.compare.suite_report import load_suite, suite_tables
-from hogwild.compare.summary import Group, groups, of_rule
-from hogwild.compare.verdict import duration, percent, target, verdict
+from hogwild.compare.report.results import ComparisonResult, load
+from hogwild.compare.report.suite import load_suite, suite_tables
+from hogwild.compare.report.summary import Group, groups, of_rule
+from hogwild.compare.report.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/measured.md")
 Row = dict[str, Any]
 
 # name: (training data, test data, options)
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
     parser.add_argument("--only", default="", help="some of bench,compare,simulate,delay,completion,paper")
-    parser.add_argument("--write", action="store_true", help="put the tables and the figure into README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables and the figure into the pages")
     options = parser.parse_args()
     began = time.monotonic()
     work = Work(options.out, options.data)
@@ -107,7 +108,7 @@ class Work:
         path = None if self.data is None else (self.data / name).resolve()
         return None if path is None or not path.exists() else str(path)
 
-    def compare(self, kind: str, title: str, data: str, test: str | None, *options: str) -> Source | None:
+    def compare(self, kind: str, title: str, data: str, test: str | None, *options: str) -> ComparisonResult | None:
         """A comparison, run or taken over from before; None without its data."""
         found, tests = self.place(data), self.place(test)
         if found is None or (test is not None and tests is None):
@@ -139,7 +140,10 @@ def bench(work: Work) -> dict[str, str]:
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
     """The first good row with these fields; empty if there is none."""
-    return targets.find(rows, **fields) or {}
+    for row in rows:
+        if row.get("status", "ok") == "ok" and all(row.get(name) == value for name, value in fields.items()):
+            return row
+    return {}
 
 
 def seconds(row: Row) -> float | None:
@@ -269,7 +273,7 @@ def compare(work: Work) -> dict[str, str]:
     }
 
 
-def comparison_table(sources: list[Source]) -> str:
+def comparison_table(sources: list[ComparisonResult]) -> str:
     """Seconds to a target, a line a method, a column a data set: the hardest target that serial always reaches."""
     keys: dict[tuple[str, int], None] = {}
     tables, heads = [], []
@@ -312,7 +316,7 @@ def delay(work: Work) -> dict[str, str]:
     return {} if source is None else {"delay": delay_table(source)}
 
 
-def delay_table(source: Source) -> str:
+def delay_table(source: ComparisonResult) -> str:
     """Speed-up over serial at the same cost of a gradient."""
     times: dict[tuple[str, int], dict[float, list[float]]] = {}
     for row in source.delays:
@@ -346,7 +350,7 @@ def simulate(work: Work) -> dict[str, str]:
     return {"simulated": "\n".join(lines)}
 
 
-def simulated_cells(source: Source) -> Iterator[str]:
+def simulated_cells(source: ComparisonResult) -> Iterator[str]:
     """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
     found = {group.key: group for group in of_rule(groups(source), "given")}
     alone = [run.rows[-1]["objective"] for run in found["serial", 1].runs]
@@ -406,19 +410,20 @@ def suite_table(table: Any) -> str:
     return "\n".join(lines) + "".join(f"\n\n{textwrap.fill(note, 118)}" for note in table.notes)
 
 
-# ---- README
+# ---- the pages
 
 
 def write(tables: dict[str, str], out: Path) -> None:
-    """Put the tables between README's markers, and the figure beside this script."""
-    path = ROOT / "README.md"
-    text = path.read_text()
+    """Put the tables between the pages' markers, and the figure beside this script."""
+    pages = {path: path.read_text() for path in (ROOT / name for name in PAGES)}
     for name, table in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if not pattern.search(text):
-            raise SystemExit(f"README.md has no <!-- {name} --> ... <!-- /{name} -->")
-        text = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
-    path.write_text(text)
+        if not any(pattern.search(text) for text in pages.values()):
+            raise SystemExit(f"{' and '.join(PAGES)} have no <!-- {name} --> ... <!-- /{name} -->")
+        for path, text in pages.items():
+            pages[path] = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+    for path, text in pages.items():
+        path.write_text(text)
     figure = out / folder_of("compare", BEYOND) / "gap-seconds.svg"
     if figure.exists():
         shutil.copy(figure, ROOT / "scripts" / "comparison.svg")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hogwild.data.examples import Rows
+from hogwild.data.rows.container import Rows
 
 POISSON_CAP = 60.0  # the loss goes on along its tangent beyond this margin; exp(60) is no count
 

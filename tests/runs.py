@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import hogwild
-from hogwild.data.examples import Rows
-from hogwild.data.store import open_store, save_store
-from hogwild.problems.objective import Evaluator
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
+from hogwild.problems.linear.objective import Evaluator
 
 QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
 

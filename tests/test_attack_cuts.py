@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hogwild import train
-from hogwild.data.graphs import Graph, open_graph
+from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.source import open_graph
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.cuts import CutsProblem
-from hogwild.segmentation import Segmentation
+from hogwild.problems.cuts.model import Segmentation
+from hogwild.problems.cuts.problem import CutsProblem
 
 TERMINALS = "1 a\n3 b\n"
 

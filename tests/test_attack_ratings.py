@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse
 
 from hogwild import train
-from hogwild.cli.recommend import _asked
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.ratings import Ids, Ratings
+from hogwild.cli.models.recommend import _asked
+from hogwild.data.ratings.container import Ids, Ratings
+from hogwild.data.ratings.source import open_ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 
 USERS, ITEMS = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)

@@ -24,12 +24,14 @@ import pytest
 import hogwild
 from hogwild import machine
 from hogwild.data.columns import BLOCK, HEADER, header
-from hogwild.data.examples import Rows
-from hogwild.data.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
 from hogwild.errors import TrainingError
 from hogwild.kernels.control import LINE, ROWS, WORKERS
-from hogwild.model_file import load_checkpoint, load_model
-from hogwild.training import Run, start_pool
+from hogwild.model_file import load_checkpoint
+from hogwild.models import load_model
+from hogwild.training.engine import start_pool
+from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants
 from tests.runs import QUIET, long_epochs, start, toy, until, when
 
@@ -38,7 +40,7 @@ NOTICED = 5.0  # seconds; less than two, were the machine idle
 
 
 def pids(run: Run) -> list[int]:
-    return [worker.pid for worker in run._pool._crew]  # type: ignore[attr-defined]
+    return [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
 
 
 def kill(*pids: int, wait: bool = False) -> None:
@@ -80,10 +82,10 @@ def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: s
     next(run)
     killed, noticed, victim = Clock(), Clock(), pids(run)[0]
     when(lambda: run.progress().rows_done > 20_000, lambda: (kill(victim), killed()))
-    when(lambda: run._pool.lost, noticed)
+    when(lambda: run.engine.pool.lost, noticed)
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(rows) - run._order.chunk <= row["updates"] < len(rows)
+    assert len(rows) - run.engine.job.order.chunk <= row["updates"] < len(rows)
     assert 0 < noticed.at - killed.at < NOTICED
     assert row["objective"] < run.history[0]["objective"]
     row = next(run)
@@ -97,7 +99,7 @@ def test_all_workers_killed_at_once(rows: Rows, discipline: str) -> None:
     when(lambda: run.progress().rows_done > 20_000, lambda: kill(*pids(run)))
     row = next(run)
     assert (row["status"], row["workers_lost"]) == ("ok", 2)
-    assert len(rows) - 2 * run._order.chunk <= row["updates"] < len(rows)
+    assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] < len(rows)
 
 
 def test_workers_killed_again_and_again(rows: Rows) -> None:
@@ -109,13 +111,13 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     def work() -> None:
         seen = [0, 0]
         while not ended.is_set() and len(kills) < 6:
-            for k, worker in enumerate(list(run._pool._crew)):  # type: ignore[attr-defined]
+            for k, worker in enumerate(list(run.engine.pool._crew)):  # type: ignore[attr-defined]
                 done = int(run._job.control[WORKERS + LINE * k + ROWS])
                 if worker.busy and done > seen[k]:
                     kill(worker.pid)
                     kills.append(k)
-                    seen[k] = done + 2 * run._order.chunk
-                    until(lambda: run._pool.lost >= len(kills), 5)
+                    seen[k] = done + 2 * run.engine.job.order.chunk
+                    until(lambda: run.engine.pool.lost >= len(kills), 5)
             time.sleep(0.001)
 
     thread = threading.Thread(target=work)
@@ -125,7 +127,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     thread.join()
     assert len(kills) > 3
     assert (row["status"], row["workers_lost"]) == ("ok", len(kills))
-    assert len(run._case._train) - len(kills) * run._order.chunk <= row["updates"] < len(run._case._train)
+    assert len(run._case._train) - len(kills) * run.engine.job.order.chunk <= row["updates"] < len(run._case._train)
 
 
 @pytest.mark.parametrize("discipline", HOLDING)
@@ -244,7 +246,7 @@ from pathlib import Path
 from tests.runs import long_epochs, start
 run = start(long_epochs(Path(sys.argv[1]), 300), discipline=sys.argv[2], host="processes", workers=2, epochs=100)
 next(run)
-print(*(worker.pid for worker in run._pool._crew), flush=True)
+print(*(worker.pid for worker in run.engine.pool._crew), flush=True)
 run.finish()
 """
 
@@ -398,13 +400,23 @@ def test_a_signal_while_many_workers_start(spawn: Callable, number: int) -> None
     assert "Traceback" not in process.stderr.read()
 
 
-@pytest.mark.parametrize("most", [8, 12, 24])
-def test_few_descriptors(spawn: Callable, most: int) -> None:
+@pytest.mark.parametrize(
+    ("command", "host", "most"),
+    [("train", "processes", 8), ("train", "processes", 12), ("train", "processes", 24), ("train", "threads", 8),
+     ("compare", "processes", 14), ("compare", "threads", 10)],
+)  # fmt: skip
+def test_few_descriptors(spawn: Callable, tmp_path: Path, command: str, host: str, most: int) -> None:
     """Whatever ``ulimit -n`` says, a run works or ends in one line that names a way out."""
-    options = "--host processes --workers 2 --step 0.1 --epochs 2 --quiet".split()
+    options = f"--host {host} --workers 2 --epochs 2".split()
+    options += (
+        ["--step", "0.1", "--quiet"]
+        if command == "train"
+        else ["--steps", "0.1", "--seeds", "1", "--methods", "serial,hogwild"]
+    )
+    options += ["--out", str(tmp_path / "out")]
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2); "
     code += "from hogwild.__main__ import main; sys.exit(main())"
-    process = spawn("-c", code, most, "train", "synthetic:uniform?rows=2000", *options)
+    process = spawn("-c", code, most, command, "synthetic:uniform?rows=2000", *options)
     _, err = process.communicate(timeout=120)
     said = r"(hogwild: warning: .*\n)*hogwild: error: .*--host threads.*\n"  # a warning of the kernel cache
     assert process.returncode == 0 or re.fullmatch(said, err), err
@@ -464,8 +476,8 @@ WATCH = """
 import sys, threading, time
 from pathlib import Path
 import hogwild
-from hogwild.data.source import open_data
-from hogwild.problems.objective import Evaluator
+from hogwild.data.rows.source import open_data
+from hogwild.problems.linear.objective import Evaluator
 from tests.conftest import descendants
 from tests.runs import memory
 

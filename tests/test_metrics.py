@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sklearn import metrics as theirs
 
-from hogwild.data import chunks
-from hogwild.data.examples import Rows
+from hogwild.data.rows import chunks
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.metrics import evaluate
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 
 WIDTH = 7
 

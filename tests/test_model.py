@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild import model as model_module
-from hogwild.data import chunks
-from hogwild.data.examples import Rows
+from hogwild.data.rows import chunks
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.model import LinearModel
+from hogwild.problems.linear import model as model_module
+from hogwild.problems.linear.model import LinearModel
 
 WIDTH = 8
 

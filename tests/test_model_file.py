@@ -14,17 +14,17 @@ import pytest
 
 import hogwild
 from hogwild.errors import InputError, OutputError
-from hogwild.model import LinearModel
 from hogwild.model_file import (
     CHECKPOINT_NAME,
     HISTORY_ROWS,
     has_checkpoint,
     load_checkpoint,
-    load_model,
     save_checkpoint,
     save_model,
     write_atomically,
 )
+from hogwild.models import load_model
+from hogwild.problems.linear.model import LinearModel
 
 
 def build(classes=2, seed=0, width=20, rows=60):

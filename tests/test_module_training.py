@@ -20,12 +20,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import hogwild
 from hogwild import machine
 from hogwild.bench import modules as bench
-from hogwild.bench.plan import Plan
-from hogwild.config import PROBLEMS
+from hogwild.bench.plan import BenchPlan
 from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
-from hogwild.hosts.job import Pool
-from hogwild.module_model import ModuleModel
-from hogwild.training import start_pool
+from hogwild.hosts.pool import Pool
+from hogwild.methods import PROBLEMS
+from hogwild.problems.module.model import ModuleModel
+from hogwild.training.engine import start_pool
 from tests.runs import toy, when
 
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
@@ -163,7 +163,7 @@ def test_a_killed_worker(discipline: str) -> None:
     options = {"optimizer": "adam", "gradient_delay": 0.03, "epochs": 1, "workers": 2, "batch": 8}
     run = hogwild.train_module(network(), "cross-entropy", data(), discipline=discipline, host="processes", **options)
     next(run)
-    crew = run._pool._crew  # type: ignore[attr-defined]
+    crew = run.engine.pool._crew  # type: ignore[attr-defined]
     when(lambda: run.progress().rows_done > 60, lambda: os.kill(crew[1].pid, signal.SIGKILL))
     if discipline == "locked":
         with pytest.raises(TrainingError, match="worker 1 died"):
@@ -424,7 +424,7 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sides train: none is fast by doing less."""
     names = {"rcv1": "synthetic:rcv1?rows=2000"}
     monkeypatch.setattr(bench, "TILES", {True: 2})
-    rows = list(bench.measure(Plan(workers=(1,), repeats=2, quick=True, names=names)))
+    rows = list(bench.measure(BenchPlan(workers=(1,), repeats=2, quick=True, names=names)))
     assert [(row["data"], row["kind"]) for row in rows] == [
         ("digits", "hogwild"), ("digits", bench.OFFICIAL), ("digits", bench.BATCHED), ("rcv1", "hogwild"),
         ("rcv1", bench.BATCHED),

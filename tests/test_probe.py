@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse as sp
 
 import hogwild
-from hogwild import probe as module
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.data.store import open_store, save_store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
+from hogwild.training import probe as module
+from hogwild.training.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
 from tests.runs import toy
 
 
@@ -41,6 +41,7 @@ CASES: dict[str, tuple[Rows, dict[str, Any]]] = {
     "huber, constant": (toy(classes=0), {"loss": "huber", "schedule": "constant"}),
     "inverse": (toy(noise=2.0), {"schedule": "inverse"}),
     "round": (toy(), {"schedule": "round"}),
+    "rows": (toy(), {"schedule": "rows"}),
     "adagrad": (toy(noise=2.0), {"adagrad": True}),
     "elastic": (toy(), {"l1": 1e-3, "l2": 1e-3}),
     "classes": (toy(classes=4), {}),
@@ -162,7 +163,7 @@ def searched(
     """The power found for an objective ``value``, and the powers that were tried."""
     tried: list[int] = []
     probe = Probe.__new__(Probe)
-    probe._first, probe._little = first, LITTLE
+    probe._first, probe._fine, probe._little = first, True, LITTLE
 
     class Trial:
         start = 1e6

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from hogwild.data.ratings import Ratings
-from hogwild.kernels.ranking import best_items, mask_seen
-from hogwild.problems.ranking import best_of_users, each_piece, ranking_metrics
+from hogwild.data.ratings.container import Ratings
+from hogwild.problems.completion.ranking import best_of_users, each_piece, ranking_metrics
+from hogwild.problems.completion.ranking_kernel import best_items, mask_seen
 
 SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=30)  # many ties
 

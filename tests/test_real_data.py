@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.training import start_pool
+from hogwild.training.engine import start_pool
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ def test_labels_and_widths_of_real_files(real_data, pools):
 @pytest.mark.parametrize("name", SETS)
 def test_the_papers_inequalities_hold(name, real_data):
     """Delta <= rho <= min(1, Omega Delta), which the paper's own line for RCV1 breaks."""
-    from hogwild.data.statistics import describe
+    from hogwild.data.rows.statistics import describe
 
     for rows in load(real_data, name):
         facts = describe(rows)

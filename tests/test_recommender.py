@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.ratings import Ids, Ratings
+from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.problems.rating_objective import RatingEvaluator
-from hogwild.recommender import CompletionModel, evaluate_completion
+from hogwild.problems.completion.model import CompletionModel, evaluate_completion
+from hogwild.problems.completion.objective import RatingEvaluator
 
 USERS, ITEMS = 8, 6
 NAMES = Ids([f"user {u}" for u in range(USERS)]), Ids(np.arange(ITEMS) * 10)
@@ -220,7 +220,7 @@ def test_files_that_do_not_fit():
 def test_it_opens_without_numba_and_never_needs_torch():
     code = (
         "import sys; sys.modules['torch'] = None; import numpy as np\n"
-        "from hogwild.recommender import CompletionModel\n"
+        "from hogwild.problems.completion.model import CompletionModel\n"
         "m = CompletionModel(np.ones((2, 1)), np.ones((3, 1)), np.zeros(2), np.zeros(3))\n"
         "assert 'numba' not in sys.modules\n"
         "assert m.predict(0, 1) == 1 and m.recommend([0], 2)[0].tolist() == [[0, 1]]\n"

@@ -1,9 +1,10 @@
-"""`scripts/reproduce`: its tables, and that README has a place for each of them and none that is empty."""
+"""`scripts/reproduce`: its tables, and that README and the manual have a place for each and none that is empty."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -27,13 +28,22 @@ def blocks(text: str) -> dict[str, str]:
     return {name: body.strip() for name, body in re.findall(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)}
 
 
+def written(reproduce: ModuleType, root: Path) -> dict[str, str]:
+    """The tables of all pages by name; each has one place."""
+    parts = [blocks((root / name).read_text()) for name in reproduce.PAGES]
+    found = {name: body for part in parts for name, body in part.items()}
+    assert len(found) == sum(map(len, parts))
+    return found
+
+
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.slow
 def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = ["--epochs", "4", "--seeds", "3", "--steps", "1,2"]
     monkeypatch.setattr(reproduce, "REAL", {"absent": ("none.svm", None, [])})
     monkeypatch.setattr(reproduce, "MADE", {reproduce.BEYOND: (TINY, None, quick)})
     monkeypatch.setattr(reproduce, "SIMULATED", {"tiny": (TINY, [])})
-    monkeypatch.setattr(reproduce, "METHODS", "serial,hogwild,locked,sklearn-sgd")
+    monkeypatch.setattr(reproduce, "METHODS", "serial,locked,sklearn-sgd")
     work = reproduce.Work(tmp_path / "out", None)
     tables = reproduce.compare(work) | reproduce.simulate(work)
     assert set(tables) == {"compare", "verdicts", "verdict", "simulated"}
@@ -41,15 +51,16 @@ def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkey
     assert tables["verdicts"].startswith("* beyond the cache: ")
     line = tables["simulated"].splitlines()[2]
     assert re.fullmatch(r"\| tiny \([\d.]+–[\d.]+\) \| [\d.]+ \| [\d.]+ \| [\d.]+ \|", line), line
-    readme = (ROOT / "README.md").read_text()
-    page = tmp_path / "README.md"
-    page.write_text(readme)
+    before = written(reproduce, ROOT)
+    for folder in ("scripts", "docs"):
+        (tmp_path / folder).mkdir()
+    for name in reproduce.PAGES:
+        shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(reproduce, "ROOT", tmp_path)
-    (tmp_path / "scripts").mkdir()
     reproduce.write(tables, tmp_path / "out")
-    after = blocks(page.read_text())
+    after = written(reproduce, tmp_path)
     assert {name: after[name] for name in tables} == tables
-    assert set(after) == set(blocks(readme))
+    assert set(after) == set(before)
 
 
 def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
@@ -77,20 +88,11 @@ def test_rates_become_a_table(reproduce: ModuleType) -> None:
     ]  # fmt: skip
 
 
-def test_readme_has_no_empty_table(reproduce: ModuleType) -> None:
-    found = blocks((ROOT / "README.md").read_text())
-    names = {
-        "completion",
-        "paper",
-        "headline",
-        "verdict",
-        "compare",
-        "verdicts",
-        "delay",
-        "disciplines",
-        "machine",
+def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
+    found = written(reproduce, ROOT)
+    assert set(found) == {
+        "completion", "paper", "headline", "verdict", "compare", "verdicts", "delay", "disciplines", "machine",
         "simulated",
-    }
-    assert set(found) == names
+    }  # fmt: skip
     assert [name for name, body in found.items() if not body] == []
     assert (ROOT / "scripts" / "comparison.svg").stat().st_size > 1000

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from hogwild import config
+from hogwild import methods
 from hogwild.errors import UsageError
-from hogwild.schedule import SCHEDULES, make_schedule
+from hogwild.training.schedule import SCHEDULES, make_schedule, usual_schedule
 
 
 def steps(schedule, rows, epochs):
@@ -45,6 +45,28 @@ def test_rounds_grow():
 def test_rounds_of_other_decays(decay, drops):
     schedule = make_schedule("round", 1.0, decay=decay)
     assert [e for e in range(1, 40) if schedule.plan(e) != schedule.plan(e - 1)] == drops
+
+
+@pytest.mark.parametrize("l2", [1.1e-5, 1e-4, 1e3])
+def test_row_backoff_ends_as_optimal_does(l2):
+    schedule = make_schedule("rows", 0.5, l2=l2)
+    np.testing.assert_allclose(steps(schedule, 3, 2), 0.5 / (1 + 0.5 * l2 * np.arange(6)), rtol=1e-12)
+    assert schedule.plan(7)[::2] == (pytest.approx(1 / l2), 1.0) == make_schedule("optimal", None, l2=l2).plan(7)[::2]
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.9e-5])
+def test_row_backoff_of_a_weak_penalty_falls_by_a_root(l2):
+    scale, offset, power = make_schedule("rows", 0.5, l2=l2).plan(3)
+    assert scale / (offset + 75_000) ** power == pytest.approx(0.25)
+    assert scale / offset**power == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("rows", "settled", "found"), [
+    (100_000, False, "epoch"), (100_001, False, "rows"), (10**9, True, "epoch"), (0, False, "epoch"),
+])  # fmt: skip
+def test_auto_goes_by_the_length_of_an_epoch(rows, settled, found):
+    assert usual_schedule("auto", rows, settled) == found
+    assert {usual_schedule(name, rows, settled) for name in SCHEDULES} == set(SCHEDULES)
 
 
 def test_inverse_counts_rows_from_one():
@@ -122,7 +144,7 @@ def test_state_goes_through_json(name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "cosine", "step": 1.0}, "constant, epoch, round, inverse, optimal, adaptive"),
+        ({"name": "cosine", "step": 1.0}, "constant, epoch, round, rows, inverse, optimal, adaptive"),
         ({"name": "optimal", "step": None}, "l2 > 0"),
         ({"name": "optimal", "step": 1.0, "l2": 1.0}, "leave step out"),
         ({"name": "constant", "step": None}, "above 0"),
@@ -138,7 +160,7 @@ def test_refused(arguments, message):
 
 
 def test_names_are_those_of_the_config():
-    assert tuple(SCHEDULES) == config.SCHEDULES
+    assert tuple(SCHEDULES) == methods.SCHEDULES
 
 
 def test_adaptive_counts_epochs_that_were_not_looked_at() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ["scripts/quickstart", "scripts/test", "scripts/bench-gpu", "scripts/environment.sh", ".ci/run"]
+SCRIPTS = [
+    "scripts/quickstart", "scripts/test", "scripts/docs", "scripts/bench-gpu", "scripts/environment.sh", ".ci/run",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hogwild.cut_picture import draw
-from hogwild.data.graphs import Graph, open_graph
-from hogwild.data.rating_ids import Ids
+from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.source import open_graph
+from hogwild.data.ratings.ids import Ids
 from hogwild.errors import InputError, OutputError, UsageError
-from hogwild.model_file import load_model
-from hogwild.problems.cut_objective import CutEvaluator
-from hogwild.segmentation import Segmentation
+from hogwild.models import load_model
+from hogwild.problems.cuts.model import Segmentation
+from hogwild.problems.cuts.objective import CutEvaluator
+from hogwild.problems.cuts.picture import draw
 
 
 def shares(n, labels, seed=0):

@@ -11,8 +11,8 @@ import time
 import pytest
 
 import hogwild
-from hogwild.data.synthetic import generate
-from hogwild.stopwatch import PARTS, Stopwatch, process_start
+from hogwild.data.rows.synthetic import generate
+from hogwild.training.stopwatch import PARTS, Stopwatch, process_start
 
 
 def test_parts_interrupt_each_other_and_add_up(monkeypatch):

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.data.examples import Rows
-from hogwild.data.store import open_store, save_store
-from hogwild.hosts.job import Pool
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
+from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
-from hogwild.training import start_pool
+from hogwild.training.engine import start_pool
 from tests.runs import long_epochs, start, toy, when
 
 TIERED: dict[str, Any] = {"discipline": "tiered", "step": 0.1, "epochs": 6}
@@ -223,11 +223,11 @@ def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
     whole.finish()
     run = start(long_epochs(tmp_path, 200), workers=2, host="processes", epochs=2, discipline="tiered")
     next(run)
-    victim = run._pool._crew[1].pid  # type: ignore[attr-defined]
+    victim = run.engine.pool._crew[1].pid  # type: ignore[attr-defined]
     when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(run._case._train) - run._order.chunk <= row["updates"] < len(run._case._train)
+    assert len(run._case._train) - run.engine.job.order.chunk <= row["updates"] < len(run._case._train)
     assert row["objective"] < 1.1 * whole.history[1]["objective"]
     last = next(run)
     assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._case._train), 1)

@@ -23,21 +23,27 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild import machine, training
-from hogwild.config import DISCIPLINES, SCHEDULES, TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.data.store import open_store, save_store
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
-from hogwild.hosts.job import Pool, Task
+from hogwild.hosts.job import Task
+from hogwild.hosts.pool import Pool
+from hogwild.methods import DISCIPLINES, SCHEDULES
 from hogwild.model_file import CHECKPOINT_NAME
-from hogwild.problems.objective import Objective
-from hogwild.resume import fingerprint
-from hogwild.training import Run, start_pool
+from hogwild.problems.linear.objective import Objective
+from hogwild.training import engine
+from hogwild.training import run as training
+from hogwild.training.checkpoint import fingerprint
+from hogwild.training.engine import start_pool
+from hogwild.training.run import Run, resolve
 from tests.runs import QUIET, long_epochs, start, toy, until, when
 
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
     "train_seconds wall_seconds setup_seconds objective train_loss train_accuracy updates nonzeros_per_second "
+    "replicas messages bytes_sent waited_seconds shards_torn deltas_left_out virtual_seconds "
     "staleness_mean staleness_max lost_updates in_flight workers_lost status".split()
 )
 MACHINE = {"cpu", "cores", "load", "version_python", "version_numpy", "version_numba", "version_torch"}
@@ -132,7 +138,7 @@ def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monke
 def test_progress_counts_epochs_that_go_together(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     run = hogwild.train(rows, epochs=6, evaluate_every=3, **QUIET)
     next(run)
-    monkeypatch.setattr(run, "_task", Task(3, 0, (0.5, 1.0, 0.0), ((0.5, 1.0, 0.0),) * 2))
+    monkeypatch.setattr(run.engine, "_task", Task(3, 0, (0.5, 1.0, 0.0), ((0.5, 1.0, 0.0),) * 2))
     for done, epoch, left in ((0, 3, 0), (100, 3, 100), (2 * len(rows) + 7, 5, 7), (3 * len(rows), 5, len(rows))):
         monkeypatch.setattr(run._job, "done", lambda done=done: (done, 0))
         progress = run.progress()
@@ -213,8 +219,11 @@ def test_a_closed_run_before_its_first_row(rows: Rows) -> None:
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
+    import torch
+
     import hogwild.hosts.worker
 
+    assert torch.__version__  # its import keeps the frames of who asked for it until the next collection
     gc.collect()
     gc.disable()  # reference counts must do
     try:
@@ -222,11 +231,11 @@ def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
         next(run)
         next(run)
         if host == "processes":
-            pids = [worker.pid for worker in run._pool._crew]  # type: ignore[attr-defined]
+            pids = [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
         before = threading.active_count()
         del run
         if host == "processes":
-            assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+            assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 5)  # the server reaps them
         else:
             assert threading.active_count() == before - 2
     finally:
@@ -254,6 +263,17 @@ def test_what_may_be_given_as_rows(rows: Rows) -> None:
         hogwild.train(rows, epoch=3)
 
 
+def test_one_worker_works_in_the_process_itself(rows: Rows) -> None:
+    """Unless a host is named; one that names it, as the configs of old checkpoints do, is taken at its word."""
+    for workers, host in ((1, "threads"), (2, "processes")):
+        with hogwild.train(rows, config=TrainConfig(workers=workers, step=0.1)) as run:
+            assert (run.config.host, run.history) == (host, [])
+    asked = TrainConfig(workers=1)
+    old = TrainConfig.from_json(asked.to_json() | {"host": "processes"})
+    assert resolve(old, len(rows)).host == "processes"
+    assert asked.differences(old) == []
+
+
 def test_one_after_another_and_two_at_once(rows: Rows) -> None:
     one = [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
     assert [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)] == one
@@ -278,7 +298,7 @@ def test_progress_can_be_watched(tmp_path: Path) -> None:
     rows = long_epochs(tmp_path, 200)
     seen = []
     with start(rows, workers=1, epochs=2) as run:
-        assert run.progress() == training.Progress(0, 0, len(rows), 0, 0.0)
+        assert run.progress() == training.EpochProgress(0, 0, len(rows), 0, 0.0)
         next(run)
         stopping = threading.Event()
 
@@ -291,7 +311,7 @@ def test_progress_can_be_watched(tmp_path: Path) -> None:
         list(run)
         stopping.set()
         watcher.join()
-    within, chunk = [p for p in seen if 0 < p.rows_done < p.rows_total], run._order.chunk
+    within, chunk = [p for p in seen if 0 < p.rows_done < p.rows_total], run.engine.job.order.chunk
     assert within
     assert {p.epoch for p in within} <= {0, 1}
     for p in within:
@@ -417,7 +437,10 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
     next(one)
     when(lambda: one.progress().seconds > 0.1, one.stop)
     row = next(one)
-    assert (row["status"], row["updates"]) == ("interrupted", one._order.chunk)  # finished without further delays
+    assert (row["status"], row["updates"]) == (
+        "interrupted",
+        one.engine.job.order.chunk,
+    )  # finished without further delays
     assert time.monotonic() - before < 60
 
 
@@ -459,7 +482,7 @@ def test_a_stop_while_evaluating_shows_in_the_last_row(
     evaluate, at = Objective.evaluate, []
 
     def stopped(self: Objective, *parameters: Any) -> dict[str, float | None]:
-        if run._epoch == at[0]:
+        if run.engine.epoch == at[0]:
             run.stop()
         return evaluate(self, *parameters)
 
@@ -746,7 +769,7 @@ def refused(state: Path, rows: Rows, **options: Any) -> str:
 
 def test_resume_with_other_options(rows: Rows, state: Path) -> None:
     message = refused(state, rows, l2=0.5, seed=3)
-    changeable = "epochs, workers, oversubscribe, host, in_flight, evaluate_every"
+    changeable = "epochs, machines, workers, oversubscribe, host, in_flight, evaluate_every"
     assert message.endswith(f"with other options: l2 was 1e-05, seed was 0 (only {changeable} may change)")
     assert "step was 0.5" in refused(state, rows, step=None)
     assert "average was False" in refused(state, rows, average=True)
@@ -781,7 +804,7 @@ def test_resume_from_a_damaged_checkpoint(rows: Rows, state: Path, tmp_path: Pat
 def test_unwritable_checkpoint_directory(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found out before any worker is started."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(training, "start_pool", lambda *_: pytest.fail("workers were started"))
+    monkeypatch.setattr(engine, "start_pool", lambda *_: pytest.fail("workers were started"))
     for path in (tmp_path / "file", tmp_path / "file" / "state", Path("/proc/state")):
         with pytest.raises(OutputError, match="cannot write a checkpoint") as caught:
             hogwild.train(rows, checkpoint=path, **QUIET)
@@ -884,7 +907,31 @@ def test_workers_that_wait_until_asked(rows: Rows, pools: Callable) -> None:
         assert until(lambda: next(run)["epoch"] == 2)
 
 
-@pytest.mark.parametrize("schedule", ["inverse", "optimal"])
+@pytest.mark.parametrize("l2", [0.0, 1e-3])
+def test_a_long_epoch_ends_on_small_steps(l2: float) -> None:
+    rows = toy(150_000, width=200, noise=1.0)
+    options = {**QUIET, "step": 2**-4, "l2": l2}
+    unasked = hogwild.train(rows, epochs=2, **options)
+    epoch = hogwild.train(rows, epochs=2, schedule="epoch", **options)
+    best = hogwild.train(rows, epochs=6, schedule="epoch", decay=0.3, **options)
+    for run in (unasked, epoch, best):
+        run.finish()
+    assert [run.history[0]["schedule"] for run in (unasked, epoch)] == ["rows", "epoch"]
+    for done in (1, 2):
+        gaps = [run.history[done]["objective"] - best.history[-1]["objective"] for run in (unasked, epoch)]
+        assert gaps[0] < 0.6 * gaps[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"device": "cuda"}, {"schedule": "constant"}],
+)
+def test_what_is_asked_for_settles_the_schedule(options: dict[str, Any]) -> None:
+    config = training.resolve(TrainConfig(**options), 10**6)
+    assert config.schedule == options.get("schedule", "epoch")
+
+
+@pytest.mark.parametrize("schedule", ["rows", "inverse", "optimal"])
 def test_the_step_of_a_row_falls_with_its_schedule(schedule):
     run = hogwild.train(toy(), workers=1, epochs=3, schedule=schedule, l2=1e-2)
     run.finish()

@@ -32,7 +32,7 @@ run.model.predit(X)  # error: "LinearModel" has no attribute "predit"
 run.finnish()  # error: has no attribute "finnish"
 reveal_type(hogwild.train_module(torch.nn.Linear(1, 1), "mse", (X, y)).model)  # ModuleModel
 hogwild.train_module(torch.nn.Linear(1, 1), "mse", (X, y), stepp=1.0)  # error: Unexpected keyword argument "stepp"
-reveal_type(hogwild.load("m"))  # LinearModel | hogwild.recommender.CompletionModel
+reveal_type(hogwild.load("m"))  # LinearModel | hogwild.problems.completion.model.CompletionModel
 reveal_type(hogwild.HogwildClassifier().fit(X, y))  # HogwildClassifier
 reveal_type(hogwild.HogwildRegressor().partial_fit(X, y))  # HogwildRegressor
 class Films(hogwild.HogwildFactorizer): ...

@@ -42,7 +42,7 @@ def test_contents(wheel: Path) -> None:
         [metadata] = [name for name in names if name.endswith("/METADATA")]
         text = archive.read(metadata).decode()
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "hogwild").rglob("*.py")}
-    others = {"hogwild/py.typed", "hogwild/compare/report.html.jinja"}
+    others = {"hogwild/py.typed", "hogwild/compare/report/page.html.jinja"}
     others |= {f"hogwild/datasets/{card.name}" for card in (ROOT / "datasets").glob("*.toml")}
     assert modules | others == {name for name in names if ".dist-info/" not in name}
     assert any(name.endswith("LICENSE") for name in names)

@@ -1,1 +1,1 @@
-"""Measurements of this machine, one file a family; each is a generator of flat rows (see ``suite.py``)."""
+"""Measurements of this machine, one file per family; each is a generator of flat rows (see ``suite.py``)."""

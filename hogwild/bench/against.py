@@ -1,9 +1,9 @@
 """Other programs on the same data: an epoch of SGD, and the time to the same held-out loss.
 
-The rule for the loss, which favours nobody: all minimise the same objective, so the target is the held-out loss of its
-optimum, as scikit-learn's deterministic solvers find it, plus half a percent. Each program is trained from scratch with
-growing effort until it gets there (the same number of step sizes tried for all that have one), and only the cheapest
-training that did is timed, in interleaved rounds. Fewer rounds than elsewhere: these trainings are long.
+To favour no program, all minimise the same objective, and the target is the held-out loss of its optimum, as found by
+scikit-learn's deterministic solvers, plus half a percent. Each program is trained from scratch with growing effort
+until it reaches the target (with equally many step sizes tried for all that have one), and only the cheapest training
+that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.bench.plan import L2, STEPS, Plan, about
+from hogwild.bench.plan import L2, STEPS, BenchPlan, about
 from hogwild.bench.rounds import Side, Timing, interleaved, ratio
 from hogwild.bench.sides import Training
-from hogwild.bench.solvers import SOLVERS, Fit, Fitted, Solver
-from hogwild.data.examples import Rows
-from hogwild.problems.objective import loss_values
+from hogwild.bench.solvers import SOLVERS, Fits, SolverFit
+from hogwild.bench.solvers import STEPS as TRIED
+from hogwild.compare.reference.outside import Outside
+from hogwild.data.rows.container import Rows
+from hogwild.problems.linear.objective import loss_values
 
 LOSSES = ("log", "hinge")
 SLACK = 1.005
 EFFORTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 QUICK_EFFORTS = (1, 2, 4, 8, 16)
-PATIENCE = 60.0  # seconds of search that a program gets for each loss; in a quick run a tenth
+PATIENCE = 60.0  # seconds of search that a program gets for each loss; a tenth in a quick run
 
 
-def measure(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Epochs first, then every loss."""
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Measure epochs first, then every loss."""
     rows = plan.open("rcv1")
     yield from _epochs(plan, rows)
     held_out = plan.open("rcv1", rows=max(len(rows) // 10, 1), skip=len(rows))
@@ -40,8 +42,8 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
         yield from _time_to_loss(plan, rows, held_out, loss)
 
 
-def _epochs(plan: Plan, rows: Rows) -> Iterator[dict[str, Any]]:
-    """One worker's epoch against ``SGDClassifier.partial_fit``: both shuffling, or both in file order."""
+def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
+    """Compare one worker's epoch with ``SGDClassifier.partial_fit``: both shuffling, or both in file order."""
     with ExitStack() as stack:
         sides: dict[str, Side] = {}
         for order in ("shuffled", "file"):
@@ -78,20 +80,20 @@ def _partial_fit(rows: Rows, shuffle: bool) -> Side:
 
 @dataclass
 class _Candidate:
-    """A program, and the least effort at which it reached the target; 0: it never did."""
+    """A program, and the least effort at which it reached the target; 0 if it never did."""
 
-    solver: Solver
-    fit: Fit
+    solver: Outside
+    fit: Fits
     effort: int = 0
     step: float = 0.0
-    loss: float = math.nan  # of that effort; if it never got there, the best it reached
+    loss: float = math.nan  # at that effort; the best loss reached if it never got there
 
 
-def _time_to_loss(plan: Plan, rows: Rows, held_out: Rows, loss: str) -> Iterator[dict[str, Any]]:
+def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Iterator[dict[str, Any]]:
     X, y = held_out.to_scipy()
     y = np.sign(y.astype(np.float64))
 
-    def judge(found: Fitted) -> float:
+    def judge(found: SolverFit) -> float:
         margins = X @ found.coef.astype(np.float64) + found.intercept
         return float(loss_values(loss, margins, y).mean())
 
@@ -101,7 +103,7 @@ def _time_to_loss(plan: Plan, rows: Rows, held_out: Rows, loss: str) -> Iterator
     for solver in SOLVERS:
         if solver.version is not None:
             plan.note(f"{loss}: {solver.name} searches for its steps and effort")
-            candidates[solver.name] = _search(plan, solver, solver.make(rows, loss, L2), judge, target)
+            candidates[solver.name] = _search(plan, solver, Fits(solver, rows, loss), judge, target)
     sides = {name: _again(found) for name, found in candidates.items() if found.effort}
     times = interleaved(sides, max(plan.repeats // 3, 2), lambda text: plan.note(f"{loss}: {text}"))
     ours = times["hogwild"].seconds if "hogwild" in times else None
@@ -111,16 +113,18 @@ def _time_to_loss(plan: Plan, rows: Rows, held_out: Rows, loss: str) -> Iterator
         yield about(plan.names["rcv1"], rows) | timing.fields() | {
             "what": "time to loss", "loss": loss, "solver": solver.name, "version": solver.version,
             "order": solver.order, "effort": found.effort or None if found else None, "effort_unit": solver.effort,
-            "step": found.step if found and len(solver.steps) > 1 else None, "held_out": found.loss if found else None,
+            "step": found.step if found and solver.steps else None, "held_out": found.loss if found else None,
             "held_out_target": target, "ours_faster": ratio(timing.seconds, ours),
         }  # fmt: skip
 
 
-def _search(plan: Plan, solver: Solver, fit: Fit, judge: Callable[[Fitted], float], target: float) -> _Candidate:
-    """The least effort that reaches the target, over all steps; of equal ones the step that comes lowest."""
+def _search(
+    plan: BenchPlan, solver: Outside, fit: Fits, judge: Callable[[SolverFit], float], target: float
+) -> _Candidate:
+    """Return the least effort that reaches the target, over all steps; for equal efforts, the step of lowest loss."""
     best, efforts = _Candidate(solver, fit), QUICK_EFFORTS if plan.quick else EFFORTS
     deadline = time.monotonic() + PATIENCE * (0.1 if plan.quick else 1.0)
-    for step in solver.steps:
+    for step in TRIED if solver.steps else (1.0,):
         for effort in efforts:
             if time.monotonic() > deadline:
                 return best
@@ -129,7 +133,7 @@ def _search(plan: Plan, solver: Solver, fit: Fit, judge: Callable[[Fitted], floa
             if loss <= target and (not best.effort or (effort, loss) < (best.effort, best.loss)):
                 best = _Candidate(solver, fit, effort, step, loss)
             if best.effort and effort >= best.effort:
-                break  # there already, or another step was sooner
+                break  # target reached, or another step was faster
             best.loss = loss if math.isnan(best.loss) else min(best.loss, loss)
     return best
 
@@ -138,21 +142,21 @@ def _again(found: _Candidate) -> Side:
     return lambda: found.fit(found.effort, found.step).seconds
 
 
-def _why_not(solver: Solver, found: _Candidate | None) -> str:
+def _why_not(solver: Outside, found: _Candidate | None) -> str:
     if found is None:
         return f"not installed (pip install {solver.package})"
     return "did not reach the target in the time it was given"
 
 
-def _optimum(rows: Rows, loss: str) -> Fitted:
-    """The minimum of the objective by a deterministic solver that is part of no comparison."""
+def _optimum(rows: Rows, loss: str) -> SolverFit:
+    """Return the objective's minimum, by a deterministic solver that is not compared."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
     X, y = rows.to_scipy()
     C = 1 / (L2 * len(rows))
     solver: Any = LogisticRegression(C=C, tol=1e-5, max_iter=1000)
-    if loss == "hinge":  # its weights are LIBLINEAR's to many digits
+    if loss == "hinge":  # LIBLINEAR determines the weights to many digits
         solver = LinearSVC(loss="hinge", C=C, tol=1e-4, max_iter=10_000, random_state=0)
     solver.fit(X, y)
-    return Fitted(0.0, np.ravel(solver.coef_), float(np.ravel(solver.intercept_)[0]))
+    return SolverFit(0.0, np.ravel(solver.coef_), float(np.ravel(solver.intercept_)[0]))

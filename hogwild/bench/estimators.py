@@ -1,7 +1,7 @@
 """Estimators: whole fits of ``HogwildClassifier`` beside scikit-learn's ``SGDClassifier``, from call to return.
 
-Both with their defaults (hinge, l2, alpha 1e-4) but ``n_jobs`` and the seed, which is another one in every round. Both
-stop by themselves, so what they reach stands beside what it took: the hinge loss on rows held out, summed over classes.
+Both use their defaults (hinge, l2, alpha 1e-4) except ``n_jobs`` and the seed, which differs in every round. Both stop
+by themselves, so the result stands beside the time: the hinge loss on held-out rows, summed over classes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.bench.plan import Plan
+from hogwild.bench.plan import BenchPlan
 from hogwild.bench.rounds import interleaved, ratio
-from hogwild.data.examples import Rows
+from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
 
-HELD = 1 / 11  # of the rows
+HELD = 1 / 11  # of the rows are held out
 CLASSES = {"classes": 20, "rows": 12_500, "nnz": 150}  # a set the size of 20 newsgroups
-TOYS = ("breast cancer", "digits", "wine")  # that come with scikit-learn
+TOYS = ("breast cancer", "digits", "wine")  # included in scikit-learn
 OURS, THEIRS = "HogwildClassifier", "SGDClassifier"
 
 
-def measure(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Seconds, held-out loss and accuracy of a fit, on sets beyond the cache, of many classes, and small ones."""
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield seconds, held-out loss and accuracy of a fit, on sets beyond the cache, of many classes, and small ones."""
     yield from _of_data(plan, "rcv1", *_parts(plan.open("rcv1")))
     yield from _of_data(plan, "20 classes", *_parts(plan.open("rcv1", **CLASSES)))
     for name in TOYS:
         yield from _of_data(plan, name, *_toy(name))
     if plan.rows is not None:
-        from hogwild.data.source import open_data
+        from hogwild.data.rows.source import open_data
 
         plan.note(f"opening {plan.rows}")
         rows = open_data(plan.rows, cache=plan.cache)
@@ -41,7 +41,7 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 def _parts(rows: Rows) -> tuple[Any, np.ndarray, Any, np.ndarray]:
-    """Matrices and labels to train and to test on."""
+    """Return matrices and labels to train and to test on."""
     (X, y), (held, labels) = (part.to_scipy() for part in rows.split(HELD, seed=1))
     return X, y, held, labels
 
@@ -56,7 +56,9 @@ def _toy(name: str) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     return X, y, held, labels
 
 
-def _of_data(plan: Plan, name: str, X: Any, y: np.ndarray, held: Any, labels: np.ndarray) -> Iterator[dict[str, Any]]:
+def _of_data(
+    plan: BenchPlan, name: str, X: Any, y: np.ndarray, held: Any, labels: np.ndarray
+) -> Iterator[dict[str, Any]]:
     from sklearn.linear_model import SGDClassifier
 
     from hogwild.estimators.classifier import HogwildClassifier
@@ -77,7 +79,7 @@ def _of_data(plan: Plan, name: str, X: Any, y: np.ndarray, held: Any, labels: np
 
 
 class _Fits:
-    """One fit a call, each with another seed; what it reached on rows held out is not on the clock."""
+    """One fit per call, each with another seed; the evaluation on held-out rows is not on the clock."""
 
     def __init__(self, model: Any, X: Any, y: np.ndarray, held: Any, labels: np.ndarray) -> None:
         self.model, self._data, self._held = model, (X, y), (held, labels)
@@ -87,7 +89,7 @@ class _Fits:
     def __call__(self) -> float:
         self.model.set_params(random_state=len(self.losses))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of convergence: both have the same limit
+            warnings.simplefilter("ignore")  # about convergence: both have the same limit
             start = time.perf_counter()
             self.model.fit(*self._data)
             seconds = time.perf_counter() - start

@@ -1,11 +1,11 @@
-"""Modules: samples a second of ``train_module``, beside the pattern of torch's own ``mnist_hogwild`` example.
+"""Modules: samples per second of ``train_module``, beside the pattern of torch's own ``mnist_hogwild`` example.
 
-That pattern: ``model.share_memory()``, and in each process a ``torch.optim.SGD`` and a DataLoader of its own. It is run
-here as fast as it goes: processes started before any clock, pinned to a core and with one thread each like ours, the
-same batches, steps and samples in an epoch (each process draws its share of the rows anew). ``official`` has the
-example's loader, which fetches and stacks one item after another; ``official, whole batches`` one that is given all
-rows of a batch at once and makes it with our own kernel, which the example does not do, so that what is left between
-the two is the step itself. The loss over all training rows after the same epochs stands beside each rate.
+That pattern is ``model.share_memory()`` and, in each process, a ``torch.optim.SGD`` and a DataLoader. It is run here as
+fast as possible: processes started before any clock, pinned to a core and with one thread each like ours, and the same
+batches, steps and samples in an epoch (each process draws its share of the rows anew). ``official`` has the example's
+loader, which fetches and stacks single items; ``official, whole batches`` has one that receives all rows of a batch at
+once and builds it with our own kernel, which the example does not do, so that the remaining difference is the step
+itself. The loss over all training rows after the same epochs stands beside each rate.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from hogwild.bench.plan import Plan
+from hogwild.bench.plan import BenchPlan
 from hogwild.bench.rounds import Side, interleaved, ratio
 from hogwild.bench.sides import ENDLESS, Running
-from hogwild.cases.module import NamedLoss
 from hogwild.errors import HogwildWarning
 from hogwild.machine import one_cpu_a_core
-from hogwild.module_training import train_module
-from hogwild.problems.module_data import Batch, Examples, feed_of, take_data
+from hogwild.problems.module.case import NamedLoss
+from hogwild.problems.module.feed import Batch, Examples, feed_of, take_data
+from hogwild.problems.module.training import train_module
 
 TILES = {False: 20, True: 8}  # copies of the 1,797 digits; True: quick
 DIM = 32
@@ -39,15 +39,15 @@ CASES: dict[str, tuple[str, float, int]] = {"digits": ("cross-entropy", 0.1, 64)
 OFFICIAL, BATCHED = "official", "official, whole batches"
 
 
-def measure(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Seconds an epoch, samples a second, and what is to be beaten, for a dense and a sparse network."""
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield seconds per epoch, samples per second, and the rival's, for a dense and a sparse network."""
     workers = max(min(plan.workers[-1], max(len(one_cpu_a_core()), 1)), 1)
     for name in CASES:
         plan.note(f"opening {name}")
         yield from _of_data(plan, name, workers)
 
 
-def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
+def _of_data(plan: BenchPlan, name: str, workers: int) -> Iterator[dict[str, Any]]:
     loss, step, batch = CASES[name]
     examples, model = digits(TILES[plan.quick]) if name == "digits" else sparse(plan)
     sides: dict[str, Any] = {"hogwild": _ours(model, loss, examples, step, batch, workers)}
@@ -71,7 +71,7 @@ def _of_data(plan: Plan, name: str, workers: int) -> Iterator[dict[str, Any]]:
 
 
 def digits(tiles: int = 1) -> tuple[Examples, nn.Module]:
-    """scikit-learn's 1,797 handwritten digits, 8 x 8, so many times, and a network of one hidden layer."""
+    """Return ``tiles`` copies of scikit-learn's 1,797 8 x 8 digits, and a network with one hidden layer."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -82,8 +82,8 @@ def digits(tiles: int = 1) -> tuple[Examples, nn.Module]:
     return take_data((X, y), "cross-entropy"), model
 
 
-def sparse(plan: Plan) -> tuple[Examples, nn.Module]:
-    """Rows like those of RCV1, and the network of :class:`Embedded`."""
+def sparse(plan: BenchPlan) -> tuple[Examples, nn.Module]:
+    """Return rows like those of RCV1, and the network :class:`Embedded`."""
     rows = plan.open("rcv1")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -91,7 +91,7 @@ def sparse(plan: Plan) -> tuple[Examples, nn.Module]:
 
 
 class Embedded(nn.Module):
-    """A sum of embeddings, and a linear layer on top."""
+    """A sum of embeddings, followed by a linear layer."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Embedded(nn.Module):
 
 def _ours(model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int) -> Running:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
+        warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller warns once
         return Running(
             train_module(
                 model, loss, examples, workers=workers, host="processes", step=step, batch=batch, epochs=ENDLESS
@@ -115,7 +115,7 @@ def _ours(model: nn.Module, loss: str, examples: Examples, step: float, batch: i
 
 
 class _Official:
-    """The example's pattern: processes that each train the shared model by an optimiser and a loader of their own."""
+    """The example's pattern: processes that each train the shared model with their own optimiser and loader."""
 
     def __init__(
         self, model: nn.Module, loss: str, examples: Examples, step: float, batch: int, workers: int, whole: bool
@@ -170,7 +170,7 @@ def _official(
     connection: Connection, cpu: int | None, number: int, model: nn.Module, loss: NamedLoss, kind: str,
     tensors: dict[str, torch.Tensor], step: float, batch: int, workers: int, whole: bool,
 ) -> None:  # fmt: skip
-    """One process of the pattern: an epoch of its share for each message."""
+    """Run one process of the pattern: an epoch of its share for each message."""
     torch.set_num_threads(1)
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
@@ -178,7 +178,7 @@ def _official(
     loader = _loader(kind, tensors, batch, workers, whole)
     optimizer = torch.optim.SGD(model.parameters(), lr=step)
     model.train()
-    for _ in zip(loader, range(2)):  # so that the first epoch finds everything compiled
+    for _ in zip(loader, range(2)):  # so that everything is compiled before the first epoch
         pass
     connection.send(True)
     while _asked(connection):
@@ -199,7 +199,7 @@ def _asked(connection: Connection) -> bool:
 
 
 class _Whole(Dataset[Batch]):
-    """Batches by the numbers of their rows."""
+    """Batches addressed by the numbers of their rows."""
 
     def __init__(self, feed: Any, n: int) -> None:
         self._feed, self._n = feed, n

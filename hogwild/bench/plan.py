@@ -1,7 +1,7 @@
-"""What a benchmark is asked to do: workers, repeats, and the data sets every section shares.
+"""Options of a benchmark: workers, repeats, and the data sets that all sections share.
 
-The decision that matters: sizes are chosen so that a set outgrows the cores' own caches, because data that fit in them
-answer another question; ``quick`` gives that up where it must to end within two minutes on two cores.
+A data set must exceed the cores' own caches, because data that fit in them answer another question; ``quick`` gives
+that up where it must, to end within two minutes on two cores.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from hogwild import machine
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
-    from hogwild.data.examples import Rows
+    from hogwild.data.rows.container import Rows
 
 L2 = 1e-5
 ROWS = {"rcv1": 200_000, "uniform": 400_000, "ctr": 200_000}
 QUICK_ROWS = {"rcv1": 60_000, "uniform": 100_000, "ctr": 50_000}
 FEATURES = {"ctr": 1 << 24}
-STEPS = {"rcv1": 0.5, "uniform": 0.05, "ctr": 0.05}  # rows of length 1; rows of 32 and of 39 ones
+STEPS = {"rcv1": 0.5, "uniform": 0.05, "ctr": 0.05}  # rows of norm 1; rows of 32 and of 39 ones
 REPEATS, QUICK_REPEATS = 9, 3
 
 
 def data_names(quick: bool = False, rows: int | None = None) -> dict[str, str]:
-    """Name of each generated set, as ``hogwild.open_data`` reads it."""
+    """Return the name of each generated set, as ``hogwild.open_data`` reads it."""
     names = {}
     for family, usual in (QUICK_ROWS if quick else ROWS).items():
         names[family] = f"synthetic:{family}?rows={rows or usual}"
@@ -36,7 +36,7 @@ def data_names(quick: bool = False, rows: int | None = None) -> dict[str, str]:
 
 
 def doubling(cores: int) -> tuple[int, ...]:
-    """1, 2, 4 ... and, last, all cores."""
+    """Return 1, 2, 4 ... and, last, all cores."""
     powers = [1]
     while 2 * powers[-1] <= cores:
         powers.append(2 * powers[-1])
@@ -44,7 +44,7 @@ def doubling(cores: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """Options of one benchmark.
 
     Attributes
@@ -52,23 +52,23 @@ class Plan:
     workers : tuple of int
         Numbers of workers to measure, ascending.
     repeats : int
-        Rounds that count; one more before them does not.
+        Rounds that count; one more precedes them.
     quick : bool
-        Smaller everything.
+        Make everything smaller.
     against : bool
-        Other programs too, where they are installed.
+        Measure other programs too, where they are installed.
     host : str
-        Who runs the workers of training runs: ``threads`` or ``processes``.
+        Host of the training runs: ``threads`` or ``processes``.
     names : dict
         Data name of each family.
     cache : Cache or None
-        Where generated data are kept.
+        Cache for generated data.
     ratings : str or None
-        Ratings, as ``hogwild.open_ratings`` reads them, that completion is also measured on.
+        Ratings, as ``hogwild.open_ratings`` reads them, on which completion is also measured.
     rows : str or None
-        Rows, as ``hogwild.open_data`` reads them, that estimators are also measured on.
+        Rows, as ``hogwild.open_data`` reads them, on which estimators are also measured.
     note : callable
-        Told in a few words what is being done, often.
+        Called often with a few words about the current work.
     """
 
     workers: tuple[int, ...] = field(default_factory=lambda: doubling(machine.physical_cores()))
@@ -83,9 +83,9 @@ class Plan:
     note: Callable[[str], None] = lambda text: None
 
     def open(self, family: str, **dials: Any) -> Rows:
-        """The rows of a family, with other ``dials`` (see ``hogwild.data.synthetic``) where given."""
-        from hogwild.data.source import open_data
-        from hogwild.data.synthetic import parse_spec
+        """Return the rows of a family, with other ``dials`` (see ``hogwild.data.rows.synthetic``) if given."""
+        from hogwild.data.rows.source import open_data
+        from hogwild.data.rows.synthetic import parse_spec
 
         name = self.names[family]
         if dials:
@@ -95,7 +95,7 @@ class Plan:
 
 
 def about(name: str, rows: Rows) -> dict[str, Any]:
-    """What a row of measurements says of its data; ``beyond_cache``: whether the entries exceed the last cache."""
+    """Return the fields about a row's data; ``beyond_cache``: whether the entries exceed the last-level cache."""
     return {
         "data": name, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz,
         "megabytes": 8 * rows.nnz / 1e6, "beyond_cache": 8 * rows.nnz > (machine.cache_bytes() or 0),

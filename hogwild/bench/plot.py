@@ -1,4 +1,4 @@
-"""Speed-up against workers: a panel a data set, a line a discipline, and the line that would be ideal."""
+"""Speed-up against workers: a panel per data set, a line per discipline, and the ideal line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hogwild.errors import OutputError
 
 
 def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
-    """Draw the section ``scaling`` into a PNG file, written beside it first.
+    """Draw the section ``scaling`` into a PNG file, which is first written beside its target.
 
     Raises
     ------
     OutputError
         If the file cannot be written.
     """
-    from matplotlib.figure import Figure  # without pyplot: no window, no state, and Agg by itself
+    from matplotlib.figure import Figure  # without pyplot: no window, no state, and Agg by default
 
     rows = [row for row in rows if row["section"] == "scaling" and row.get("speedup")]
     families = list(dict.fromkeys(row["family"] for row in rows)) or [""]
@@ -29,7 +29,7 @@ def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
     handles = {line.get_label(): line for panel in panels for line in panel.get_lines()}  # one legend for all panels
     figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize="small")
     panels[0].set_ylabel("speed-up over one serial worker, an epoch")
-    partial = f"{path}.{os.getpid()}.tmp"  # no file of the user's
+    partial = f"{path}.{os.getpid()}.tmp"  # not a name that the user's files have
     try:
         figure.savefig(partial, format="png", dpi=150)
         os.replace(partial, path)

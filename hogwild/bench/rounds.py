@@ -1,8 +1,8 @@
-"""How everything is timed: rounds in which every side has its turn, and threads that are let go together.
+"""How everything is timed: rounds in which the sides take turns, and threads that start together.
 
-Machines drift, so what is compared is timed A B A B in one process and compared by medians; the first round (page
-faults, branch predictors, a clock that speeds up) is not counted. A side that fails keeps its place in the table with
-the reason, and the others go on.
+Machines drift, so rivals are timed A B A B in one process and compared by medians; the first round (page faults, branch
+predictors, a rising clock rate) is not counted. A side that fails keeps its place in the table with the reason, and the
+others go on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hogwild.errors import HogwildError
 from hogwild.machine import one_cpu_a_core
 
 Side = Callable[[], float]  # does its work once and returns its seconds
-WIDE = 0.25  # spread (between the quartiles, over the median) from which a figure is doubtful
+WIDE = 0.25  # relative spread (interquartile range over the median) from which a figure is doubtful
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one side over the rounds that counted; None without any."""
+    """Seconds of one side over the rounds that counted; None if there are none."""
 
     seconds: float | None
     low: float | None = None  # the quartiles
@@ -40,21 +40,21 @@ class Timing:
         return cls(statistics.median(times), low, high, len(times))
 
     def fields(self) -> dict[str, Any]:
-        """As fields of a row."""
+        """Return the timing as fields of a row."""
         return {
             "seconds": self.seconds, "seconds_q25": self.low, "seconds_q75": self.high, "rounds": self.rounds,
             "status": self.status,
         }  # fmt: skip
 
     def per_second(self, count: float) -> float | None:
-        """Rate at which ``count`` things were done."""
+        """Return the rate at which ``count`` things were done."""
         return count / self.seconds if self.seconds else None
 
 
 def interleaved(
     sides: Mapping[str, Side], repeats: int, note: Callable[[str], None] = lambda text: None
 ) -> dict[str, Timing]:
-    """Time every side once a round for ``repeats + 1`` rounds; the first is not counted."""
+    """Time every side once a round for ``repeats + 1`` rounds, of which the first is not counted."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     failed: dict[str, str] = {}
     for turn in range(repeats + 1):
@@ -70,19 +70,19 @@ def interleaved(
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
-    """``over / under``, or None where either is missing."""
+    """Return ``over / under``, or None if either is missing."""
     return over / under if over is not None and under else None
 
 
 def together(tasks: Sequence[Callable[[], object]]) -> float:
-    """Run each task on a thread of its own, pinned to a core where there are enough; seconds from first to last."""
+    """Run each task on its own thread, pinned to a core if there are enough; return seconds from first to last."""
     gate, spans, errors = threading.Barrier(len(tasks)), [], []
     cpus = one_cpu_a_core()
 
     def run(number: int, task: Callable[[], object]) -> None:
         try:
             if len(tasks) <= len(cpus):
-                os.sched_setaffinity(0, {cpus[number]})  # of this thread alone
+                os.sched_setaffinity(0, {cpus[number]})  # of this thread only
             gate.wait()
             start = time.perf_counter()
             task()

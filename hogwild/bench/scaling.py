@@ -1,9 +1,8 @@
-"""Every discipline for 1, 2, 4 ... workers: speed-up over one serial worker, and the objective it is paid with.
+"""Every discipline for 1, 2, 4 ... workers: its speed-up over one serial worker, and the resulting objective.
 
-Each number of workers is a group of interleaved rounds with a serial run and the streaming rate in its midst, so every
-ratio is between neighbours in time. All runs of a group have done the same epochs at the same step when their
-objectives are compared. Disciplines that wait (locks, turns) are refused with more workers than cores: they would time
-the scheduler.
+Each number of workers is a group of interleaved rounds that includes a serial run and the streaming rate, so every
+ratio is between neighbours in time. Objectives of a group are compared after the same epochs at the same step.
+Disciplines that wait (locks, turns) are refused with more workers than cores, since that would measure the scheduler.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from contextlib import ExitStack
 from typing import Any
 
 from hogwild import machine
-from hogwild.bench.plan import STEPS, Plan, about
+from hogwild.bench.plan import STEPS, BenchPlan, about
 from hogwild.bench.rounds import Side, Timing, interleaved, ratio
 from hogwild.bench.sides import Streaming, Training
-from hogwild.config import DISCIPLINES
-from hogwild.data.examples import Rows
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError
+from hogwild.methods import DISCIPLINES
 
 WAITING = ("aig", "locked", "round-robin")
 FAMILIES = ("rcv1", "uniform", "ctr")
 
 
-def measure(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Seconds an epoch, throughput, speed-up and objective of every cell."""
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield seconds per epoch, throughput, speed-up and objective of every cell."""
     for family in FAMILIES:
         rows = plan.open(family)
         counts = plan.workers if family == "rcv1" or not plan.quick else plan.workers[-1:]
@@ -33,8 +32,8 @@ def measure(plan: Plan) -> Iterator[dict[str, Any]]:
             yield from _group(plan, family, rows, workers, baseline=workers == counts[0])
 
 
-def _group(plan: Plan, family: str, rows: Rows, workers: int, baseline: bool) -> Iterator[dict[str, Any]]:
-    """All disciplines with so many workers; serial's row only with ``baseline``, though it always takes its turns."""
+def _group(plan: BenchPlan, family: str, rows: Rows, workers: int, baseline: bool) -> Iterator[dict[str, Any]]:
+    """Measure all disciplines with ``workers`` workers; serial always takes turns, but needs ``baseline`` for a row."""
     asked = [name for name in DISCIPLINES if name != "serial" or baseline]
     refused = {name: why for name in asked if (why := _refusal(plan, family, name, workers))}
     runs: dict[str, Training] = {}
@@ -56,8 +55,8 @@ def _group(plan: Plan, family: str, rows: Rows, workers: int, baseline: bool) ->
             }  # fmt: skip
 
 
-def _refusal(plan: Plan, family: str, discipline: str, workers: int) -> str | None:
-    """Why a cell is not measured."""
+def _refusal(plan: BenchPlan, family: str, discipline: str, workers: int) -> str | None:
+    """Return why a cell is not measured, or None."""
     cores = machine.physical_cores()
     if plan.quick and family == "ctr" and discipline not in ("serial", "hogwild"):
         return "skipped: --quick"
@@ -69,7 +68,7 @@ def _refusal(plan: Plan, family: str, discipline: str, workers: int) -> str | No
 def _findings(
     name: str, timing: Timing, runs: dict[str, Training], times: dict[str, Timing], rows: Rows
 ) -> dict[str, Any]:
-    """The figures that are compared."""
+    """Return the figures that are compared."""
     run, serial = runs.get(name), runs.get("serial")
     done = run is not None and timing.seconds is not None
     objective = run.objective if run is not None and done else None

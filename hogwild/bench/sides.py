@@ -1,4 +1,4 @@
-"""What takes turns in a round: a training run by its own clock, or one worker's loop on a job laid out by hand."""
+"""The sides of a round: a training run timed by its own clock, or one worker's loop on a job laid out by hand."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.bench.kernels import steps_kernel as bench
 from hogwild.bench.plan import L2
 from hogwild.bench.rounds import together
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning
-from hogwild.hosts.job import Desk, Job, Task
-from hogwild.kernels import bench, linear
+from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.machine import one_cpu_a_core
-from hogwild.problems.linear import LinearProblem
-from hogwild.training import Run, train
+from hogwild.problems.linear import kernel as linear
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.training.run import Run
+from hogwild.training.train import train
 
 ENDLESS = 10**6  # epochs
 
 
 class Running:
-    """A side that goes one epoch further with a run at each call, by the run's own clock: without evaluation."""
+    """A side that continues a run to its next row; returns the seconds of an epoch by the run's own clock."""
 
     def __init__(self, run: Run) -> None:
         self.run, self._last = run, next(run)
 
     def __call__(self) -> float:
-        before, self._last = self._last["train_seconds"], next(self.run)
-        seconds: float = self._last["train_seconds"] - before
-        return seconds
+        before, self._last = self._last, next(self.run)
+        seconds: float = self._last["train_seconds"] - before["train_seconds"]
+        return seconds / (self._last["epoch"] - before["epoch"])
 
     @property
     def objective(self) -> float:
-        """After the epochs so far."""
+        """The objective after the epochs so far."""
         found: float = self._last["objective"]
         return found
 
@@ -51,17 +53,17 @@ class Running:
 
 
 class Training(Running):
-    """The same of a run of :func:`hogwild.train` that is started here.
+    """A side for a run of :func:`hogwild.train`, which it starts.
 
-    Several worker threads are pinned to a core each, as worker processes pin themselves: an epoch of milliseconds is
-    over before the scheduler has moved two threads apart.
+    Several worker threads are pinned to a core each, as worker processes pin themselves, because an epoch of
+    milliseconds ends before the scheduler has moved two threads apart.
     """
 
-    def __init__(self, rows: Rows, step: float, **options: Any) -> None:
+    def __init__(self, rows: Any, step: float, **options: Any) -> None:
         given: dict[str, Any] = {"l2": L2, "schedule": "constant", "epochs": ENDLESS, "step": step} | options
         others = {thread.ident for thread in threading.enumerate()}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller says so once
+            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller warns once
             run = train(rows, **given)
         _pin([thread for thread in threading.enumerate() if thread.ident not in others])
         super().__init__(run)
@@ -78,7 +80,7 @@ class Training(Running):
 
 
 def _pin(threads: list[threading.Thread]) -> None:
-    """Give each of several threads a core of its own, if there are enough."""
+    """Pin several threads to a core each, if there are enough."""
     cpus = one_cpu_a_core()
     if 1 < len(threads) <= len(cpus):
         for thread, cpu in zip(threads, cpus):
@@ -87,9 +89,9 @@ def _pin(threads: list[threading.Thread]) -> None:
 
 
 class Loop:
-    """A side that runs the one-worker kernel over an epoch: for what ``train`` decides by itself.
+    """A side that runs the one-worker kernel over an epoch, with options that ``train`` chooses by itself.
 
-    ``far`` says whether the kernel prefetches weights. No evaluation, no pool: the loop and nothing else.
+    ``far`` says whether the kernel prefetches weights. There is no evaluation and no pool, only the loop.
     """
 
     def __init__(self, rows: Rows, step: float, order: str = "shuffled", far: bool | None = None, l2: float = L2):
@@ -100,7 +102,7 @@ class Loop:
         problem.compile()
         cut = Order.of(len(rows), order == "shuffled", 8 * rows.nnz / max(len(rows), 1))
         self._job = Job.of_rows(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
-        self._desk = Desk(0)
+        self._desk = WorkerState(0)
         self._desk.take(self._job)
         self._step, self._epoch = step, 0
 
@@ -114,12 +116,12 @@ class Loop:
 
     @property
     def coef(self) -> np.ndarray:
-        """The weights as they are, (width,) float32."""
+        """The current weights, (width,) float32."""
         return self._job.problem.parameters(self._job.flat).coef
 
 
 class NaiveLoop:
-    """The same epoch in file order by ``kernels.bench.naive_epoch``, with the same arrays, penalty and intercept."""
+    """A side that runs an epoch in file order by ``steps_kernel.naive_epoch``: same arrays, penalty and intercept."""
 
     def __init__(self, rows: Rows, step: float) -> None:
         problem = LinearProblem.of(TrainConfig(l2=L2, discipline="serial", workers=1), rows, "serial")
@@ -138,7 +140,7 @@ class NaiveLoop:
 
 
 class Streaming:
-    """A side in which ``workers`` threads read the entries of ``rows``, a share each, and do nothing with them."""
+    """A side in which ``workers`` threads read shares of the entries of ``rows``, and do nothing with them."""
 
     def __init__(self, rows: Rows, workers: int) -> None:
         bits = rows.values.view(np.int32)

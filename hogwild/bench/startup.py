@@ -1,8 +1,8 @@
-"""From data ready to the first update, in a fresh interpreter with kernels cached, and again in the same one.
+"""Time from data ready to the first update, in a fresh interpreter with kernels cached, and again in the same one.
 
-The first run of an interpreter pays for what is loaded once (numba, the kernels, the server that worker processes are
-forked from); the run after it shows what a run itself costs. Both count everything between the call of ``train`` and
-the first update, the evaluation of the starting point included, which is given apart too. The server is asked for
+The first run of an interpreter pays for what is loaded once (numba, the kernels, the server that forks worker
+processes); the run after it shows what a run itself costs. Both count everything between the call of ``train`` and the
+first update, including the evaluation of the starting point, which is also reported separately. The server is started
 before the data are opened, as ``hogwild train`` does.
 """
 
@@ -13,16 +13,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from hogwild.bench.fresh import run_child
-from hogwild.bench.plan import STEPS, Plan, about
+from hogwild.bench.kernels.fresh import run_child
+from hogwild.bench.plan import STEPS, BenchPlan, about
 from hogwild.bench.rounds import Timing
-from hogwild.config import REAL_HOSTS
+from hogwild.methods import REAL_HOSTS
 
-WHAT = {"imports": "import hogwild.training", "first": "first run", "again": "second run"}
+WHAT = {"imports": "import hogwild.training.run", "first": "first run", "again": "second run"}
 
 
-def measure(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Seconds of each part, for threads and for processes, with the most workers asked for."""
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield seconds of each part, for threads and for processes, with the largest number of workers."""
     from hogwild.bench.sides import Training
 
     rows = plan.open("rcv1")
@@ -53,7 +53,7 @@ def _in_a_fresh_interpreter(arguments: list[Any]) -> dict[str, float]:
 
 
 def child(name: str, directory: str | None, host: str, workers: int, step: float) -> dict[str, float]:
-    """What the fresh interpreter does: open the data, import, and train an epoch twice."""
+    """Run in the fresh interpreter: open the data, import, and train an epoch twice."""
     import warnings
 
     if host == "processes":
@@ -61,12 +61,12 @@ def child(name: str, directory: str | None, host: str, workers: int, step: float
 
         fork_server.ensure_running()
     from hogwild.data.cache import Cache
-    from hogwild.data.source import open_data
+    from hogwild.data.rows.source import open_data
 
     rows = open_data(name, cache=None if directory is None else Cache(directory))
-    warnings.simplefilter("ignore")  # more workers than cores: said once, by the parent
+    warnings.simplefilter("ignore")  # more workers than cores: the parent warns once
     start = time.perf_counter()
-    from hogwild.training import train
+    from hogwild.training.train import train
 
     found = {"imports": time.perf_counter() - start}
     for part in ("first", "again"):

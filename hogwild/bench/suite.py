@@ -1,8 +1,8 @@
-"""The sections of a benchmark, and the loop over them: rows come out as they are measured.
+"""The sections of a benchmark, and the loop over them, which yields rows as they are measured.
 
 A section is a module of this package with ``measure(plan)``, a generator of flat rows; it is imported when its turn
-comes. Adding one is a file and a line here. Every row says when it was taken and how busy the machine was; the first
-one also says which machine it was.
+comes. Adding one takes a file and a line here. Every row says when it was taken and how busy the machine was; the first
+one also describes the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hogwild import machine
-from hogwild.bench.plan import Plan
+from hogwild.bench.plan import BenchPlan
 from hogwild.errors import UsageError, nearest
 
 SECTIONS = {
@@ -29,19 +29,23 @@ SECTIONS = {
     "startup": "from data ready to the first update",
     "memory": "what a run owns beside its data",
     "against": "other programs on the same data, to the same held-out loss",
-    "gpu": "an NVIDIA GPU: each figure beside its limit or its rival, and targets",
+    "gpu": "an NVIDIA GPU: each figure beside its limit or its rival",
 }
-ASKED_FOR = {"against", "gpu"}  # sections that are run by name only
-HIGH_LOAD = 0.5  # waiting processes beside ours from which figures are doubtful
+#: Modules of this package that are not called as their section.
+PLACES = {name: f"kernels.{name}" for name in ("streaming", "adds", "merge", "parsing", "memory")} | {
+    "kernel": "kernels.plan", "gpu": "gpu.suite",
+}  # fmt: skip
+ASKED_FOR = {"against", "gpu"}  # sections that run only if named
+HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
 
 
 def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """The sections to run, in their order; by default all but ``gpu``, and ``against`` if other programs are asked for.
+    """Return the sections to run, in order; by default all but ``gpu``, and ``against`` only with other programs.
 
     Raises
     ------
     UsageError
-        For a name that is no section; the message lists them.
+        For an unknown section; the message lists them.
     """
     asked = set(names)
     unknown = sorted(asked - set(SECTIONS))
@@ -54,22 +58,22 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
     return [name for name in SECTIONS if name in asked]
 
 
-def section(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
-    """The rows of one section, each complete when it comes."""
+def section(name: str, plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one section as they are measured."""
     load = os.getloadavg()[0]
-    for row in importlib.import_module(f"hogwild.bench.{name}").measure(plan):
+    for row in importlib.import_module(f"hogwild.bench.{PLACES.get(name, name)}").measure(plan):
         yield {"section": name, **row, "load_before": round(load, 2)}
 
 
 def conditions() -> dict[str, Any]:
-    """The machine as it is now: for the first row."""
+    """Return the machine's current state, for the first row."""
     allowed = sorted(os.sched_getaffinity(0))
     caches = {f"cache_{level}": size for level, size in machine.caches().items()}
     return machine.machine_fields() | caches | {"affinity": " ".join(map(str, allowed))}
 
 
-def doubts(plan: Plan) -> list[str]:
-    """What is wrong with measuring here and now, a line each."""
+def doubts(plan: BenchPlan) -> list[str]:
+    """List what makes measurements here and now unreliable, a line each."""
     load, cores = os.getloadavg()[0], machine.physical_cores()
     found = []
     if load > HIGH_LOAD:

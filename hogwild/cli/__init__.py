@@ -1,7 +1,7 @@
 """The command line: one file per group of commands; each parses its options, calls the library and prints.
 
 Nothing heavy is imported before a command needs it, so ``--help`` and wrong options answer at once, and errors in the
-user's files show before torch is loaded. Errors are raised; ``hogwild/__main__.py`` makes them a line and a status.
+user's files show before torch is loaded. Errors are raised; ``__main__.py`` turns them into a line and a status.
 """
 
 from __future__ import annotations
@@ -11,21 +11,12 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import (
-    bench,
-    catalogue,
-    compare,
-    data,
-    inspect,
-    interchange,
-    predict,
-    recommend,
-    report,
-    simulate,
-    train,
-    train_module,
-    warm_up,
-)
+from hogwild.cli import bench, machines, simulate, train, train_module, warm_up
+from hogwild.cli.compare import command as compare
+from hogwild.cli.compare import report
+from hogwild.cli.data import catalogue
+from hogwild.cli.data import commands as data
+from hogwild.cli.models import inspect, interchange, predict, recommend
 
 app = typer.Typer(
     name="hogwild",
@@ -42,6 +33,7 @@ app.command("import")(interchange.import_)
 app.command("warm-up")(warm_up.warm_up)
 app.add_typer(data.cache, name="cache")
 app.add_typer(catalogue.data, name="data")
+app.add_typer(machines.cluster_app, name="cluster")
 
 
 def _version(wanted: bool) -> None:

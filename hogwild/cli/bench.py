@@ -1,4 +1,4 @@
-"""``hogwild bench``: measures this machine, section by section, and prints a table of each.
+"""``hogwild bench``: measures this machine, section by section, and prints a table for each.
 
 Rows go to ``--json`` as they are measured and a section's table is printed even if it is interrupted, so nothing that
 took minutes is lost.
@@ -16,17 +16,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.bench.plan import QUICK_REPEATS, REPEATS, Plan, data_names, doubling
+from hogwild.bench.plan import QUICK_REPEATS, REPEATS, BenchPlan, data_names, doubling
 from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
-from hogwild.bench.targets import targets
 from hogwild.cli import shell
+from hogwild.cli.data.containers import check_readable
+from hogwild.cli.data.sources import check_apart, check_writable
 from hogwild.cli.display import Display
+from hogwild.cli.options import Quiet, parse_numbers, takes
 from hogwild.cli.session import find_device
-from hogwild.cli.sources import CacheDir, check_apart, check_readable, check_writable
-from hogwild.config import REAL_HOSTS
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
+from hogwild.methods import REAL_HOSTS
 from hogwild.screen import Screen
 
 MOST_WORKERS = 1024
@@ -39,10 +40,6 @@ def _figure(form: str, scale: float = 1.0, unit: str = "") -> Format:
 
 def _text(value: Any) -> str:
     return "-" if value is None else str(value)
-
-
-def _met(value: Any) -> str:
-    return "-" if value is None else "yes" if value else "no"
 
 
 def _file(value: Any) -> str:
@@ -90,11 +87,11 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
                 ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
     "gpu": (("what", "what", _text), ("in flight", "in_flight", COUNT), ("measured", "measured", PLAIN),
             ("unit", "unit", _text), ("beside", "rival", _text), ("ratio", "ratio", _figure(".3g")),
-            ("/ eager", "over_eager", _figure(".3g")), ("loss", "loss", _figure(".4f")), ("worse", "worse", SHARE),
-            ("target", "asked", _figure("g")), ("met", "met", _met)),
+            ("/ eager", "over_eager", _figure(".3g")), ("loss", "loss", _figure(".4f")), ("worse", "worse", SHARE)),
 }  # fmt: skip
 
 
+@takes("cache")
 def bench(
     sections: Annotated[list[str] | None, typer.Argument(metavar="SECTION",
         help=f"Some of {', '.join(SECTIONS)}.", show_default=f"all but {' and '.join(sorted(ASKED_FOR))}",
@@ -116,8 +113,8 @@ def bench(
     json: Annotated[str | None, typer.Option(metavar="ROWS",
         help="Write rows here as JSON lines ('-': standard output).")] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw speed-up against workers.")] = None,
-    cache: CacheDir = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+    quiet: Quiet = False,
+    **given: Any,
 ) -> None:  # fmt: skip
     """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up; or its GPU (section gpu)."""
     names = chosen(sections or [], against)
@@ -136,9 +133,9 @@ def bench(
     label = ["starting"]
     from hogwild.data.cache import Cache
 
-    plan = Plan(
+    plan = BenchPlan(
         counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, against or "against" in names, host,
-        data_names(quick, rows), Cache(cache), ratings, data, lambda text: label.__setitem__(0, text),
+        data_names(quick, rows), Cache(given["cache"]), ratings, data, lambda text: label.__setitem__(0, text),
     )  # fmt: skip
     with contextlib.closing(RowsFile(json)) as rows_file:
         run(names, plan, display, rows_file, plot, label)
@@ -146,18 +143,12 @@ def bench(
 
 
 def parse_workers(text: str | None) -> tuple[int, ...]:
-    """``--workers 1,2,4`` as ascending numbers."""
+    """Parse ``--workers 1,2,4`` into ascending numbers."""
     if text is None:
         from hogwild import machine
 
         return doubling(machine.physical_cores())
-    try:
-        counts = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        counts = []
-    if not counts or not 1 <= counts[0] <= counts[-1] <= MOST_WORKERS:
-        raise UsageError(f"--workers {text}: expected numbers from 1 to {MOST_WORKERS}, such as 1,2,4")
-    return tuple(counts)
+    return parse_numbers("--workers", text, 1, MOST_WORKERS, int, "1,2,4")
 
 
 def check_outputs(json: str | None, plot: str | None, names: list[str]) -> None:
@@ -174,9 +165,9 @@ def check_outputs(json: str | None, plot: str | None, names: list[str]) -> None:
 
 
 def run(
-    names: list[str], plan: Plan, display: Display, rows_file: RowsFile, plot: str | None, label: list[str]
+    names: list[str], plan: BenchPlan, display: Display, rows_file: RowsFile, plot: str | None, label: list[str]
 ) -> None:
-    """Run the sections; whatever ends them, what was measured is shown, kept and drawn."""
+    """Run the sections; whatever ends them, the measurements are shown, kept and drawn."""
     facts = conditions()
     display.say(f"{facts['cpu']}, {facts['cores']} cores (CPUs {facts['affinity']}), load {facts['load']}")
     for doubt in doubts(plan):
@@ -190,10 +181,6 @@ def run(
                     rows_file.write(row | first)
                     done.append(row)
                     first = {}
-        lines = targets(done) if names != ["gpu"] else []  # which has its own in its table
-        for line in lines:
-            rows_file.write(line)
-        show_targets(display, lines)
     finally:
         if plot is not None and any(row["section"] == "scaling" for row in done):
             from hogwild.bench.plot import draw
@@ -202,8 +189,8 @@ def run(
             display.say(f"speed-up drawn in {plot}")
 
 
-def follow(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
-    """The rows of a section; one that cannot be measured ends with a row that says why."""
+def follow(name: str, plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a section; one that cannot be measured ends with a row that gives the reason."""
     try:
         yield from section(name, plan)
     except HogwildError as error:
@@ -212,7 +199,7 @@ def follow(name: str, plan: Plan) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def shown(display: Display, name: str, done: list[dict[str, Any]]) -> Iterator[None]:
-    """Print the table of what was measured inside the block."""
+    """Print the table of the rows measured inside the block."""
     before = len(done)
     try:
         yield
@@ -224,7 +211,7 @@ def shown(display: Display, name: str, done: list[dict[str, Any]]) -> Iterator[N
 def show(
     display: Display, title: str, columns: tuple[tuple[str, str, Format], ...], rows: list[dict[str, Any]]
 ) -> None:
-    """One table, with the reasons of rows that have no figures."""
+    """Print one table, with the reasons of rows that have no figures."""
     if display.quiet:
         return
     from rich.box import SIMPLE_HEAD
@@ -242,27 +229,14 @@ def show(
         table.add_row(*cells, *([] if note == "ok" else [note]))
     console = Console(file=display.stream, highlight=False)
     if not console.is_terminal:
-        console.width = 160  # in a file lines are as long as they are
+        console.width = 160  # in a file lines are not wrapped
     console.print(table)
     if doubtful := sum((spread(row) or 0.0) > WIDE for row in rows):
         display.say(f"warning: {doubtful} of these rows have a spread above {WIDE:.0%}: the machine was not quiet")
 
 
-def show_targets(display: Display, lines: list[dict[str, Any]]) -> None:
-    """The table of what is asked and what was measured."""
-    units: dict[str, Format] = {"x": TIMES, "share": SHARE, "s": _figure(".3f", unit=" s")}
-    rows = []
-    for line in lines:
-        form = units[line["unit"]]
-        met = {True: "yes", False: "no", None: "-"}[line["met"]]
-        sign = "<=" if line["most"] else ">="
-        rows.append({"target": line["target"], "asked": f"{sign} {form(line['asked'])}",
-                     "measured": form(line["measured"]), "met": met})  # fmt: skip
-    show(display, "targets", tuple((name, name, _text) for name in ("target", "asked", "measured", "met")), rows)
-
-
 def spread(row: dict[str, Any]) -> float | None:
-    """Distance of the quartiles over the median: how far a figure can be trusted."""
+    """Interquartile range over the median, which tells how reliable a figure is."""
     if not row.get("seconds") or row.get("seconds_q25") is None:
         return None
     return (row["seconds_q75"] - row["seconds_q25"]) / row["seconds"]

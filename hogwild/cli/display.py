@@ -1,6 +1,6 @@
-"""What a training run looks like: one line of fixed columns an epoch, and under it a live line while an epoch runs.
+"""The display of a training run: one line of fixed columns an epoch, and a live line below while an epoch runs.
 
-The lines are the same on a terminal, in a file and in a pipe, so they can be compared and cut; only the live line,
+The lines are the same on a terminal, in a file and in a pipe, so they can be compared and cut. Only the live line,
 which rich draws a few times a second from ``run.progress()``, needs a terminal. Drawing costs under 1 % of one core.
 """
 
@@ -35,13 +35,13 @@ COLUMNS = (
     ("Mupd/s", "updates_per_second", 7, ".1f"),
     ("seconds", "train_seconds", 8, ".2f"),
 )
-REFRESHES = 5  # a second
+REFRESHES = 5  # per second
 
 
 class Display:
     """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``.
 
-    A command whose results are kept elsewhere gives a :class:`Screen`, and calls :meth:`finish` once they are.
+    A command whose results are kept elsewhere passes a :class:`Screen`, and calls :meth:`finish` once they are saved.
     """
 
     def __init__(self, stream: TextIO | Screen | None = None, quiet: bool = False) -> None:
@@ -55,7 +55,7 @@ class Display:
         return not self.quiet and self.stream.isatty()
 
     def say(self, line: str) -> None:
-        """One line, above the live line if there is one."""
+        """Print one line, above the live line if there is one."""
         if self.quiet:
             return
         line = printable(line)
@@ -67,12 +67,12 @@ class Display:
             print(line, file=self.stream, flush=True)
 
     def finish(self) -> None:
-        """Raise what kept lines from being seen, if anything did."""
+        """Raise the error that kept lines from being shown, if there was one."""
         if isinstance(self.stream, Screen):
             self.stream.settle()
 
     def row(self, row: dict[str, Any]) -> None:
-        """The line of one epoch; before the first, the headers."""
+        """Print the line of one epoch, and before the first the headers."""
         if not self.columns:
             always = tuple(name for name in _ALWAYS if name in row) + _SIMULATED * (row.get("host") == "simulator")
             self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in always]
@@ -96,7 +96,7 @@ class Display:
         def renderable() -> Text:
             try:
                 return Text(printable(draw()), overflow="crop", no_wrap=True)
-            except Exception:  # a display never ends a run
+            except Exception:  # a display must never end a run
                 return Text("")
 
         console = Console(file=self.stream, highlight=False)
@@ -105,7 +105,7 @@ class Display:
             console=console,
             refresh_per_second=REFRESHES,
             transient=True,
-            redirect_stderr=sys.stderr.isatty(),  # warnings then print above the line, not through it
+            redirect_stderr=sys.stderr.isatty(),  # so that warnings print above the line, not through it
         )
         with live:
             self._live = live
@@ -134,14 +134,14 @@ def bar(fraction: float, width: int = 20) -> str:
 
 
 def clock(seconds: float) -> str:
-    """``m:ss``, or ``h:mm:ss`` from an hour on."""
+    """Format ``m:ss``, or ``h:mm:ss`` from an hour on."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
-    """The live line of a run: examples done, speed, elapsed and remaining time of this epoch."""
+    """Return the live line of a run: examples done, speed, elapsed and remaining time of this epoch."""
     done, total, seconds = progress.rows_done, progress.rows_total, progress.seconds
     share = done / total if total else 0.0
     line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} {noun}"
@@ -169,7 +169,7 @@ class Reading:
     def line(self) -> str:
         seconds = time.monotonic() - self.start
         times = f"{clock(seconds)} elapsed"
-        if self.name.startswith("synthetic:"):  # counted in rows
+        if self.name.startswith("synthetic:"):  # its progress is counted in rows
             verb = "generating"
         else:
             verb, times = "reading", f"{self.done / max(seconds, 1e-3) / 1e6:.0f} MB/s  {times}"

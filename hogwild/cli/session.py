@@ -1,8 +1,8 @@
-"""One training run of the command line: read the data, drive the run, show and keep what comes out.
+"""One training run of the command line: read the data, drive the run, show and save the results.
 
-The order is chosen so that mistakes show early: options, then paths, then the data, and only then torch. The first
-Ctrl-C or SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at once.
-A screen that is gone ends nothing: the run goes on, its results are saved, and the exit status tells.
+The order of work makes errors show early: options, then paths, then the data, and only then torch. The first Ctrl-C or
+SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at once. A closed
+terminal does not end the run: its results are saved, and the exit status reports the error.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
-from hogwild.cli.containers import CONTAINERS, HOLDOUTS
+from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
+from hogwild.cli.data.sources import Sources, check_apart, check_writable
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.sources import Sources, check_apart, check_readable, check_writable
+from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
@@ -28,35 +29,40 @@ from hogwild.json_rows import RowsFile
 from hogwild.kernels.directory import announce
 from hogwild.model_file import has_checkpoint
 from hogwild.screen import Screen
-from hogwild.stopwatch import Stopwatch, process_start
+from hogwild.training.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:
-    from hogwild.training import Run
+    from hogwild.machines.cluster import Cluster
+    from hogwild.machines.meeting import Meeting
+    from hogwild.training.run import Run
 
-LABEL_FILES = (".npy", ".tsv", ".txt")  # that a Segmentation can write
-EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
+    #: Reads the data and starts a run, which takes over the stopwatch's seconds; True: on from the checkpoint.
+    Start = Callable[[Display, Stopwatch, bool], Run]
+
+LABEL_FILES = (".npy", ".tsv", ".txt")  # formats that a Segmentation can write
 NOT_KEPT = "no --out: this model will not be kept"
-QUIT_SECONDS = 2  # that a second Ctrl-C grants to end the workers
+QUIT_SECONDS = 2  # for the workers to end after a second Ctrl-C
 
 
 @dataclass(frozen=True)
-class Request:
-    """Where data come from and results go to; checked by ``check`` before anything is read."""
+class TrainRequest:
+    """Where data come from and results go to; ``check`` tests it before anything is read."""
 
     data: str
-    data_named: bool
-    test: str | None
-    holdout: float | None
-    out: str | None
-    rows: str | None
-    checkpoint: str | None
-    resume: bool
-    quiet: bool
-    histogram: str | None = None  # of a simulation
+    data_named: bool = True
+    test: str | None = None
+    holdout: float | None = None
     holdout_by: str = "row"
+    out: str | None = None
+    json: str | None = None  # file for the rows of measurements
+    checkpoint: str | None = None
+    resume: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    histogram: str | None = None  # file for the staleness of a simulation
     segmentation: str | None = None
     plot: str | None = None
-    verbose: bool = False
+    programs: tuple[str, ...] = ()  # further files that are read
 
     def check(self, problem: str = "linear") -> None:
         if self.holdout_by not in HOLDOUTS:
@@ -77,29 +83,87 @@ class Request:
             raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
         if self.resume and self.checkpoint is None:
             raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
-        for name in (self.data, self.test):
-            if name is not None:
-                check_readable(name, problem)
+        inputs = [name for name in (self.data, self.test, *self.programs) if name is not None]
+        for name in inputs:
+            check_readable(name, problem)
         outputs = {"--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot}
-        check_apart(outputs | {"--json": self.rows, "--histogram": self.histogram}, [self.data, self.test])
+        check_apart(outputs | {"--json": self.json, "--histogram": self.histogram}, inputs)
         for option, name in outputs.items():
             if name is not None:
                 check_writable(option, name, regular=True)
-        if self.rows not in (None, "-"):
-            check_writable("--json", self.rows)
+        if self.json not in (None, "-"):
+            check_writable("--json", str(self.json))
         if self.histogram is not None:
             check_writable("--histogram", self.histogram)
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
 
 
-def run_training(request: Request, sources: Sources, config: TrainConfig) -> int:
-    """Train as asked and return the exit status; errors are raised."""
-    watch = Stopwatch("start", process_start())
+def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, meeting: Meeting | None = None) -> int:
+    """Train on the rows, ratings or graph asked for, and return the exit status; errors are raised.
+
+    With a ``meeting`` it is done together with other machines.
+    """
     config.check_crowd(machine.physical_cores())
     sources.check(config.problem)
     request.check(config.problem)
-    display = screen_of(request.rows, request.quiet)
+    if meeting is None:
+        return lead_or_train(request, sources, config)
+    from hogwild.cli.machines import gathered
+
+    display = Display(sys.stderr if request.json == "-" else Screen(sys.stdout), request.quiet)
+    with gathered(meeting, config, display.say) as (cluster, config):
+        if cluster.leads:
+            return lead_or_train(request, sources, config, cluster)
+        return take_part(request, sources, config, cluster)
+
+
+def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
+    """Do this machine's part of a run that machine 0 leads, and return the exit status."""
+    from hogwild.training.train import train
+
+    display = Display(Screen(sys.stdout), request.quiet)
+    with Interrupts(display) as interrupts, announced(display):
+        if needs_processes(config):
+            fork_server.ensure_running()
+        rows, _ = read(request, sources, config, display)
+        noun = CONTAINERS[config.problem].noun
+        with display.live(lambda: "starting workers and compiling"), naming(request):
+            run = train(rows, config=config, cluster=cluster, data=request.data)
+        with run:
+            interrupts.follow(run)
+            with display.live(lambda: training_line(run.progress(), config.epochs, noun)):
+                for _ in run:
+                    pass
+        display.say(f"machine {cluster.number}: done; the results are machine 0's")
+    return interrupts.status
+
+
+def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster | None = None) -> int:
+    """Train on this machine, or lead the others of a cluster, and return the exit status."""
+
+    def start(display: Display, watch: Stopwatch, going_on: bool) -> Run:
+        with watch("reading"):
+            rows, test = read(request, sources, config, display)
+        from hogwild.training.train import train
+
+        if request.resume and not going_on:
+            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
+        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
+        options["cluster"] = cluster
+        before = watch.seconds
+        with display.live(lambda: "starting workers and compiling"), naming(request):
+            run = train(rows, test, config=config, **options)
+        run.stopwatch.add(before)
+        return run
+
+    return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason))
+
+
+def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:
+    """Start a run, follow it to its end, save what is asked for, and return the exit status."""
+    watch = Stopwatch("start", process_start())
+    display = Display(sys.stderr if request.json == "-" else Screen(sys.stdout), request.quiet)
     going_on = request.resume and has_checkpoint(request.checkpoint or "")
     if request.out is request.segmentation is None and config.host != "simulator":  # whose measurements are the result
         display.say(NOT_KEPT)
@@ -108,34 +172,19 @@ def run_training(request: Request, sources: Sources, config: TrainConfig) -> int
             find_device()
         if needs_processes(config):
             fork_server.ensure_running()
-        with watch("reading"):
-            rows, test = read(request, sources, config, display)
-        from hogwild.training import train
-
-        if request.resume and not going_on:
-            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
-        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
-        with display.live(lambda: "starting workers and compiling"), naming(request):
-            before = watch.seconds
-            run = train(rows, test, config=config, **options)
+        run = start(display, watch, going_on)
         histogram = RowsFile(request.histogram, going_on, "--histogram")
-        with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.rows, going_on)) as rows_file:
-            run.stopwatch.add(before)
+        with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.json, going_on)) as rows_file:
             interrupts.follow(run)
-            for line in describe_run(run.config, run.reason).split("\n"):
+            for line in describe(run).split("\n"):
                 display.say(line)
             outputs = Outputs(request.out, request.segmentation, request.plot)
             saved = drive(run, display, rows_file, outputs, histogram)
         return close(run, display, saved, interrupts, request.verbose)
 
 
-def screen_of(rows: str | None, quiet: bool) -> Display:
-    """Where lines for people go: to standard output, unless that is asked for the rows."""
-    return Display(sys.stderr if rows == "-" else Screen(sys.stdout), quiet)
-
-
 def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, verbose: bool = False) -> int:
-    """Say how the run ended and where its results are; the exit status."""
+    """Report how the run ended and where its results are; return the exit status."""
     parts = run.stopwatch.seconds
     lines = summary(run.history[-1], interrupts.number, sum(parts.values())).split("\n")
     for line in (*lines, *saved, *(table_of(parts) if verbose else ())):
@@ -147,14 +196,14 @@ def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Files that are made of a model."""
+    """Files that are made from a model."""
 
     model: str | None
     segmentation: str | None = None
     plot: str | None = None
 
     def save(self, model: Any) -> list[str]:
-        """Write them, and a line for each."""
+        """Write the files, and return a line for each."""
         lines = []
         if self.model is not None:
             model.save(self.model)
@@ -163,7 +212,7 @@ class Outputs:
             model.save_labels(self.segmentation)
             lines.append(f"labels of the vertices saved to {self.segmentation}")
         if self.plot is not None:
-            from hogwild.cut_picture import draw
+            from hogwild.problems.cuts.picture import draw
 
             draw(model, self.plot)
             lines.append(f"picture saved to {self.plot}")
@@ -173,7 +222,7 @@ class Outputs:
 def drive(
     run: Run, display: Display, rows_file: RowsFile, outputs: Outputs, histogram: RowsFile | None = None
 ) -> list[str]:
-    """Follow the run to its end, then save the outputs, also of a run that was stopped or failed; a line for each."""
+    """Follow the run to its end and save its outputs, even if it was stopped or failed; return a line for each."""
     noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     try:
@@ -185,7 +234,7 @@ def drive(
                 if run.staleness and histogram is not None:
                     about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
                     histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
-    except (TrainingError, OutputError, BrokenPipeError) as error:  # rows, or a checkpoint, that nobody takes
+    except (TrainingError, OutputError, BrokenPipeError) as error:  # nobody accepts the rows, or a checkpoint
         with run.stopwatch("saving"):
             saved = outputs.save(run.model) if run.history else []
         if not saved or isinstance(error, BrokenPipeError):
@@ -196,8 +245,8 @@ def drive(
 
 
 @contextlib.contextmanager
-def naming(request: Request) -> Iterator[None]:
-    """Put the data's name before errors that the library finds in the rows it is given (one class only, ...)."""
+def naming(request: TrainRequest) -> Iterator[None]:
+    """Prefix the data's name to errors that the library finds in the rows (one class only, ...)."""
     try:
         yield
     except InputError as error:
@@ -207,7 +256,7 @@ def naming(request: Request) -> Iterator[None]:
 
 
 def find_device() -> None:
-    """Raise InputError where there is no GPU, before data are read that may take minutes."""
+    """Raise InputError if there is no GPU, before data are read, which may take minutes."""
     from hogwild.cuda.backend import connect
 
     connect()
@@ -215,7 +264,7 @@ def find_device() -> None:
 
 @contextlib.contextmanager
 def announced(display: Display) -> Iterator[None]:
-    """Say so when kernels must be compiled, which a person waits for, on terminals and in pipes alike."""
+    """Announce when kernels must be compiled, which takes a noticeable time, on terminals and in pipes alike."""
     announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
     try:
         yield
@@ -224,14 +273,14 @@ def announced(display: Display) -> Iterator[None]:
 
 
 def needs_processes(config: TrainConfig) -> bool:
-    """Whether workers will be processes, as far as can be told before the data are read."""
-    alone = config.discipline == "serial" and config.exchange == "none"
+    """Whether workers will be processes, as far as is known before the data are read."""
+    alone = config.discipline == "serial" and config.between_workers == "none"
     workers = config.workers or (1 if alone else machine.physical_cores())
     return usual_host(config.host, workers) == "processes"
 
 
-def read(request: Request, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:
-    """The data to train and, if asked for, to test on."""
+def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:
+    """Return the training data and, if asked for, the test data."""
     container = CONTAINERS[config.problem]
     if not request.data_named:
         display.say(f"no data named: training on {request.data}, {container.what}")
@@ -256,71 +305,8 @@ def read(request: Request, sources: Sources, config: TrainConfig, display: Displ
     return examples, test
 
 
-def workers_of(config: TrainConfig) -> str:
-    """Who works, defaults filled in."""
-    workers = config.workers or 1
-    if config.device != "cuda":
-        return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
-    if config.launch == "vmap":
-        return f"a stack of {workers} minibatches (vmap)"
-    streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
-    if config.problem == "module":
-        return f"{streams} ({config.launch})"
-    many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
-    return f"{streams}, examples in flight: {many}"
-
-
-def describe_run(config: TrainConfig, reason: str = "") -> str:
-    """What is about to run, defaults filled in."""
-    step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
-    alone = (config.workers or 1) == 1 and config.device == "cpu"
-    exact = alone or config.discipline == "round-robin" or config.host == "simulator"
-    repeat = EXACT if exact else RACE
-    name = config.discipline
-    if config.exchange != "none":
-        name = config.exchange
-        repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
-    if config.host == "simulator":
-        repeat = f"delay {config.delay}, one core plays them all; {repeat}"
-    goal = {
-        "linear": f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}",
-        "completion": f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}",
-        "cuts": "smallest cut, relaxed to the simplex",
-    }[config.problem]
-    return (
-        f"{goal}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config)}: {repeat}"
-        + (f"\n{config.discipline} because {reason}" if reason else "")
-    )
-
-
-def table_of(parts: dict[str, float]) -> Iterator[str]:
-    """Where the time went, a line a part: seconds, and shares of the whole."""
-    total = sum(parts.values())
-    for part, seconds in (*parts.items(), ("in all", total)):
-        yield f"{part:<10} {seconds:9.2f} s {seconds / total:6.0%}"
-
-
-def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
-    """The closing lines: how good, and how fast; ``total`` seconds have passed since Enter."""
-    parts = [f"objective {last['objective']:.6g}"]
-    names = {"test_accuracy": "test accuracy", "test_auc": "test AUC", "test_rmse": "test RMSE"}
-    names |= {"test_ndcg_at_10": "test NDCG at 10"}
-    parts += [f"{name} {last[field]:.4f}" for field, name in names.items() if last.get(field) is not None]
-    parts += [f"cut value {last['cut_value']:.6g}"] if last.get("cut_value") is not None else []
-    parts += [f"train accuracy {last['train_accuracy']:.4f}"] if last.get("train_accuracy") is not None else []
-    line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
-    training = "to play all workers on one core" if last["host"] == "simulator" else "training"
-    times = f"{last['train_seconds']:.2f} s {training}, {total:.2f} s in all"
-    if last.get("nonzeros_per_second"):
-        times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
-    elif last.get("updates_per_second"):
-        times += f", {last['updates_per_second'] / 1e6:.1f} million updates a second in the last epoch"
-    return f"{line}\n{times}"
-
-
 class Interrupts:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into ``run.stop()``, and the second into an exit at once."""
+    """Turns the first SIGINT, SIGTERM or SIGHUP into ``run.stop()``, and the second into an immediate exit."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
@@ -333,7 +319,7 @@ class Interrupts:
         return 0 if self.number is None else 128 + self.number
 
     def follow(self, run: Run) -> None:
-        """From now on a signal stops ``run``; one whose exception got lost before (in a callback) does so now."""
+        """Let signals stop ``run`` from now on; if an earlier one's exception was lost (in a callback), stop it now."""
         self.run = run
         if self.number is not None:
             run.stop()
@@ -341,7 +327,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as set by nohup, or for a background job
+                if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup, or in a background job
                     self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -353,7 +339,7 @@ class Interrupts:
         if self.number is not None:
             self._quit()
         self.number = number
-        if self.run is None:  # nothing to keep yet
+        if self.run is None:  # there is nothing to keep yet
             if number == signal.SIGINT:
                 tell("")  # the terminal shows ^C
             raise SystemExit(128 + number)  # KeyboardInterrupt might end Python by the signal
@@ -372,6 +358,6 @@ class Interrupts:
 
 
 def tell(text: str, descriptor: int = 2, end: str = "\n") -> None:
-    """Write from inside a signal handler, where ``print`` is not safe, and to a terminal that may be gone."""
+    """Write from inside a signal handler, where ``print`` is not safe, to a terminal that may be closed."""
     with contextlib.suppress(OSError):
         os.write(descriptor, (text + end).encode())

@@ -1,8 +1,8 @@
-"""What a shell is offered beyond commands and options: choices, data sets by name, methods; and how it asks.
+"""Shell completion beyond commands and options: choices, data sets by name, methods; and the shell's interface.
 
 The shell's script, which ``hogwild --show-completion`` prints, runs the program with ``_HOGWILD_COMPLETE`` set; typer
-answers. Where nothing is offered the shell goes on with files. Nothing heavy is imported: an answer must come while a
-finger is on the key.
+answers. Without suggestions the shell completes files. Nothing heavy is imported, since an answer must come within a
+keystroke.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from typing import Any
 
 import typer
 
-from hogwild.config import PROBLEMS
-
 VARIABLE = "_HOGWILD_COMPLETE"
 
 
 def answer(command: Any) -> int:
-    """Print what the line that the shell shows in the environment can go on with; the exit status."""
+    """Print completions of the line that the shell passes in the environment; return the exit status."""
     before, status = _whole_words(os.environ), 0
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         try:
             command.main([], "hogwild")
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else 1
-        except Exception:  # an error message would stand in the middle of the line that is being typed
+        except Exception:  # an error message would appear in the middle of the line being typed
             status = 1
     for line in shown.getvalue().splitlines():
         typer.echo(line.removeprefix(before))
@@ -39,7 +37,7 @@ def answer(command: Any) -> int:
 
 
 def _whole_words(environment: MutableMapping[str, str]) -> str:
-    """Put words together that bash took apart at ``:`` and ``=``; what it has already of the last one."""
+    """Rejoin words that bash split at ``:`` and ``=``; return the part of the last one that bash already has."""
     if "COMP_WORDS" not in environment or not environment.get("COMP_CWORD", "").isdecimal():
         return ""
     count = int(environment["COMP_CWORD"]) + 1
@@ -56,37 +54,21 @@ def _whole_words(environment: MutableMapping[str, str]) -> str:
 
 
 def among(names: Iterable[str | None]) -> Callable[[], list[str]]:
-    """Completes one of a few names."""
+    """Return a completer of a few names."""
     return lambda: [name for name in names if name is not None]
 
 
-def of_problem(option: str) -> Callable[[typer.Context], list[str]]:
-    """Completes a choice that hangs on the problem: that of ``--problem``, or that the data's name tells of."""
-
-    def complete(context: typer.Context) -> list[str]:
-        from hogwild.cli.containers import problem_of
-
-        given = context.params
-        name = given.get("data") or next(iter(context.args), "")  # where it stays while an option lacks its value
-        problem = given.get("problem") or problem_of(name, given.get("format"))
-        if given.get("model"):  # of hogwild compare
-            problem = "module"
-        return [name for name in PROBLEMS.get(problem, {}).get(option, ()) if name != "custom"]
-
-    return complete
-
-
 def methods(incomplete: str) -> list[str]:
-    """Completes the last of a list of methods."""
-    from hogwild.compare.methods import METHODS
+    """Complete the last name in a list of methods."""
+    from hogwild.compare.run.methods import METHODS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     return [before + name for name in METHODS]
 
 
 def data_sets(incomplete: str) -> list[str]:
-    """Completes the name of a data set of the catalogue; of one that is complete also its parts."""
-    from hogwild.data.catalogue import cards
+    """Complete the name of a data set of the catalogue; after a complete name also its parts."""
+    from hogwild.data.public.catalogue import cards
 
     known = cards().values()
     parts = [card.title_of(role) for card in known if incomplete.startswith(card.name) for role in card.roles]
@@ -94,10 +76,11 @@ def data_sets(incomplete: str) -> list[str]:
 
 
 def data(incomplete: str) -> list[str]:
-    """Completes data: a data set, or generated data; with files of that name, which the shell would then leave out."""
-    from hogwild.data.graph_synthetic import FAMILIES as GRAPHS
-    from hogwild.data.rating_synthetic import FAMILIES as RATINGS
-    from hogwild.data.synthetic import FAMILIES, PREFIX
+    """Complete data sets and generated data, and matching files, which the shell would then leave out."""
+    from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
+    from hogwild.data.ratings.synthetic import FAMILIES as RATINGS
+    from hogwild.data.rows.synthetic import FAMILIES
+    from hogwild.data.synthetic import PREFIX
 
     generated = [PREFIX + family for family in (*FAMILIES, *RATINGS, *GRAPHS)]
     found = [name for name in [*data_sets(incomplete), *generated] if name.startswith(incomplete)]

@@ -1,8 +1,8 @@
-"""What a user's own file defines: ``FILE.py:NAME``, a function that makes a module or data, or is a loss.
+"""Definitions in a user's file: ``FILE.py:NAME`` names a function that makes a module or data, or is a loss.
 
-The one decision: the file is run once, by its path, in this process. What it defines reaches the workers by value, so
-they run no file, and it needs neither a place in a package nor a guard against being run twice. A mistake in it is one
-line that names the file and the line.
+The file is run once, by its path, in this process. Its definitions are sent to the workers by value, so they run no
+file, and it needs neither a place in a package nor a guard against being run twice. An error in it is one line with the
+file and the line number.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ FUNCTION = "FILE.py:NAME"
 
 
 def check_function(what: str, spec: str | None, names: tuple[str, ...] = ()) -> None:
-    """Raise UsageError unless ``spec`` names a function in a file; ``names``: what else it could have been."""
+    """Raise UsageError unless ``spec`` names a function in a file; ``names`` lists other valid choices."""
     if not is_function(spec or ""):
         choices = f"{', '.join(names)} or " if names else ""
         raise UsageError(f"{what} {spec}: expected {choices}{FUNCTION}, a function in a file{nearest(spec, names)}")
 
 
 def is_function(spec: str) -> bool:
-    """Whether it names a function in a file."""
+    """Whether ``spec`` names a function in a file."""
     path, _, name = spec.rpartition(":")
     return path.endswith(".py") and name.isidentifier()
 
 
 def made(spec: str | None) -> Any:
-    """What the function makes, or the data of that name."""
+    """Return the function's result, or the data of that name."""
     if spec is None:
         return None
     if not is_function(spec):
-        from hogwild.data.source import open_data
+        from hogwild.data.rows.source import open_data
 
         return open_data(spec)
     function = found(spec)
@@ -49,7 +49,7 @@ def made(spec: str | None) -> Any:
 
 @contextlib.contextmanager
 def blamed(spec: str) -> Iterator[None]:
-    """Make whatever the user's function raises in the block a line that names its file; our own errors stay."""
+    """Turn any exception of the user's function in the block into one line that names its file; our own errors pass."""
     try:
         yield
     except HogwildError:
@@ -59,7 +59,7 @@ def blamed(spec: str) -> Iterator[None]:
 
 
 def found(spec: str) -> Any:
-    """The function of that name in that file."""
+    """Return the function that ``spec`` names."""
     path, _, name = spec.rpartition(":")
     module = _run_file(path)
     function = getattr(module, name, None)
@@ -70,7 +70,7 @@ def found(spec: str) -> Any:
 
 
 def _run_file(path: str) -> Any:
-    """The module that the file is; what is defined there is pickled by value."""
+    """Run the file as a module, whose definitions are pickled by value."""
     from numba import cloudpickle
 
     place = Path(path).resolve()
@@ -78,12 +78,12 @@ def _run_file(path: str) -> Any:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, place)
-    assert spec is not None  # for a name that ends in .py
+    assert spec is not None  # because the name ends in .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(place.parent) not in sys.path:
-        sys.path.insert(0, str(place.parent))  # the modules beside it; workers have the same path
+        sys.path.insert(0, str(place.parent))  # for modules beside it; workers have the same path
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -94,7 +94,7 @@ def _run_file(path: str) -> Any:
 
 
 def where(path: str, error: BaseException) -> str:
-    """One line: file and line, and what went wrong there."""
+    """Describe an error in one line: file, line and message."""
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: SyntaxError: {error.msg}"

@@ -1,8 +1,8 @@
-"""``hogwild warm-up``: compiles the kernels of the usual runs beforehand, so that nobody waits for them later.
+"""``hogwild warm-up``: compiles the kernels of the usual runs in advance, so that nobody waits for them later.
 
-Each part is a tiny run of what users do, in an interpreter of its own, as many at a time as there are cores: Numba
+Each part is a tiny run of something users do, in its own interpreter, with as many at a time as there are cores: Numba
 compiles under one lock, so threads would not help. What a part compiles stays in the kernel cache, which the command
-and the library share. A list of kernels and their types would have to follow every change; a run misses none.
+and the library share. A list of kernels and their types would have to follow every change; a run needs no such list.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from typing import Annotated
 import typer
 
 from hogwild.cli.display import Display, bar
+from hogwild.cli.options import Quiet
 from hogwild.errors import TrainingError, UsageError, expected_one_of
 
 CODE = "import sys; from hogwild.cli.warm_up import PARTS; PARTS[sys.argv[1]]()"
-POLL = 0.1  # seconds between two looks at the parts that are under way
-ROWS, WIDTH = 64, 32  # of the data of a part
+POLL = 0.1  # seconds between checks of the running parts
+ROWS, WIDTH = 64, 32  # of a part's data
 
 
 def warm_up(
     parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", show_default="all",
-        help="What to compile for: text, labels, binary, tiered, classes, regression, ratings, estimators.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
+        help="What to compile for: text, labels, binary, tiered, long, classes, regression, ratings, "
+        "estimators.")] = None,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Compile the kernels of the usual runs, so that the first of them need not wait."""
     names = list(dict.fromkeys(parts or PARTS))
@@ -48,7 +50,7 @@ def warm_up(
                 for name in [name for name, child in running.items() if child.poll() is not None]:
                     _finish(name, running.pop(name))
     finally:
-        for child in running.values():  # of a failure, or Ctrl-C
+        for child in running.values():  # after a failure, or Ctrl-C
             child.kill()
             child.communicate()
     display.say(f"compiled in {time.perf_counter() - began:.1f} s")
@@ -75,13 +77,13 @@ def _finish(name: str, child: subprocess.Popen[str]) -> None:
 
 
 def sample_text(classes: int = 2) -> bytes:
-    """Rows of svmlight text, every second of them binary."""
+    """Return rows of svmlight text, every second of them binary."""
     rows = (f"{i % classes} {1 + i % WIDTH}:{1 if i % 2 else 0.5} {1 + WIDTH + i % 7}:1" for i in range(ROWS))
     return "\n".join(rows).encode() + b"\n"
 
 
 def _train(rows: object, test: object = None, **options: object) -> None:
-    from hogwild.training import train
+    from hogwild.training.train import train
 
     train(rows, test, epochs=2, **options).finish()  # type: ignore[call-overload]
 
@@ -90,7 +92,7 @@ def _from_text() -> None:
     """Read svmlight text, hold rows out, train with one worker, predict."""
     import io
 
-    from hogwild.data.source import open_data
+    from hogwild.data.rows.source import open_data
 
     rows, test = open_data(io.BytesIO(sample_text())).split(0.25, 0)
     _train(rows, test, workers=1)
@@ -109,7 +111,7 @@ def _labels(discipline: str = "hogwild", binary: bool = False, classes: int = 2,
 
 
 def _ratings() -> None:
-    from hogwild.data.rating_source import open_ratings
+    from hogwild.data.ratings.source import open_ratings
 
     rows, test = open_ratings("synthetic:ratings?users=40&items=20&ratings=400").split(0.1, seed=0)
     _train(rows, test, problem="completion", workers=2)
@@ -132,6 +134,7 @@ def _estimators() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "tiered": lambda: _labels("tiered"),
+    "long": lambda: _labels("tiered", schedule="rows"),
     "estimators": _estimators,
     "text": _from_text,
     "labels": _labels,

@@ -1,1 +1,1 @@
-"""Methods compared on the same data, objective and clock, and the report that is made of the rows alone."""
+"""Compares methods on the same data, objective and clock; the report is made from the result rows alone."""

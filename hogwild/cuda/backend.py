@@ -1,8 +1,8 @@
-"""Streams, events and graphs of a CUDA device, behind the few calls that replicas make.
+"""Streams, events and graphs of a CUDA device, behind the few calls that replicas need.
 
-Everything a replica does it hands to ``Stream.run``; nothing else touches a device during an epoch. So the loop that
-drives the replicas (``streams.py``) is tested without a GPU, on a stand-in whose streams are queues that are worked off
-in any order that events allow.
+A replica passes all its work to ``DeviceStream.run``; nothing else touches a device during an epoch. So the loop that
+drives the replicas (``streams.py``) is tested without a GPU, on a substitute whose streams are queues, processed in any
+order that events allow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import torch
 
 from hogwild.errors import InputError
 
-WARM_UP = 3  # times that work is run before it is captured: cuBLAS, and autograd, set themselves up in the first
+WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves in the first
 
-MOST_BLOCKS = 32  # that a multiprocessor of sm_80, sm_90 or sm_100 takes, however small they are
+MOST_BLOCKS = 32  # most blocks per multiprocessor of sm_80, sm_90 or sm_100, however small they are
 
-#: Graphs whose capture failed: the allocator goes on asking them which streams are theirs.
+#: Graphs whose capture failed, kept because the allocator still asks them which streams are theirs.
 ABANDONED: list[Any] = []
 
 
@@ -31,32 +31,32 @@ class Event(Protocol):
     """A point in a stream's work."""
 
     def done(self) -> bool:
-        """Whether the stream has come to it; does not wait."""
+        """Whether the stream has reached it; does not wait."""
 
     def wait(self) -> None:
-        """Wait for it."""
+        """Wait until the stream has reached it."""
 
 
-class Stream(Protocol):
-    """Work that is done in the order in which it is given, while other streams do theirs."""
+class DeviceStream(Protocol):
+    """A queue of work that runs in order, concurrently with other streams."""
 
     def run(self, work: Callable[[], Any]) -> None:
-        """Give it work: a function that launches kernels and waits for nothing. What it allocates stays the stream's.
+        """Queue a function that launches kernels and does not wait. Memory it allocates belongs to the stream.
 
-        A device runs the function at once and its kernels later; the stand-in runs all of it later.
+        A device runs the function at once and its kernels later; the substitute runs all of it later.
         """
 
     def record(self) -> Event:
-        """The point behind everything given so far."""
+        """Return the point after everything queued so far."""
 
     def after(self, event: Event) -> None:
-        """Keep what is given from now on until another stream has come to ``event``."""
+        """Let work queued from now on wait until another stream has reached ``event``."""
 
     def capture(self, work: Callable[[], Any]) -> Callable[[], None]:
-        """``work`` as one launch (a CUDA graph in a memory pool of its own), to be given to ``run`` of this stream.
+        """Capture ``work`` as one launch (a CUDA graph in its own memory pool), to be passed to this stream's ``run``.
 
-        It is run a few times first, which does change what it writes to. Raises RuntimeError for what cannot be
-        captured: whatever waits for the device, or allocates by size of its data.
+        It is first run a few times, which does change what it writes to. Raises RuntimeError for work that cannot be
+        captured: it waits for the device, or its allocations depend on the data.
         """
 
 
@@ -64,23 +64,26 @@ class Backend(Protocol):
     """A device."""
 
     device: torch.device
-    name: str  # as people call it
+    name: str  # for display
 
-    def stream(self) -> Stream:
-        """A new one; there are 32 different ones."""
+    def stream(self) -> DeviceStream:
+        """Return a new stream; there are 32 distinct ones."""
 
     def free(self) -> int:
-        """Bytes that may be allocated."""
+        """Bytes that can be allocated."""
 
     def programs(self) -> int:
-        """Programs of one warp that run at once: what the device has room for."""
+        """Number of one-warp programs that the device can run at once."""
 
     def stage(self, array: np.ndarray) -> torch.Tensor:
-        """The array in memory that the device can copy from while it computes (pinned, by a copy)."""
+        """Copy the array to pinned memory, from which the device can copy while it computes."""
+
+    def kernels(self, problem: str) -> Any:
+        """Return the module whose ``visit`` visits examples of a problem."""
 
 
 class CudaStream:
-    """See :class:`Stream`."""
+    """See :class:`DeviceStream`."""
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)
@@ -106,15 +109,15 @@ class CudaStream:
         try:
             return self._capture(work)
         except BaseException:
-            with contextlib.suppress(RuntimeError):  # torch's generator believes itself captured until a capture ends
+            with contextlib.suppress(RuntimeError):  # torch's generator counts as captured until a capture ends
                 self._capture(torch.zeros(1, device=self._stream.device).zero_)
             raise
 
     def _capture(self, work: Callable[[], Any]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         ABANDONED.append(graph)
-        # on this stream and in a pool of its own: graphs captured on the default capture stream share one cuBLAS
-        # workspace, and would race for it; twice, for the inner context does not leave the stream where a capture fails
+        # On this stream and in its own pool: graphs captured on the default capture stream share one cuBLAS workspace
+        # and would race for it. Twice, because the inner context does not leave the stream if a capture fails.
         with torch.cuda.stream(self._stream):
             with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=self._stream):
                 work()
@@ -125,10 +128,10 @@ class CudaStream:
 
 @contextlib.contextmanager
 def waits_refused() -> Iterator[None]:
-    """Raise RuntimeError where torch would wait for the device: before a capture, which does not recover from that."""
+    """Raise RuntimeError if torch would wait for the device; used before a capture, which cannot recover from that."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it does not notice everything
+        warnings.simplefilter("ignore")  # that this mode does not detect every wait
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -160,7 +163,7 @@ class Cuda:
         return CudaStream(self.device)
 
     def free(self) -> int:
-        torch.cuda.empty_cache()  # what torch holds on to, of an earlier run say, counts as taken
+        torch.cuda.empty_cache()  # memory cached by torch, such as from an earlier run, counts as in use
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def programs(self) -> int:
@@ -172,31 +175,31 @@ class Cuda:
         out.numpy()[...] = array
         return out
 
+    def kernels(self, problem: str) -> Any:
+        if importlib.util.find_spec("triton") is None:
+            raise InputError("device cuda: its kernels need Triton, which is not installed: pip install triton")
+        return importlib.import_module(f"hogwild.cuda.{problem}.triton")
+
 
 def dtype_of(array: np.ndarray) -> torch.dtype:
-    """What torch calls the array's dtype."""
+    """Return torch's dtype for the array's."""
     return torch.from_numpy(np.empty(0, array.dtype)).dtype
 
 
-def runs_triton(device: torch.device) -> bool:
-    """Whether kernels on the device are Triton's; else they are torch's own."""
-    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
-
-
 def connect() -> Backend:
-    """The machine's first CUDA device.
+    """Return the machine's first CUDA device.
 
     Raises
     ------
     InputError
-        If there is none that torch can use, with the reason.
+        If torch can use none; the message gives the reason.
     """
     if not torch.backends.cuda.is_built():
         raise InputError(
             f"device cuda: this torch ({torch.__version__}) is a CPU build: install one for CUDA from pytorch.org, or "
             "train on the CPU"
         )
-    if not torch.cuda.is_initialized():  # else there are 8 queues to the device, and more streams wait for one another
+    if not torch.cuda.is_initialized():  # by default 8 queues to the device, where more streams would wait
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     if not torch.cuda.is_available():
         raise InputError("device cuda: torch finds no NVIDIA GPU with a working driver: train on the CPU")

@@ -1,9 +1,9 @@
-"""What lies on the device for replicas to work through: the data, whole or part by part, and a sequence of examples.
+"""Data on the device for replicas to work through, whole or part by part, and the sequence of examples.
 
-The one decision is the order. Data that fit are there once and for all, and an epoch is a permutation of all examples.
-Data that do not fit are cut into parts of neighbouring examples, and an epoch is a permutation of the parts, each
-permuted in itself, which is a little less random; the next part is copied while one is worked on, by a stream of its
-own, and never more than two are on the device. All permutations depend on (seed, epoch, part) only.
+Data that fit are copied once, and an epoch is a permutation of all examples. Data that do not fit are cut into parts of
+neighbouring examples, and an epoch is a permutation of the parts, each permuted in itself, which is a little less
+random. The next part is copied by a stream of its own while one is worked on, and never more than two are on the
+device. All permutations depend on (seed, epoch, part) only.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, Event, Stream, dtype_of
+from hogwild.cuda.backend import Backend, DeviceStream, Event, dtype_of
 from hogwild.cuda.problem import DeviceOrder
 from hogwild.cuda.work import Launcher
 from hogwild.errors import InputError
+from hogwild.training.schedule import Step
 
-SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # of the memory that is free may be taken; replicas of a module need more
-SLOTS = 3  # parts there is room for: in work, being copied, and what the allocator may hold on to
+SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # share of the free memory to use; replicas of a module need more
+SLOTS = 3  # parts to leave room for: in use, being copied, and cached by the allocator
 LARGEST_PART = 1 << 30  # bytes
-ENTRY = 36  # bytes for an example's place in the sequence, while it is made: torch sorts it, with a key, out of place
-PIECE = 1 << 26  # bytes copied at a time where nothing is computed meanwhile
-LARGEST = 2**31 - 2**10  # examples in a part, which int32 numbers, filled up to whole blocks
-BEFORE = 1 << 40  # the "epoch" of a permutation that is made once
-
-Step = tuple[float, float, float]
+ENTRY = 36  # bytes for an example's place in the sequence while it is made: torch sorts it, with a key, out of place
+PIECE = 1 << 26  # bytes copied at a time while nothing is computed
+LARGEST = 2**31 - 2**10  # most examples in a part: int32 numbers, padded to whole blocks
+BEFORE = 1 << 40  # the "epoch" of the permutation that is made once
 
 
 @dataclass
 class Load:
-    """Examples in the order of their visits, of one part, or of one or several epochs of the whole."""
+    """Examples in visiting order, from one part, or from one or several epochs of the whole data."""
 
-    lengths: list[int]  # how many belong to each epoch
-    visited: list[int]  # examples visited before the first of each, since the run began
+    lengths: list[int]  # examples of each epoch
+    visited: list[int]  # examples visited before the first of each epoch, since the run began
     steps: list[Step]  # of each epoch
-    data: dict[str, torch.Tensor] = field(default_factory=dict)  # once the device has come to ``ready``
-    rows: torch.Tensor | None = None  # (sum of lengths,) int32, numbered in the part; likewise
+    data: dict[str, torch.Tensor] = field(default_factory=dict)  # valid once the device has reached ``ready``
+    rows: torch.Tensor | None = None  # (sum of lengths,) int32, numbered within the part; valid likewise
     ready: Event | None = None
 
     def steps_of(self, first: int, last: int, device: torch.device) -> torch.Tensor:
@@ -53,17 +52,17 @@ class Load:
 
 
 class Loads:
-    """The data of one run, and what of them is on the device.
+    """The data of one run, and the part of them on the device.
 
     Raises
     ------
     InputError
-        If not even parts of them fit.
+        If not even parts of the data fit.
     """
 
     def __init__(self, launcher: Launcher, order: DeviceOrder, backend: Backend, seed: int) -> None:
         self._launcher, self._order, self._backend, self._seed = launcher, order, backend, seed
-        self._stream: Stream = backend.stream()
+        self._stream: DeviceStream = backend.stream()
         share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
         self._parts = cut_parts(launcher, order, int(share * backend.free()))
         self._whole: dict[str, torch.Tensor] | None = None
@@ -74,28 +73,28 @@ class Loads:
 
     def _take_all(self) -> None:
         self._whole, scattered = {}, None
-        if self._order.shuffled and self._launcher.block > 1:  # blocks of them are then as good as single examples
+        if self._order.shuffled and self._launcher.block > 1:  # blocks are then as good as single examples
             self._block = self._launcher.block
             scattered = self._permutation(BEFORE, 0, self._order.n_rows, 1)
-        for name, array in self._launcher.part(0, self._order.n_rows).items():  # two copies of one at a time
+        for name, array in self._launcher.part(0, self._order.n_rows).items():  # at most two copies at a time
             there = _upload(array, self._backend.device)
             self._whole[name] = there if scattered is None else there[scattered]
 
     @property
     def parts(self) -> int:
-        """How many parts there are: 1 if everything is on the device."""
+        """Number of parts: 1 if everything is on the device."""
         return len(self._parts)
 
     def of(self, epoch: int, start: int, steps: Sequence[Step], most: int) -> Iterator[Load]:
-        """The loads of ``len(steps)`` epochs from ``epoch`` on, without the first ``start`` chunks.
+        """Yield the loads of ``len(steps)`` epochs from ``epoch`` on, without the first ``start`` chunks.
 
-        Ask for the next one only when all of the last but one is given to streams and :meth:`finished` has been told:
-        its memory is used again.
+        Ask for the next one only when all loads but the last are queued and :meth:`finished` was called, since their
+        memory is reused.
 
         Parameters
         ----------
         most : int
-            Examples up to which several epochs make one load.
+            Most examples for joining several epochs into one load.
         """
         n, chunk = self._order.n_rows, self._order.chunk
         if self._whole is not None:
@@ -118,12 +117,12 @@ class Loads:
                 skipped, visited = max(skipped - chunks, 0), visited + length
 
     def finished(self, events: Iterable[Event]) -> None:
-        """Let nothing be copied or permuted from now on before the device has come to these events."""
+        """Delay all later copies and permutations until the device has reached these events."""
         for event in events:
             self._stream.after(event)
 
     def _sequence(self, epoch: int) -> list[int]:
-        """The parts in an epoch's order."""
+        """Return the parts in an epoch's order."""
         count = len(self._parts)
         if not self._order.shuffled:
             return list(range(count))
@@ -138,7 +137,7 @@ class Loads:
         return copy
 
     def _permuted(self, load: Load, which: list[tuple[int, int]], skip: int) -> Load:
-        """Have the load's sequence made, of epochs and parts, without the first ``skip`` visits."""
+        """Make the load's sequence from pairs of epoch and part, without the first ``skip`` visits."""
         lengths = list(load.lengths)
 
         def permute() -> None:
@@ -152,7 +151,7 @@ class Loads:
         return load
 
     def _permutation(self, epoch: int, part: int, length: int, block: int) -> torch.Tensor:
-        """A permutation of ``length`` examples that keeps ``block`` neighbours together, int32."""
+        """Return a permutation of ``length`` examples that keeps ``block`` neighbours together, int32."""
         device = self._backend.device
         if not self._order.shuffled:
             return torch.arange(length, device=device, dtype=torch.int32)
@@ -165,16 +164,16 @@ class Loads:
         rows = (blocks[:, None] * block + torch.arange(block, device=device, dtype=torch.int32)).flatten()
         if (missing := count * block - length) == 0:
             return rows
-        # without what the last block lacks; to ask which rows there are would wait for the device
+        # drop the last block's padding; asking which rows exist would wait for the device
         place = torch.arange(length, device=device, dtype=torch.int32)
         gap = (blocks == count - 1).to(torch.int32).argmax() * block + (block - missing)
         return rows.index_select(0, place + (place >= gap).to(torch.int32) * missing)
 
 
 def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[int, int]]:
-    """First and last example (exclusive) of each part: one if ``room`` bytes hold everything, else of whole chunks.
+    """First and last example (exclusive) of each part: one part if ``room`` bytes suffice, else whole chunks.
 
-    Parts are of ``LARGEST_PART`` bytes at most, or of one chunk that is larger.
+    Parts have at most ``LARGEST_PART`` bytes, or are one larger chunk.
 
     Raises
     ------
@@ -206,7 +205,7 @@ def _bytes(launcher: Launcher, first: int, last: int) -> int:
 
 
 def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
-    """A copy on the device, made piece by piece: the array may be larger than what the host has to spare."""
+    """Copy an array to the device piece by piece, since it may be larger than the host's spare memory."""
     out = torch.empty(array.shape, dtype=dtype_of(array), device=device)
     rows = max(PIECE // max(array.nbytes // max(len(array), 1), 1), 1)
     for first in range(0, len(array), rows):
@@ -215,7 +214,7 @@ def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 def _steps(step: Step, visited: int, count: int, device: torch.device) -> torch.Tensor:
-    """``scale / (offset + t)**power`` at ``count`` visits from t = ``visited`` on, float32."""
+    """``scale / (offset + t)**power`` for ``count`` visits from t = ``visited`` on, float32."""
     scale, offset, power = step
     if power == 0.0:
         return torch.full((count,), scale, dtype=torch.float32, device=device)

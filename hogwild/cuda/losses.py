@@ -1,8 +1,8 @@
 """Derivatives of the losses as a Triton function: ``kernels/losses.dloss`` in float32.
 
-The one decision: no float64. A device for graphics has next to none, and every lane of a warp would compute the same;
-what float32 loses, some 1e-7 of the slope, is far below what racing updates lose. As in the original, a NaN margin
-comes out as NaN: every constant is behind a comparison that is true, and no minimum, which would drop a NaN, is taken.
+No float64 is used. Consumer GPUs have next to none, and every lane of a warp would compute the same; the error of
+float32, some 1e-7 of the slope, is far below that of racing updates. As in the original, a NaN margin gives NaN:
+constants are returned only when a comparison is true, and minimum, which would drop a NaN, is not used.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
@@ -26,12 +26,12 @@ SQUARED_EPSILON_INSENSITIVE = tl.constexpr(losses.SQUARED_EPSILON_INSENSITIVE)
 POISSON = tl.constexpr(losses.POISSON)
 SOFTMAX = tl.constexpr(losses.SOFTMAX)
 POISSON_CAP = tl.constexpr(losses.POISSON_CAP)
-EXP_CAP = tl.constexpr(80.0)  # exp of it is finite in float32, and one over it nothing
+EXP_CAP = tl.constexpr(80.0)  # exp of it is finite in float32, and its reciprocal negligible
 
 
 @triton.jit
 def dloss(p, y, param, LOSS: tl.constexpr):
-    """Derivative of the loss in the margins ``p`` for targets ``y``; numbers or tensors of one shape."""
+    """Derivative of the loss in the margins ``p`` for targets ``y``; scalars or tensors of one shape."""
     tl.static_assert(LOSS <= POISSON, "softmax has no derivative in one margin alone")
     if LOSS == LOG:
         z = y * p

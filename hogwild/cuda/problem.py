@@ -1,7 +1,7 @@
-"""A problem whose workers are on a device: what the host's memory holds of it, and where its kernels are.
+"""A problem whose workers are on a device: its part in the host's memory, and where its kernels are.
 
-A ``Job`` of it has the parameters, which come home when they are asked for, and the counts; there are no locks, no
-blocks and no tiers. What an epoch's sequence is, the device decides (see ``streams.py``).
+Its ``Job`` holds the parameters, which are copied back on request, and the counts; there are no locks, blocks or tiers.
+The device decides the order of an epoch (see ``streams.py``).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hogwild.cuda.work import Launcher
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NEXT
 
-CHUNKS = 256  # of an epoch: where a run can be stopped, and goes on
-FEWEST = 1024  # examples in one, unless a run has less
+CHUNKS = 256  # of an epoch: where a run can be stopped and resumed
+FEWEST = 1024  # examples in one, unless the run has fewer
 
 _LAUNCHERS = {
-    "LinearProblem": ("hogwild.cuda.linear", "LinearLauncher"),
-    "CompletionProblem": ("hogwild.cuda.completion", "CompletionLauncher"),
-    "ModuleProblem": ("hogwild.cuda.module", "ModuleLauncher"),
+    "LinearProblem": ("hogwild.cuda.linear.launcher", "LinearLauncher"),
+    "CompletionProblem": ("hogwild.cuda.completion.launcher", "CompletionLauncher"),
+    "ModuleProblem": ("hogwild.cuda.module.launcher", "ModuleLauncher"),
 }
 
 
 @dataclass(frozen=True)
 class DeviceOrder:
-    """The cut of ``n_rows`` examples into chunks; which examples they have, the device decides, by seed and epoch."""
+    """The division of ``n_rows`` examples into chunks; the device chooses their examples, by seed and epoch."""
 
     n_rows: int
     chunk: int
@@ -41,7 +41,7 @@ class DeviceOrder:
 
     @classmethod
     def of(cls, n_rows: int, shuffled: bool, granule: int = 0) -> DeviceOrder:
-        """About 256 chunks, of whole minibatches of ``granule`` examples where there are such."""
+        """About 256 chunks, of whole minibatches of ``granule`` examples if there are any."""
         chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
         return cls(n_rows, -(-chunk // granule) * granule if granule else chunk, shuffled)
 
@@ -52,12 +52,12 @@ class DeviceOrder:
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A problem (see ``problems/work.Problem``) as the parent sees it; no worker process ever does."""
+    """A problem (see ``problems/work.Problem``) as the parent sees it; worker processes never do."""
 
     problem: Any
-    in_flight: int | None  # examples in hand; None: the launcher's choice
+    in_flight: int | None  # examples in flight; None: the launcher's choice
     nonzeros: int = 0  # of all examples, for the measurements
-    options: Mapping[str, Any] = field(default_factory=dict)  # more for the launcher
+    options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
 
     locks = 1
     holds = False
@@ -76,15 +76,15 @@ class OnDevice:
         return self.problem.parameters(flat)
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Nothing is kept by rank."""
+        """Return nothing: no array is in rank order."""
         return []
 
     def start(self, flat: np.ndarray, seed: int) -> None:
-        """Set the parameters that training starts from in an array of zeros."""
+        """Set the initial parameters in an array of zeros."""
         self.problem.start(flat, seed)
 
     def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
-        """Nothing: the device shuffles."""
+        """Do nothing: the device shuffles."""
 
     def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
         """Set the counts for an epoch that starts at chunk ``start``."""
@@ -92,11 +92,11 @@ class OnDevice:
         control[NEXT] = start
 
     def position(self, control: np.ndarray, order: DeviceOrder) -> int:
-        """Number of chunks done, of all epochs of a task."""
+        """Number of chunks done, over all epochs of a task."""
         return int(control[NEXT])
 
     def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> Launcher:
-        """The problem's kernels, and its arrays, on a device."""
+        """Put the problem's kernels and arrays on a device."""
         module, name = _LAUNCHERS[type(self.problem).__name__]
         found: type[Launcher] = getattr(importlib.import_module(module), name)
         return found(self.problem, arrays, backend, replicas, **self.options)
@@ -106,18 +106,18 @@ def lay_out(
     config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, granule: int = 0,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:  # fmt: skip
-    """The job of a run whose workers are on a device.
+    """Return the job of a run whose workers are on a device.
 
     Parameters
     ----------
     problem : Problem
-        One that has a launcher.
+        A problem that has a launcher.
     arrays : dict
         Arrays of all examples, as the launcher takes them.
     nonzeros, options
         See :class:`OnDevice`.
     granule : int
-        Examples of a minibatch, if there are such.
+        Examples of a minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
     order = DeviceOrder.of(n_rows, config.order == "shuffled", granule)

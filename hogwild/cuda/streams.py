@@ -1,11 +1,11 @@
 """Workers as streams of a CUDA device: replicas that race on one parameter array in its memory.
 
-One thread drives them all: it cuts an epoch into segments, gives each to whichever replica has the least to do, and
-never more than two to one, so that a run can be stopped soon and no stream is ever idle. What is behind a segment (one
-launch of a kernel, or some replays of a CUDA graph) the problem's launcher knows. Nothing waits for anything but in the
-discipline ``locked``, where a chain of events lets one replica at a time go.
+One thread drives them all: it cuts an epoch into segments and gives each to the replica with the least to do, never
+more than two to one, so that a run can be stopped soon and no stream is idle. The problem's launcher knows what a
+segment is (one launch of a kernel, or some replays of a CUDA graph). Nothing waits except in the discipline ``locked``,
+where a chain of events lets one replica run at a time.
 
-The parameters stay on the device from epoch to epoch; they come home when somebody asks for them, off the clock.
+The parameters stay on the device from epoch to epoch; they are copied to the host on request, off the clock.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hogwild.cuda.backend import Backend, Event, Stream, connect
+from hogwild.cuda.backend import Backend, DeviceStream, Event, connect
 from hogwild.cuda.loads import Load, Loads
 from hogwild.cuda.problem import DeviceOrder, OnDevice
 from hogwild.cuda.work import Segment
 from hogwild.errors import HogwildError, TrainingError, UsageError
-from hogwild.hosts.job import IN_USE, Job, Task
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 
-DEPTH = 2  # segments given to a stream at a time
-SHARES = 4  # segments of a load for each of several replicas, at least
-MOST = 1 << 22  # examples in a segment: some 10 ms
-TURNS = 1 << 14  # examples in it for each in flight, at most; one takes a microsecond or two
-MINIBATCHES = 8  # in one, where examples belong together
-REHEARSED = 64  # examples
-MORE = 1.2  # times the examples in flight for which replicas are made anew
+DEPTH = 2  # segments queued on a stream at a time
+SHARES = 4  # least segments of a load for each of several replicas
+MOST = 1 << 22  # most examples in a segment: some 10 ms
+TURNS = 1 << 14  # most examples in it for each in flight; one takes a microsecond or two
+MINIBATCHES = 8  # in one segment, if examples come in minibatches
+REHEARSED = 64  # examples in the trial launch
+MORE = 1.2  # growth of the examples in flight at which replicas are made anew
 
 
 class Share(NamedTuple):
-    """One segment as it is cut: visits ``first`` to ``last`` (exclusive) of a load, and how many chunks end in it."""
+    """One segment to be queued: visits ``first`` to ``last`` (exclusive) of a load, and how many chunks end in it."""
 
     load: Load
     first: int
@@ -49,28 +50,28 @@ class Share(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A segment that a stream has to do."""
+    """A segment queued on a stream."""
 
     event: Event
     examples: int
-    number: int  # how many segments were given before
+    number: int  # number of segments queued before
 
 
 @dataclass
-class Replica:
-    """A worker: its stream, what launches segments on it, and those it has not come to the end of."""
+class StreamWorker:
+    """A worker: its stream, its launch function, and its unfinished segments."""
 
-    stream: Stream
+    stream: DeviceStream
     launch: Callable[[Segment], None]
     given: deque[Given]
-    ready: Event | None = None  # of the load whose examples it was given last; not the load, whose memory others need
+    ready: Event | None = None  # of its latest load; not the load itself, whose memory is reused
 
 
-class Desk:
+class DeviceJob:
     """One job on the device."""
 
     def __init__(
-        self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[Stream]
+        self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[DeviceStream]
     ) -> None:
         self.job, self._problem, self._order = job, problem, order
         self._device = backend.device
@@ -79,24 +80,24 @@ class Desk:
         self._granule = self._launcher.granule()
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
-        self._replicas: list[Replica] = []
+        self._replicas: list[StreamWorker] = []
         self.in_flight: int | None = None
         self._shares: Iterator[Share] = iter(())
         self._next: Share | None = None
-        self._chain: Event | None = None  # behind what was given last
-        self._segments = 0  # given so far
+        self._chain: Event | None = None  # after the latest segment
+        self._segments = 0  # queued so far
         self._filled = self._dirty = False
         self._fill()
         if problem.in_flight is not None or self._granule:
             self._make(problem.in_flight or self._launcher.in_flight(0.0))
         else:
-            self._launcher.in_flight(1.0)  # whatever it has to find out about the data, it does off the clock
+            self._launcher.in_flight(1.0)  # so that it inspects the data off the clock
         if not self._granule:
             self._rehearse()
-        self._filled = False  # what was tried out is undone before the first epoch
+        self._filled = False  # the trial's changes are undone before the first epoch
 
     def begin(self, task: Task) -> None:
-        """Take up a task."""
+        """Start a task."""
         if not self._filled:
             self._fill()
         if self._problem.in_flight is None and not self._granule:  # as the step falls there may be more
@@ -109,7 +110,7 @@ class Desk:
         self._may_stop = True
 
     def go_on(self, until: float) -> bool:
-        """Keep the streams at work; True when all is done, False when it is ``until`` on ``time.perf_counter``."""
+        """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
             for number, replica in enumerate(self._replicas):
                 while replica.given and replica.given[0].event.done():
@@ -127,17 +128,17 @@ class Desk:
                 return False
 
     def settle(self) -> None:
-        """Wait until the streams stand still, wherever they are: also behind a segment that failed half-way."""
+        """Wait until the streams stand still, also after a segment that failed half-way."""
         for replica in self._replicas:
             replica.stream.record().wait()
             replica.given.clear()
 
     def clear(self) -> None:
-        """Let go of what is in hand: a sequence that was cut off holds on to the desk itself."""
+        """Drop unfinished work: an interrupted sequence holds a reference to the desk itself."""
         self._shares, self._next = iter(()), None
 
     def pull(self) -> None:
-        """Copy the parameters home, if the device has changed them."""
+        """Copy the parameters to the host, if the device has changed them."""
         if self._dirty:
             self.job.flat[:] = self._launcher.flat.cpu().numpy()
             self._dirty = False
@@ -148,12 +149,12 @@ class Desk:
         self._filled = True
 
     def _make(self, in_flight: int) -> None:
-        """Make the replicas, of which each has a share of the examples in flight; none is at work."""
+        """Make the replicas, each with a share of the examples in flight, while none is working."""
         self._replicas.clear()
-        in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more can be
+        in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more are possible
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
-            self._replicas.append(Replica(stream, self._launcher.replica(number, stream, share), deque()))
+            self._replicas.append(StreamWorker(stream, self._launcher.replica(number, stream, share), deque()))
         self.in_flight = share * len(self._streams)
 
     def _rehearse(self) -> None:
@@ -167,14 +168,14 @@ class Desk:
         stream.record().wait()
 
     def _cut(self, task: Task) -> Iterator[Share]:
-        """The segments of a task, in order."""
+        """Yield the segments of a task, in order."""
         loads = self._loads.of(task.epoch, task.start, (task.step, *task.further), MOST)
         load = next(loads, None)
         while load is not None:
             before = [replica.given[-1].event for replica in self._replicas if replica.given]
             shares = self._cut_load(load)
-            yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host copies, for some time
-            self._loads.finished(before)  # what is copied now takes the place of what was before this load
+            yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host spends time on copying
+            self._loads.finished(before)  # the next copy replaces what came before this load
             ahead = next(loads, None)
             yield from shares
             load = ahead
@@ -200,8 +201,8 @@ class Desk:
             yield Share(load, first, some[-1], len(some))
             first = some[-1]
 
-    def _give(self, replica: Replica) -> None:
-        """Hand the next segment to a replica."""
+    def _give(self, replica: StreamWorker) -> None:
+        """Queue the next segment on a replica's stream."""
         share, stream = self._next, replica.stream
         assert share is not None
         load = share.load
@@ -217,10 +218,10 @@ class Desk:
         self._segments += 1
         replica.given.append(Given(self._chain, share.last - share.first, self._segments))
         self.job.control[NEXT] += share.chunks
-        self._may_stop = share.chunks > 0  # a run goes on at the end of a chunk
+        self._may_stop = share.chunks > 0  # a run resumes at the end of a chunk
         self._next = next(self._shares, None)
 
-    def _run(self, stream: Stream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
+    def _run(self, stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
         def work() -> None:
             assert load.rows is not None
             steps = load.steps_of(first, last, self._device)
@@ -229,7 +230,7 @@ class Desk:
         stream.run(work)
 
     def _count(self, worker: int, examples: int) -> None:
-        """Note what a replica has come to the end of; nonzeros by their mean, which is exact for whole epochs."""
+        """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
         cells = self.job.control[WORKERS:].reshape(-1, LINE)
         cells[worker, ROWS] += examples
         done = int(cells[:, ROWS].sum())
@@ -237,8 +238,8 @@ class Desk:
         cells[worker, NONZEROS] += nonzeros - int(cells[:, NONZEROS].sum())
 
 
-class Streams:
-    """A pool of replicas (see :class:`hogwild.hosts.job.Pool`) on a device.
+class Streams(Pool):
+    """A pool of replicas (see :class:`hogwild.hosts.pool.Pool`) on a device.
 
     Raises
     ------
@@ -246,23 +247,26 @@ class Streams:
         If there is no such device.
     """
 
-    host, shared = "streams", False
-    joins_epochs = True  # a task may be several
+    host, shared, closed = "streams", False, False
+    joins_epochs = True  # a task may be several epochs
 
     def __init__(self, workers: int, backend: Backend | None = None) -> None:
-        self.workers, self.lost, self.closed = workers, 0, False
+        self.workers, self.lost = workers, 0
         self._backend = connect() if backend is None else backend
-        self.about = {"gpu": self._backend.name}  # fields of a run's first row
         self._streams = [self._backend.stream() for _ in range(workers)]
-        self._desk: Desk | None = None
+        self._desk: DeviceJob | None = None
         self._at_work = False
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"gpu": self._backend.name}
 
     @property
     def job(self) -> Job | None:
         return None if self._desk is None else self._desk.job
 
     def measured(self) -> dict[str, Any]:
-        """Fields of a row: the examples in hand at the same time, over all replicas."""
+        """Return row fields: the examples in flight over all replicas."""
         return {"in_flight": None if self._desk is None else self._desk.in_flight}
 
     def open(self, job: Job) -> None:
@@ -276,8 +280,8 @@ class Streams:
         assert isinstance(problem, OnDevice)
         assert isinstance(order, DeviceOrder)
         with naming("setting up"):
-            self._desk = Desk(job, problem, order, self._backend, self._streams)
-        # weakly, so that a run that is dropped takes the device's memory with it
+            self._desk = DeviceJob(job, problem, order, self._backend, self._streams)
+        # weakly, so that dropping a run frees the device's memory
         job.pull = functools.partial(_pull, weakref.ref(self._desk))
 
     def begin(self, task: Task) -> None:
@@ -307,14 +311,14 @@ class Streams:
         self.closed = True
 
 
-def _pull(desk: weakref.ref[Desk]) -> None:
+def _pull(desk: weakref.ref[DeviceJob]) -> None:
     if (found := desk()) is not None:
         found.pull()
 
 
 @contextlib.contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Make one line of what a device or a user's module raises."""
+    """Turn an exception of a device or a user's module into one line."""
     try:
         yield
     except HogwildError:

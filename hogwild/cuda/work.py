@@ -1,4 +1,4 @@
-"""What the host of replicas (``streams.py``) and a problem's kernels on the device say to each other."""
+"""The interface between the host of replicas (``streams.py``) and a problem's kernels on the device."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, Stream
+from hogwild.cuda.backend import Backend, DeviceStream
 
 
 class Segment(NamedTuple):
-    """Examples that one launch visits, of the part of the data in which ``rows`` are numbered."""
+    """Examples that one launch visits, from the part of the data in which ``rows`` are numbered."""
 
-    data: Mapping[str, torch.Tensor]  # the part's arrays, on the device: those that ``Launcher.part`` names
-    rows: torch.Tensor  # (m,) int32: the examples, in the order of their visits
+    data: Mapping[str, torch.Tensor]  # the part's arrays, on the device, as ``Launcher.part`` names them
+    rows: torch.Tensor  # (m,) int32: the examples, in visiting order
     steps: torch.Tensor  # (m,) float32: the step at each visit
     visited: int = 0  # examples visited before the first of these, since the run began
 
@@ -23,13 +23,13 @@ class Segment(NamedTuple):
 class Launcher(Protocol):
     """A problem on a device: the flat parameter array and what runs over it."""
 
-    flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it in after this was made
-    block: int  # neighbours that may stay together in an order otherwise random, for the sake of long reads; 1: none
+    flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
+    block: int  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
 
-    streams: int  # replicas there can be, of those asked for: fewer where one of them does several workers' work
+    streams: int  # possible replicas, up to the number asked for: fewer if one does several workers' work
 
     def __init__(self, problem: Any, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> None:
-        """Allocate ``flat``, and copy there the arrays that belong to no example (rates, say)."""
+        """Allocate ``flat``, and copy the arrays that belong to no example (such as rates) to the device."""
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The host's arrays of examples ``first`` to ``last`` (exclusive), which are examples 0, 1, ... of the part."""
@@ -38,13 +38,13 @@ class Launcher(Protocol):
         """Bytes that :meth:`part` would have, without making it."""
 
     def granule(self) -> int:
-        """Examples of a minibatch; 0 where one launch does any number of examples."""
+        """Examples of a minibatch; 0 if one launch visits any number of examples."""
 
     def room(self) -> int:
-        """Examples in hand when the device is full."""
+        """Examples in flight when the device is full."""
 
     def in_flight(self, step: float) -> int:
-        """Examples that may be in hand at the same time without harm, at a step; at most what the device holds."""
+        """Examples that may be in flight without harm at a given step; at most what the device holds."""
 
-    def replica(self, number: int, stream: Stream, in_flight: int) -> Callable[[Segment], None]:
-        """What launches a segment for one replica, inside that stream's ``run``; ``in_flight``: its own share."""
+    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
+        """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""

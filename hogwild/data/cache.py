@@ -1,11 +1,12 @@
-"""Stores made on the way: text is parsed and synthetic data are drawn once, and the second run starts at once.
+"""Cached stores: text is parsed and synthetic data are drawn once, and the second run starts at once.
 
-The decision that matters: an entry's name is a hash of everything its content depends on (the source's path, size, time
-and a sample of its bytes, every parse option, the parser's and the store's version), so a stale entry is never looked
-at and there is nothing to invalidate. Nothing here may stop a run: a damaged entry is made again, and a cache that
-cannot be written costs one warning and a parse into memory.
+An entry's name is a hash of everything its content depends on (the source's path, size, time and a sample of its bytes,
+every parse option, the parser's and the store's version), so a stale entry is never opened and nothing needs
+invalidating. Nothing here may stop a run: a damaged entry is made again, and a cache that cannot be written costs one
+warning and a parse into memory.
 
-What it costs: disk, up to a cap (the least recently used entries go, never one in use), and writing the data once.
+The cost is disk space, up to a limit (the least recently used entries are evicted, never one in use), and writing the
+data once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hogwild.data.examples import Rows
-from hogwild.data.leases import remove_unused, sweep
-from hogwild.data.store import VERSION, MemoryWriter, Sink, StoreExists, StoreWriter, is_store, open_store, read_meta
+from hogwild.data.locks import remove_unused, sweep
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import (
+    VERSION,
+    MemoryWriter,
+    Sink,
+    StoreExists,
+    StoreWriter,
+    is_store,
+    open_store,
+    read_meta,
+)
 from hogwild.errors import HogwildWarning, InputError, OutputError
 
 LIMIT = 20 << 30  # bytes
@@ -32,17 +42,17 @@ ENTRY = re.compile(r".*-[0-9a-f]{24}")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How some data are made.
+    """Recipe for making some data.
 
     Attributes
     ----------
     label : str
         Readable beginning of the entry's name.
     key : dict
-        Everything the content depends on, in JSON's types.
+        Everything the content depends on, in JSON types.
     meta : dict
         Facts for ``meta.json``, ``source`` among them.
-    fill : function of a sink
+    fill : function taking a sink
         Appends all rows and returns ``{"width": ..., **more facts}``.
     """
 
@@ -61,7 +71,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One store in the cache. ``source`` is what it was made from, ``last_used`` seconds since 1970."""
+    """One store in the cache. ``source`` is what it was made from; ``last_used`` is in seconds since 1970."""
 
     name: str
     source: str
@@ -71,7 +81,7 @@ class CacheEntry:
 
 
 Entries = list[CacheEntry]
-Opened = TypeVar("Opened")  # what a store holds
+Opened = TypeVar("Opened")  # what a store contains
 
 
 class Cache:
@@ -80,10 +90,10 @@ class Cache:
     Parameters
     ----------
     directory : str or Path, optional
-        Default: ``stores`` in the platform's user cache directory for ``hogwild``. Made when first needed.
+        Default: ``stores`` in the platform's user cache directory for ``hogwild``. It is created when first needed.
     limit_bytes : int
-        Entries are evicted beyond this, least recently used first. The entry just made stays, whatever its size, and so
-        do entries that a process has open.
+        Beyond this, the least recently used entries are evicted, except the entry just made, whatever its size, and
+        entries that a process has open.
     """
 
     def __init__(self, directory: str | Path | None = None, limit_bytes: int = LIMIT) -> None:
@@ -95,25 +105,25 @@ class Cache:
         self.limit_bytes = limit_bytes
 
     def lookup(self, name: str, open: Callable[[Path], Opened]) -> Opened | None:
-        """The entry ``name``, opened and marked as used just now; a damaged one is removed and counts as absent."""
+        """Open the entry ``name`` and mark it as just used; a damaged entry is removed and counts as absent."""
         path = self.directory / name
         if not path.is_dir():
             return None
         try:
             found = open(path)
         except InputError:
-            found = None  # not removed here: the error at hand still holds the maps, and so the lock
+            found = None  # not removed here: the current exception still holds the maps, and so the lock
         if found is None:
             remove_unused(path)
             return None
         try:
             os.utime(path / "meta.json")
         except OSError:
-            pass  # a cache that can only be read is a good one too
+            pass  # a read-only cache is usable too
         return found
 
     def build(self, recipe: Recipe) -> tuple[Rows, dict[str, Any]] | None:
-        """``(rows, meta data)`` of a recipe's entry: see :meth:`keep`."""
+        """Return ``(rows, meta data)`` of a recipe's entry; see :meth:`keep`."""
 
         def write(path: Path) -> None:
             with StoreWriter(path, recipe.meta) as writer:
@@ -124,12 +134,12 @@ class Cache:
     def keep(
         self, name: str, write: Callable[[Path], None], open: Callable[[Path], Opened]
     ) -> tuple[Opened, dict[str, Any]] | None:
-        """The entry ``name`` and its meta data, written now if it is missing; None, and a warning, if it cannot be.
+        """Return the entry ``name`` and its meta data, written now if missing; None, with a warning, if that fails.
 
-        Safe for several processes at once: each writes its own, the first to finish gives it the name.
+        This is safe for several processes at once: each writes its own copy, and the first to finish gives it the name.
         """
         path = self.directory / name
-        for _ in range(3):  # a second time if another process was faster, or evicted it at this very moment
+        for _ in range(3):  # again if another process was faster, or evicted it at that moment
             found = self.lookup(name, open)
             if found is not None:
                 return found, read_meta(path)
@@ -153,7 +163,7 @@ class Cache:
         warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=4)
 
     def list(self) -> Entries:
-        """All entries, the most recently used first."""
+        """Return all entries, the most recently used first."""
         found = []
         try:
             folders = [path for path in self.directory.iterdir() if ENTRY.fullmatch(path.name) and is_store(path)]
@@ -164,7 +174,7 @@ class Cache:
                 size = sum(file.stat().st_size for file in path.iterdir())
                 found.append(CacheEntry(path.name, _source(path), size, (path / "meta.json").stat().st_mtime, path))
             except OSError:
-                continue  # removed by another process meanwhile
+                continue  # removed by another process in the meantime
         return sorted(found, key=lambda entry: -entry.last_used)
 
     def evict(self, keep: str | None = None) -> None:
@@ -178,27 +188,28 @@ class Cache:
                 total -= entry.bytes
 
     def clear(self) -> tuple[int, int]:
-        """Remove every entry and what killed processes left; returns how many went and how many are in use."""
+        """Remove every entry and leftovers of killed processes; return how many were removed, how many are in use."""
         sweep(self.directory)
         gone = [remove_unused(entry.path) for entry in self.list()]
         return sum(gone), len(gone) - sum(gone)
 
 
 def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
-    """``(rows, meta data)`` from the cache, or made in memory where there is none."""
+    """Return ``(rows, meta data)`` from the cache, or made in memory if there is no cache."""
     if cache is not None and (built := cache.build(recipe)) is not None:
         return built
     memory = MemoryWriter()
     facts = recipe.fill(memory)
     rows = memory.close(facts.pop("width"), facts.get("hash_bits"), facts.get("table"))
+    rows.names = facts.pop("names", None)
     return rows, {**recipe.meta, **facts}
 
 
 def identity(path: str | Path) -> dict[str, Any]:
-    """What tells one version of a file from another without reading all of it.
+    """Return what distinguishes one version of a file from another without reading all of it.
 
-    Absolute path, size, both times of change in nanoseconds (copying tools set ``mtime`` back, nobody sets ``ctime``),
-    and a hash of the first, the middle and the last 64 KiB.
+    That is the absolute path, the size, both change times in nanoseconds (copying tools set ``mtime`` back, nobody sets
+    ``ctime``), and a hash of the first, middle and last 64 KiB.
     """
     absolute = os.path.abspath(path)
     digest = hashlib.blake2b(digest_size=16)
@@ -216,3 +227,10 @@ def _source(path: Path) -> str:
         return str(read_meta(path).get("source", "?"))
     except InputError:
         return "(damaged or of another version)"
+
+
+def file_identity(path: str) -> dict[str, Any]:
+    try:
+        return identity(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -1,7 +1,7 @@
-"""One ``.npy`` file of a store: written as it grows, with a checksum for every MiB, and mapped back.
+"""One ``.npy`` file of a store: it is written as it grows, with a checksum for every MiB, and mapped back.
 
-The header is 128 bytes for any length (NumPy leaves room for it to grow), so it is filled in when the length is known
-and the data behind it are aligned to cache lines.
+The header takes 128 bytes for any length (NumPy leaves room for it to grow), so it is filled in once the length is
+known, and the data behind it are aligned to cache lines.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.leases import lock_shared, still_named
+from hogwild.data.locks import lock_shared, still_named
 from hogwild.errors import InputError
 
-SAMPLE = 64  # blocks of each array that are checked where not all are
-BLOCK = 1 << 20  # bytes under one checksum
+SAMPLE = 64  # blocks checked in each array when not all are
+BLOCK = 1 << 20  # bytes covered by one checksum
 HEADER = 128  # bytes
 MOST_COUNTED = 1 << 27  # features
 REMEDY = "remove it and convert the source again"
 
 
 class Column:
-    """A one-dimensional array on disk that grows.
+    """A one-dimensional array on disk that can grow.
 
     Attributes
     ----------
     length : int
         Entries written.
     crcs : list of int
-        CRC-32 of each full block so far, and after ``finish`` of the last one.
+        CRC-32 of each full block so far and, after ``finish``, of the last one.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -63,7 +63,7 @@ class Column:
                 self._crc = self._filled = 0
 
     def finish(self) -> None:
-        """Write the header and flush everything to the disk; the file stays open, and locked if it was."""
+        """Write the header and flush everything to disk; the file stays open, and locked if it was."""
         if self._filled:
             self.crcs.append(self._crc)
         self.file.seek(0)
@@ -72,7 +72,7 @@ class Column:
         os.fsync(self.file.fileno())
 
     def discard(self) -> None:
-        """Close the file, whatever its state: on a full disk the last flush fails again."""
+        """Close the file even if the final flush fails, as it does again on a full disk."""
         try:
             self.file.close()
         except OSError:
@@ -80,27 +80,27 @@ class Column:
 
 
 class Degrees:
-    """How many rows hold each feature, counted as they are written."""
+    """Number of rows that hold each feature, counted as they are written."""
 
     def __init__(self) -> None:
         self._counts: np.ndarray | None = np.zeros(1 << 10, np.int32)
 
     def add(self, indices: np.ndarray) -> None:
-        """Count the features of some rows, in each of which none is twice."""
+        """Count the features of some rows; no row may hold a feature twice."""
         if self._counts is None or not len(indices):
             return
         needed = int(indices.max()) + 1
         if needed > MOST_COUNTED:
-            self._counts = None  # not worth their memory
+            self._counts = None  # not worth the memory
             return
         if needed > len(self._counts):
             grown = np.zeros(max(needed, 2 * len(self._counts)), np.int32)
             grown[: len(self._counts)] = self._counts
             self._counts = grown
-        np.add.at(self._counts, indices, 1)
+        np.add.at(self._counts, indices, np.int32(1))  # with a Python 1 it takes twenty times as long
 
     def of(self, width: int) -> np.ndarray | None:
-        """Of the features below ``width``, which is above all of them; None where they were too many to count."""
+        """Return the degrees of the features below ``width``, which exceeds all; None if too many to count."""
         if self._counts is None:
             return None
         found = np.zeros(width, np.int32)
@@ -110,20 +110,20 @@ class Degrees:
 
 
 def header(dtype: str, length: int) -> bytes:
-    """The 128 bytes before the data of a one-dimensional .npy file."""
+    """Return the 128 bytes before the data of a one-dimensional .npy file."""
     out = BytesIO()
     np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": (length,)})
-    text = out.getvalue()[10:].rstrip()  # padded to 128 bytes by today's NumPy; the format allows any padding
+    text = out.getvalue()[10:].rstrip()  # NumPy pads to 128 bytes today; the format allows any padding
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
 
 
 def map_column(store: Path, name: str, dtype: str, length: int, lease: bool = False) -> mmap.mmap:
-    """A read-only map of ``name``, whose size and header are as expected; ``lease`` holds its lock while it lives.
+    """Return a read-only map of ``name``, size and header checked; ``lease`` holds its lock while the map lives.
 
     Raises
     ------
     InputError
-        Naming the store and the file.
+        The message names the store and the file.
     """
     path = store / name
     try:
@@ -145,17 +145,17 @@ def map_column(store: Path, name: str, dtype: str, length: int, lease: bool = Fa
 
 
 def entries(mapped: mmap.mmap, dtype: str, length: int) -> np.ndarray:
-    """The data of a map as a read-only array, which keeps the map alive."""
+    """Return the data of a map as a read-only array, which keeps the map alive."""
     return np.frombuffer(mapped, dtype=dtype, count=length, offset=HEADER)
 
 
 def check_blocks(path: Path, checksum: int, maps: dict[str, mmap.mmap], everything: bool) -> None:
-    """Compare blocks of a store's arrays, all or a sample, with its checksums, whose own is ``checksum``.
+    """Compare all or a sample of the blocks of a store's arrays with its checksums, whose own is ``checksum``.
 
     Raises
     ------
     InputError
-        Naming the store, the file and the byte.
+        The message names the store, the file and the byte.
     """
     counts = {name: -(-(len(data) - HEADER) // BLOCK) for name, data in maps.items()}
     total = sum(counts.values())
@@ -169,14 +169,14 @@ def check_blocks(path: Path, checksum: int, maps: dict[str, mmap.mmap], everythi
             at = HEADER + block * BLOCK
             if zlib.crc32(view[at : at + BLOCK]) != crcs[first + block]:
                 return f"{name}.npy does not match its checksum at byte {at}"
-        return None  # an error raised here would be kept by its future, and with it the maps and their lock
+        return None  # an error raised here would be kept by its future, and so would the maps and their lock
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
         first, tasks = 0, []
         for name, count in counts.items():
             picked = np.arange(count)
             if not everything and count > SAMPLE + 2:
-                random = np.random.default_rng().choice(count, SAMPLE, replace=False)  # other ones every time
+                random = np.random.default_rng().choice(count, SAMPLE, replace=False)  # different ones every time
                 picked = np.unique(np.concatenate(([0, count - 1], random)))
             tasks += [pool.submit(check, name, first, picked[i : i + 16].tolist()) for i in range(0, len(picked), 16)]
             first += count
@@ -193,7 +193,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a directory survive a power cut."""
+    """Make the names in a directory durable across a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Arrays that lie in a store's files, so that worker processes map them by path instead of being sent a copy.
+"""Arrays in a store's files, which worker processes map by path instead of receiving a copy.
 
-The page cache is then the sharing: nothing is pickled, and data larger than memory are never held in it.
+The page cache is shared, nothing is pickled, and data larger than memory are never loaded whole.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.data.examples import Rows
-from hogwild.data.store import read_meta
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import read_meta
 
 
 class Mapped(NamedTuple):
-    """Elements ``first <= i < last`` (None: to the end) of a .npy file."""
+    """Elements ``first <= i < last`` of a .npy file (``last`` None: to the end)."""
 
     path: Path
     first: int | None = None
     last: int | None = None
 
     def open(self) -> np.ndarray:
-        """The elements, read-only; the parent has checked the file."""
+        """Return the elements, read-only; the parent has checked the file."""
         return np.asarray(np.load(self.path, mmap_mode="r"))[self.first : self.last]
 
 
 def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
-    """``begin``, ``end``, ``indices`` and ``values`` of rows, and which of them other processes find in files.
+    """Return ``begin``, ``end``, ``indices`` and ``values`` of rows, and which of them are mapped from files.
 
-    With ``shared`` the arrays are to be copied, so rows in memory that are a small part of their arrays are compacted.
+    With ``shared`` the arrays are to be copied, so in-memory rows that are a small part of their arrays are compacted.
     """
     if shared and rows.store is None and not _tight(rows):
         rows = rows.compact()
@@ -37,19 +37,19 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     if rows.store is None:
         return arrays, {}
     mapped = {name: Mapped(rows.store / f"{name}.npy") for name in ("indices", "values")}
-    if _whole(rows):  # the offsets are one memory map too
+    if _whole(rows):  # the offsets are also mapped
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}
     return arrays, mapped
 
 
 def _tight(rows: Rows) -> bool:
-    """Whether the flat arrays hold these rows and not much else, so that copying them whole wastes little."""
+    """Return whether the flat arrays hold little besides these rows, so that copying them whole wastes little."""
     return rows.contiguous and rows.nnz == len(rows.indices)
 
 
 def _whole(rows: Rows) -> bool:
-    """Whether these are all rows of their store, none of them cut short, so that the store's own offsets serve."""
+    """Return whether these are all rows of their store, none cut short, so that the store's own offsets serve."""
     if rows.store is None or not rows.contiguous:
         return False
     meta = read_meta(rows.store)

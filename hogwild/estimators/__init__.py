@@ -1,4 +1,4 @@
-"""The scikit-learn face: estimators whose names and meanings are those of ``SGDClassifier`` wherever it has them."""
+"""The scikit-learn interface: estimators with the names and meanings of ``SGDClassifier`` where it has them."""
 
 from hogwild.estimators.classifier import HogwildClassifier
 from hogwild.estimators.factorizer import HogwildFactorizer

@@ -1,15 +1,16 @@
 """``HogwildFactorizer``: matrix completion trained on all cores without locks, as a scikit-learn transformer.
 
-The one decision: a sparse matrix of ratings is the data, users in its rows; an entry that is stored is a rating, also
-one of 0, and one that is not stored is unknown, not zero. That is why scikit-learn's checks, which expect ``fit`` to
-mean something on any dense array, do not apply. ``transform`` knows users by what they rated, not by their number: it
-solves for the factors of each row against the items' (ridge regression), so it is for new users too.
+The data are a sparse matrix of ratings, with users in its rows; a stored entry is a rating, even if it is 0, and an
+entry that is not stored is unknown, not zero. Therefore scikit-learn's checks, which expect ``fit`` to work on any
+dense array, do not apply. ``transform`` identifies users by their ratings, not by their number: it solves for the
+factors of each row against the items' (ridge regression), so it works for new users too.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse
@@ -17,15 +18,18 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hogwild.config import LARGEST_FLOAT32, TrainConfig
-from hogwild.data.ratings import Ratings
+from hogwild.config import TrainConfig
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.estimators.options import HOSTS, number, one_of, whole
+from hogwild.estimators.jobs import drawn_seed, workers_of
+from hogwild.estimators.options import HOSTS, check_parameters, documented, parameter, plain
 from hogwild.estimators.progress import shown
-from hogwild.estimators.workers import drawn_seed, workers_of
-from hogwild.recommender import CompletionModel
-from hogwild.stopping import diverged_in
-from hogwild.training import train
+from hogwild.problems.completion.model import CompletionModel
+from hogwild.training.stopping import diverged_in
+from hogwild.training.train import train
+
+if TYPE_CHECKING:
+    from numpy.random import RandomState
 
 
 def _has_ratings(self: HogwildFactorizer) -> bool:
@@ -34,30 +38,15 @@ def _has_ratings(self: HogwildFactorizer) -> bool:
     raise AttributeError(f"loss={self.loss!r} ranks items: it predicts no ratings; take recommend")
 
 
+@documented
+@dataclass(eq=False, repr=False)
 class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Recommender: ``rating = mean + b_user + b_item + p_user . q_item``, by lock-free parallel SGD.
-
-    Parameters
-    ----------
-    n_components : int
-        Factors of a user and of an item.
-    loss : {"squared_error", "log", "bpr"}
-        ``squared_error`` for ratings; the others for implicit feedback, where what is stored was chosen.
-    alpha : float
-        l2 penalty of the factors and biases of a rating.
-    eta0 : float
-        First step size; it falls by the default schedule of matrix completion.
-    max_iter : int
-        Passes over the ratings.
-    biases, nonnegative : bool
-        A number for each user and item beside the factors; factors at or above zero.
-    n_jobs, random_state, verbose, host
-        As of :class:`HogwildClassifier`.
+    """Recommender trained by lock-free parallel SGD: ``rating = mean + b_user + b_item + p_user @ q_item``.
 
     Attributes
     ----------
     model_ : CompletionModel
-        With ``predict``, ``recommend``, ``similar_items`` and ``save``.
+        The trained model, with ``predict``, ``recommend``, ``similar_items`` and ``save``.
     user_factors_ : array of float32, shape (users, n_components)
     components_ : array of float32, shape (n_components, items)
         Factors of the items.
@@ -72,35 +61,25 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (3, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 32,
-        *,
-        loss: str = "squared_error",
-        alpha: float = 0.05,
-        eta0: float = 0.05,
-        max_iter: int = 20,
-        biases: bool = True,
-        nonnegative: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        host: str = "threads",
-    ) -> None:
-        self.n_components = n_components
-        self.loss = loss
-        self.alpha = alpha
-        self.eta0 = eta0
-        self.max_iter = max_iter
-        self.biases = biases
-        self.nonnegative = nonnegative
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.host = host
+    # fmt: off
+    n_components: int = parameter(32, "Number of factors of a user and of an item.", like="rank", most=math.inf)
+    _: KW_ONLY
+    loss: str = parameter("squared_error",
+        "``squared_error`` for ratings; ``log`` or ``bpr`` for implicit feedback, where stored entries are choices.")
+    alpha: float = parameter(0.05, "l2 penalty on the factors and biases of a rating.", like="l2")
+    eta0: float = parameter(0.05, "First step size; it falls by the default schedule of matrix completion.",
+        like="step")
+    max_iter: int = parameter(20, "Number of passes over the ratings.", like="epochs")
+    biases: bool = parameter(True, like="biases")
+    nonnegative: bool = parameter(False, like="nonnegative")
+    n_jobs: int | None = parameter(None, "Workers, as in :class:`HogwildClassifier`.")
+    random_state: int | RandomState | None = parameter(None, "Seed; with one worker a fit is reproducible.")
+    verbose: int = parameter(0, "1 shows a progress bar.", least=0)
+    host: str = parameter("threads", "Kind of workers.", choices=HOSTS)
+    # fmt: on
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on ratings.
+        """Fit the model to ratings.
 
         Parameters
         ----------
@@ -110,29 +89,25 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Raises
         ------
         UsageError, InputError
-            For parameters and data that cannot be used.
+            If parameters or data cannot be used.
         TrainingError
-            If it diverges.
+            If training diverges.
         """
-        one_of("host", self.host, HOSTS)
-        number("alpha", self.alpha, 0, LARGEST_FLOAT32)
-        number("eta0", self.eta0, 0, LARGEST_FLOAT32, strict=True)
-        whole("n_components", self.n_components, 1)
-        whole("max_iter", self.max_iter, 1)
-        whole("verbose", self.verbose, 0)
+        p = plain(vars(self))
+        check_parameters(self, p)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
         self.n_features_in_ = ratings.shape[1]
         seed = drawn_seed(self.random_state)
         config = TrainConfig(
-            problem="completion", loss=str(self.loss).replace("_", "-"), l2=self.alpha, step=self.eta0, seed=seed,
-            epochs=self.max_iter, rank=self.n_components, biases=self.biases, nonnegative=self.nonnegative,
+            problem="completion", loss=str(self.loss).replace("_", "-"), l2=p["alpha"], step=p["eta0"], seed=seed,
+            epochs=p["max_iter"], rank=p["n_components"], biases=p["biases"], nonnegative=p["nonnegative"],
             workers=min(workers_of(self.n_jobs), len(ratings)), host=self.host,
-            oversubscribe=True,  # n_jobs says so
-            evaluate_every=1 if self.verbose else self.max_iter,
+            oversubscribe=True,  # as n_jobs asks
+            evaluate_every=1 if p["verbose"] else p["max_iter"],
         )  # fmt: skip
-        with shown(type(self).__name__, self.max_iter, self.verbose) as report:
+        with shown(type(self).__name__, p["max_iter"], p["verbose"]) as report:
             run = train(ratings, config=config)
             try:
                 for row in run:
@@ -145,27 +120,27 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 raise TrainingError(f"{said}; try an eta0 below {self.eta0:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
-        self.n_iter_, self._n_features_out = self.max_iter, self.model_.rank
+        self.n_iter_, self._n_features_out = p["max_iter"], self.model_.rank
         self._scale = float(np.std(ratings.values, dtype=np.float64)) or 1.0
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Factors of the users that gave these ratings, (users, n_components) float32, known to the model or not.
 
-        Each row's factors and bias minimise the squared error of its ratings, and the penalty they were trained with,
-        for the items' factors as they are; with ``nonnegative`` among factors at or above zero.
+        Each row's factors and bias minimise the squared error of its ratings plus the training penalty, with the items'
+        factors fixed; with ``nonnegative``, factors stay at or above zero.
 
         Raises
         ------
         UsageError
-            For losses that predict no ratings.
+            If the loss predicts no ratings.
         """
         check_is_fitted(self)
         if self.model_.loss != "squared-error":
             raise UsageError(f"loss={self.loss!r} ranks items and has no factors of new users: take user_factors_")
         ratings = self._ratings(X, reset=False)
         model, rank = self.model_, self.model_.rank
-        # in the user's units factors are penalised by alpha times the deviation, biases by alpha
+        # In the user's units the penalty is alpha times the deviation on factors, and alpha on biases.
         ridge = self.alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
         ones = np.ones((len(model.item_factors), int(self.biases)), np.float32)
         items = np.hstack((model.item_factors, ones)).astype(np.float64)
@@ -180,7 +155,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return found
 
     def predict(self, pairs: Any) -> np.ndarray:
-        """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or what items are ranked by; (m,)."""
+        """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or values to rank by; (m,)."""
         check_is_fitted(self)
         pairs = np.asarray(pairs)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
@@ -188,14 +163,14 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self.model_.predict(pairs[:, 0], pairs[:, 1])
 
     def recommend(self, users: Any, n: int = 10, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """The ``n`` best items for each user and their scores, both (users, n); not those rated in ``seen``."""
+        """The ``n`` best items for each user and their scores, both (users, n), without those rated in ``seen``."""
         check_is_fitted(self)
         known = seen if seen is None or isinstance(seen, Ratings) else self._ratings(seen, reset=False)
         return self.model_.recommend(users, n, known)
 
     @available_if(_has_ratings)
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the root mean squared error on the ratings in ``X``, whose rows are the users of training."""
+        """Minus the root mean squared error on the ratings in ``X``, whose rows are the training users."""
         check_is_fitted(self)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=False)
         if len(ratings) == 0:
@@ -204,7 +179,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return -math.sqrt(float(np.mean(np.square(error))))
 
     def _ratings(self, X: Any, reset: bool) -> Ratings:
-        if not (scipy.sparse.issparse(X) or hasattr(X, "sparse")):  # which a sparse frame of pandas has
+        if not (scipy.sparse.issparse(X) or hasattr(X, "sparse")):  # a sparse frame of pandas has this attribute
             raise InputError(
                 "X is dense, where a rating of 0 and none cannot be told apart: give a scipy sparse matrix"
             )
@@ -222,9 +197,9 @@ def _solution(
     q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
     rest: np.ndarray,  # (ratings,)
     ridge: np.ndarray,  # (k,)
-    nonnegative: int,  # so many of the k, the first, are kept at or above zero
+    nonnegative: int,  # number of parameters, the first of the k, that stay at or above zero
 ) -> np.ndarray:
-    """The theta, (k,), with the least ``|q theta - rest|^2 + sum ridge theta^2``."""
+    """Return theta, (k,), that minimises ``|q theta - rest|^2 + sum ridge theta^2``."""
     if nonnegative:
         import scipy.optimize
 

@@ -1,7 +1,7 @@
-"""What the classifier and the regressor have in common: fitting rows of kernel targets, and the attributes it leaves.
+"""Shared parts of the classifier and the regressor: the fit on rows with kernel targets, and the attributes it sets.
 
-The one decision: ``coef_`` and ``intercept_`` are the model. Whatever else is kept between calls (degrees and steps of
-``partial_fit``) is beside them, is checked against them, and is left behind when they are replaced.
+``coef_`` and ``intercept_`` are the model. Other state kept between calls (degrees and steps of ``partial_fit``) is
+stored beside them, checked against them, and discarded when they are replaced.
 """
 
 from __future__ import annotations
@@ -9,35 +9,39 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hogwild.data.examples import Rows
+from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, TrainingError
-from hogwild.estimators.crew import can_share_out
-from hogwild.estimators.descent import Outcome, descend
-from hogwild.estimators.options import Options, read_options
-from hogwild.estimators.posing import rows_of
+from hogwild.estimators.arrays import rows_of
+from hogwild.estimators.descent import FitResult, descend
+from hogwild.estimators.jobs import drawn_seed, workers_for
+from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Diverged, Stream
-from hogwild.estimators.workers import drawn_seed, workers_for
-from hogwild.model import LinearModel
-from hogwild.problems.linear import LinearProblem, aligned
+from hogwild.estimators.workers import can_share_out
+from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.linear.problem import LinearProblem, aligned
 
-FLOATS = (np.float32, np.float64)  # float64 values are copied to float32 here, not their indices too by the check
+if TYPE_CHECKING:
+    from numpy.random import RandomState
+
+FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
-FEATURES = "n_features_in_", "feature_names_in_"  # set when data are looked at, which is before they are learnt from
+FEATURES = "n_features_in_", "feature_names_in_"  # set when data are validated, before training
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def or_as_before(method: Method) -> Method:
-    """A method that fits, and leaves the features' number and names as they were where it fails."""
+    """Wrap a method that fits, so that a failure restores the number and names of the features."""
 
     @functools.wraps(method)
     def run(self: Any, *args: Any, **options: Any) -> Any:
@@ -54,13 +58,69 @@ def or_as_before(method: Method) -> Method:
     return cast(Method, run)
 
 
-class LinearEstimator(BaseEstimator):
-    """The part of :class:`HogwildClassifier` and :class:`HogwildRegressor` that knows nothing of targets."""
+class Fitted(BaseEstimator):
+    """The attributes that fitting sets; declared here, since in a dataclass they would be parameters."""
 
-    _kind = ""  # "classifier" or "regressor"
     coef_: Any
     intercept_: Any
+    classes_: np.ndarray
     _stream: Stream | None
+
+
+@dataclass(eq=False, repr=False)
+class LinearEstimator(Fitted):
+    """Shared base of :class:`HogwildClassifier` and :class:`HogwildRegressor`, independent of the targets.
+
+    The fields are the parameters: scikit-learn reads them from the signature of the ``__init__`` that they make.
+    """
+
+    _kind = ""  # "classifier" or "regressor"
+
+    # fmt: off
+    loss: str = parameter("squared_error",
+        "``squared_error``, ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; and ``poisson`` for "
+        "counts (†), whose prediction is the exponential of the margin.")
+    _: KW_ONLY
+    penalty: str | None = parameter("l2", "Penalty on the weights.", choices=PENALTIES)
+    alpha: float = parameter(0.0001,
+        "Strength of the penalty: mean loss + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).", like="l2")
+    l1_ratio: float = parameter(0.15, "Share of l1 in the penalty ``elasticnet``.")
+    fit_intercept: bool = parameter(True, like="intercept")
+    max_iter: int = parameter(1000, "Maximum number of passes over the data.", like="epochs")
+    tol: float | None = parameter(1e-3,
+        "Stop when the objective on the training rows (†, with the penalty, on a sample if they are over 1,000, or 300 "
+        "with several classes), or with ``early_stopping`` the score, has not improved by ``tol`` for "
+        "``n_iter_no_change`` epochs. ``tol`` counts for each binary problem and unit of weight, and relative to an "
+        "objective above one (†). If an epoch has fewer than 500 rows, several epochs count as one (†).", like="tol")
+    shuffle: bool = parameter(True, "Visit the rows in a new order in every epoch.")
+    verbose: int = parameter(0, "1 shows a progress bar, in a terminal and in notebooks.", least=0)
+    epsilon: float = parameter(0.1, "Parameter of ``huber`` and the epsilon-insensitive losses.", least=0)
+    n_jobs: int | None = parameter(None,
+        "Workers that train at once on the same weights (†, also with two classes), or, with at least nine classes per "
+        "worker, one-versus-rest in threads, on some of the classes each. None: 1, unless ``joblib.parallel_config`` "
+        "says otherwise; -1: all physical cores. It is 1 within other parallel work, such as a grid search with "
+        "``n_jobs``, and when an epoch is too short to share.")
+    random_state: int | RandomState | None = parameter(None,
+        "With one worker, or when workers divide the classes among them, a seed gives the same weights to the last "
+        "bit. Otherwise workers race, and two fits differ in the last digits of the objective.")
+    learning_rate: str = parameter("auto",
+        "``auto`` (†) tries steps on a sample of the rows, and ignores ``eta0`` and ``power_t``. ``pa1`` and ``pa2`` "
+        "are the steps of passive-aggressive learning (Crammer et al. 2006), with ``eta0`` as their C and loss "
+        "``hinge``, or ``epsilon_insensitive`` of a regressor.", choices=LEARNING_RATES)
+    eta0: float = parameter(0.01, "Initial step of the other schedules.")
+    power_t: float = parameter(0.25, "Exponent of the schedule ``invscaling``.")
+    early_stopping: bool = parameter(False,
+        "Hold out ``validation_fraction`` of the rows, stratified by class, and stop by the score on them.")
+    validation_fraction: float = parameter(0.1, "Share of the rows held out with ``early_stopping``.")
+    n_iter_no_change: int = parameter(5,
+        "Epochs without progress after which training stops. With ``auto`` a fit waits for fewer, once the remaining "
+        "ones, on smaller and smaller steps, would not reach ``tol`` (†).", like="patience")
+    warm_start: bool = parameter(False, "``fit`` continues from the last solution.")
+    average: int | bool = parameter(False,
+        "``coef_`` is a weighted mean of the weights at the ends of the last epochs (†), from ``average`` rows on.")
+    host: str = parameter("threads",
+        'Kind of workers (†); threads need no ``if __name__ == "__main__"``.', choices=HOSTS)
+    # fmt: on
 
     def _margins(self, X: Any) -> np.ndarray:
         """Margins ``x . w + b``, (n,), or (n, classes) for more than two classes."""
@@ -68,22 +128,22 @@ class LinearEstimator(BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
         coef = self.coef_ if scipy.sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)
         margins = X @ coef.T
-        if scipy.sparse.issparse(margins):  # of a model made sparse
+        if scipy.sparse.issparse(margins):  # after sparsify
             margins = margins.toarray()
         margins = np.asarray(margins) + self.intercept_
         return margins.ravel() if margins.shape[1] == 1 else margins
 
     def sparsify(self) -> Any:
-        """Make ``coef_`` a sparse CSR matrix, which saves memory where most weights are zero (penalty l1).
+        """Make ``coef_`` a sparse CSR matrix, which saves memory if most weights are zero (penalty l1).
 
-        Prediction goes on as before; :meth:`densify` comes before any more fitting by itself.
+        Prediction works as before; fitting again calls :meth:`densify` first.
         """
         check_is_fitted(self)
         self.coef_ = scipy.sparse.csr_matrix(self.coef_)
         return self
 
     def densify(self) -> Any:
-        """Make ``coef_`` an array again."""
+        """Make ``coef_`` a dense array again."""
         check_is_fitted(self)
         if scipy.sparse.issparse(self.coef_):
             dense = self.coef_.toarray()
@@ -103,12 +163,12 @@ class LinearEstimator(BaseEstimator):
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
     ) -> np.ndarray | None:
-        """Sample times class weights, (n,) float32; None if there are none.
+        """Products of sample and class weights, (n,) float32; None if there are none.
 
         Raises
         ------
         InputError
-            If one is negative or not finite in float32, or all are zero, which class weights may make those of a batch.
+            If one is negative or not finite in float32, or all are zero, which class weights may cause in a batch.
         """
         if sample_weight is None and class_weights is None:
             return None
@@ -130,12 +190,23 @@ class LinearEstimator(BaseEstimator):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
+    def _held(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Numbers of the training rows and of the validation rows, both ascending; None without early stopping."""
+        if not self.early_stopping:
+            return None
+        from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+
+        split = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
+        chosen = split(test_size=self.validation_fraction, random_state=self.random_state)
+        rest, held = next(chosen.split(np.zeros((len(y), 1)), y))
+        return np.sort(rest), np.sort(held)
+
     def _fit_rows(
         self, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int,
         start: Callable[[LinearProblem], np.ndarray | None], held: tuple[np.ndarray, np.ndarray] | None,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
     ) -> None:  # fmt: skip
-        """Train and set the attributes; ``held`` are the numbers of rows to train on and to validate on."""
+        """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows."""
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
             for name, ids in zip(("training", "validation"), held):
@@ -165,7 +236,7 @@ class LinearEstimator(BaseEstimator):
 
         return score
 
-    def _keep(self, found: Outcome, n: int, dtype: Any) -> None:
+    def _keep(self, found: FitResult, n: int, dtype: Any) -> None:
         coef = found.coef if self._kind == "regressor" else np.atleast_2d(found.coef)
         self.coef_, self.intercept_ = coef.astype(dtype, copy=False), found.intercept.astype(dtype, copy=False)
         self.n_iter_, self.t_ = found.epochs, 1.0 + found.epochs * n
@@ -173,7 +244,7 @@ class LinearEstimator(BaseEstimator):
         self._stream = None
 
     def _from(self, coef: Any, intercept: Any) -> Callable[[LinearProblem], np.ndarray] | None:
-        """What makes flat parameters of weights to start from, if there are such: given ones, or (warm_start) ours."""
+        """Function that makes initial flat parameters of given weights or (warm_start) the current ones, or None."""
         if self.warm_start and hasattr(self, "coef_"):
             self.densify()
             coef = self.coef_ if coef is None else coef
@@ -198,7 +269,7 @@ class LinearEstimator(BaseEstimator):
     def _learn(
         self, options: Options, rows: Rows, classes: int, first: Callable[[LinearProblem], np.ndarray | None]
     ) -> None:
-        """Pass over a batch once, from ``coef_`` if there is one, else from what ``first`` makes of the problem."""
+        """Pass over a batch once, from ``coef_`` if it exists, else from what ``first`` returns for the problem."""
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
@@ -206,7 +277,7 @@ class LinearEstimator(BaseEstimator):
         if stream.seed is None:
             stream.seed = drawn_seed(self.random_state)
         own = not fresh and self._shows(stream)
-        shared = own and stream.flat is not None  # the weights are those that are going to be moved
+        shared = own and stream.flat is not None  # the batch will move these very weights
         problem = stream.take(options, rows)
         if not own:
             stream.begin(first(problem) if fresh else self._ours(problem))
@@ -215,7 +286,7 @@ class LinearEstimator(BaseEstimator):
         try:
             stream.learn(options, rows, workers)
         except Diverged as error:
-            if not shared or stream.mean is not None:  # what coef_ shows was not touched
+            if not shared or stream.mean is not None:  # coef_ shows other weights, which were not changed
                 self._stream = None
                 raise
             for name in [name for name in vars(self) if name.endswith("_") or name == "_stream"]:
@@ -225,11 +296,11 @@ class LinearEstimator(BaseEstimator):
         self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
 
     def _shows(self, stream: Stream) -> bool:
-        """Whether the weights are those that the stream left, and nobody has put others in their place."""
+        """Whether the weights are still the ones that the stream left, and nobody has replaced them."""
         return self.coef_ is stream.shown[0] and self.intercept_ is stream.shown[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """With the answer of :meth:`_shows`: joblib, unlike pickle, makes two arrays of one."""
+        """Include the answer of :meth:`_shows`: joblib, unlike pickle, makes two arrays of one."""
         state = dict(super().__getstate__())
         if hasattr(self, "coef_") and state.get("_stream") is not None:
             state["_shown"] = self._shows(state["_stream"])
@@ -250,7 +321,7 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
     for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
         with np.errstate(over="ignore"):
             given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
-        if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # of one margin scalars, (width,)
+        if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # one margin: also (width,), ()
             raise InputError(
                 f"Provided {name}_init does not match dataset: it has shape {given.shape}, and the data make it "
                 f"{shape}; warm_start and partial_fit too go on with the same classes and features"

@@ -1,8 +1,8 @@
-"""The bar that ``verbose=1`` shows while an estimator trains, in a terminal and in notebooks.
+"""The progress bar that ``verbose=1`` shows while an estimator trains, in a terminal and in notebooks.
 
-The one decision: nothing is imported or shown unless it was asked for. A terminal has rich's bar. In a notebook that
-bar needs ipywidgets, warns at every refresh where they are missing, and is lost when the notebook is saved; so there
-one output of HTML is updated in place, which every front end can show and keep.
+Nothing is imported or shown unless it was asked for. A terminal gets rich's bar. In a notebook that bar needs
+ipywidgets, warns at every refresh if they are missing, and is lost when the notebook is saved; so a notebook gets one
+HTML output that is updated in place, which every front end can show and save.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 
 Report = Callable[[int, float], None]  # epochs done, objective
 
-REFRESH = 0.1  # seconds between two updates in a notebook, at least
+REFRESH = 0.1  # least seconds between two updates in a notebook
 
 
 @contextlib.contextmanager
 def shown(title: str, epochs: int, verbose: int) -> Iterator[Report]:
-    """Within this block, calls of what it yields move a bar, if ``verbose`` is not 0."""
+    """Show a bar within this block, unless ``verbose`` is 0; the function that is yielded moves it."""
     if not verbose:
         yield lambda epoch, objective: None
         return

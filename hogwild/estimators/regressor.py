@@ -9,94 +9,41 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from hogwild.estimators.arrays import real_targets, rows_of
 from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import loss_functions, loss_of, read_options
-from hogwild.estimators.posing import real_targets, rows_of
-from hogwild.model import LinearModel
-from hogwild.problems.linear import LinearProblem, aligned
+from hogwild.estimators.options import documented, loss_functions, loss_of, read_options
+from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.linear.problem import LinearProblem, aligned
 
 
+@documented
 class HogwildRegressor(RegressorMixin, LinearEstimator):
     """Linear regression with sparse or dense features, trained by lock-free parallel SGD.
 
-    Parameters have the names and meanings of :class:`sklearn.linear_model.SGDRegressor`, and where they are those of
-    :class:`HogwildClassifier` they are told there; n_jobs and host are new.
-
-    Parameters
-    ----------
-    loss : str
-        ``squared_error`` (default), ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; and
-        ``poisson`` for counts, whose prediction is the exponential of the margin.
+    Parameters have the names and meanings of :class:`sklearn.linear_model.SGDRegressor`; differences are marked (†).
 
     Attributes
     ----------
     coef_ : array, shape (features,)
     intercept_ : array, shape (1,)
-        The first fit starts at the mean of the targets.
+        The first fit starts from the mean of the targets.
     n_iter_, t_, loss_curve_, n_features_in_, feature_names_in_
-        As of the classifier.
+        As in the classifier.
     validation_scores_ : list of float or None
-        R^2 on the rows held out, with ``early_stopping``.
+        R^2 on the held-out rows, with ``early_stopping``.
     """
 
     _kind = "regressor"
     loss_functions: ClassVar = loss_functions("regressor")
 
-    def __init__(
-        self,
-        loss: str = "squared_error",
-        *,
-        penalty: str | None = "l2",
-        alpha: float = 0.0001,
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        max_iter: int = 1000,
-        tol: float | None = 1e-3,
-        shuffle: bool = True,
-        verbose: int = 0,
-        epsilon: float = 0.1,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        learning_rate: str = "auto",
-        eta0: float = 0.01,
-        power_t: float = 0.25,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        average: bool | int = False,
-        host: str = "threads",
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.shuffle = shuffle
-        self.verbose = verbose
-        self.epsilon = epsilon
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.learning_rate = learning_rate
-        self.eta0 = eta0
-        self.power_t = power_t
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.average = average
-        self.host = host
-
     @or_as_before
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
-        """Train; parameters and errors as of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
+        """Fit; parameters and errors are those of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         options = read_options(self)
         X, y = self._validated(X, y, reset=True, y_numeric=True)
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
-        held = self._held(len(targets)) if self.early_stopping else None
+        held = self._held(targets)
         start = self._from(coef_init, intercept_init)
         if start is None:
             there = slice(None) if held is None else held[0]
@@ -106,7 +53,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     @or_as_before
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Pass once over a batch of rows, going on from what was learnt before."""
+        """Pass once over a batch of rows, continuing from what was learnt before."""
         options = read_options(self, batch=True)
         X, y = self._validated(X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
         targets = real_targets(y, options.loss)
@@ -120,11 +67,11 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         return tags
 
     def predict(self, X: Any) -> np.ndarray:
-        """The predicted value of each row, (n,); of ``poisson`` the expected count."""
+        """Predict the value of each row, (n,); for ``poisson`` the expected count."""
         return self._mean(self._margins(X))
 
     def to_model(self) -> LinearModel:
-        """The model that ``hogwild.load`` and the command line know; ``to_model().save(path)`` writes its file."""
+        """Convert to the model of ``hogwild.load`` and the command line; ``to_model().save(path)`` writes its file."""
         return self._model([])
 
     def _mean(self, margins: np.ndarray) -> np.ndarray:
@@ -135,16 +82,9 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         found = self._mean(margins)
         return r2_score(targets, found, sample_weight=weights) if np.isfinite(found).all() else -math.inf
 
-    def _held(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        from sklearn.model_selection import ShuffleSplit
-
-        split = ShuffleSplit(test_size=self.validation_fraction, random_state=self.random_state)
-        rest, held = next(split.split(np.zeros((n, 1))))
-        return np.sort(rest), np.sort(held)
-
 
 def _at_mean(targets: np.ndarray, weights: np.ndarray | None, loss: str) -> Any:
-    """Start with an intercept that predicts the mean of the targets, so that their scale and offset cost no epochs."""
+    """Start with an intercept that predicts the mean of the targets, so that learning it costs no epochs."""
     mean = float(np.average(targets.astype(np.float64), weights=weights))
     if loss == "poisson":
         mean = math.log(max(mean, 1e-3))

@@ -1,16 +1,16 @@
-"""What ``partial_fit`` keeps from batch to batch, so that a batch costs what is in it and not the width of the model.
+"""The state of ``partial_fit`` between batches, such that a batch costs its own size and not the width of the model.
 
-The one decision: nothing here passes over all weights. Degrees are counted as rows arrive, and ``N / d_u`` is brought
-up to date for the features of the batch only; the weights lie in one array that a batch changes in place and of which
-``coef_`` is a view. With 2^20 hashed features that is most of the time of a batch of a thousand short texts.
+Nothing here passes over all weights. Degrees are counted as rows arrive, and ``N / d_u`` is updated for the features of
+the batch only; the weights lie in one array that a batch changes in place and of which ``coef_`` is a view. With 2^20
+hashed features this saves most of the time of a batch of a thousand short texts.
 
-The first ``ENOUGH`` rows are kept until there are so many, whatever the batches: the problem is posed on them, and the
-step of ``auto`` tried, from where it all began. (Until then it is one over the mean squared length of those that were,
-with their intercept, so that no row moves its own margin much further than it asks for.) It falls as
-``step / (1 + step alpha t)`` (Bottou 2012), t rows later, whatever the penalty: nobody looks whether a stream stalls. A
-model may be asked after any batch, so each ends with ``COOL`` of its rows at a small share of the step: without it the
-noise of the last rows moves the accuracy on hashed film reviews by several points from batch to batch, as it does with
-scikit-learn's.
+The first ``ENOUGH`` rows are kept until they are complete, whatever the batches: the problem is posed on them, and the
+step of ``auto`` tried, from the initial parameters. (Until then the step is one over the mean squared length of the
+rows so far, with their intercept, so that no row moves its own margin much further than it asks for.) It falls as
+``step / (1 + step alpha t)`` (Bottou 2012), t rows later, whatever the penalty: nothing detects that a stream stalls. A
+model may be used after any batch, so each batch ends with ``COOL`` of its rows at a small share of the step: without it
+the noise of the last rows moves the accuracy on hashed film reviews by several points from batch to batch, as it does
+with scikit-learn's.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.examples import EMPTY, Rows
 from hogwild.data.order import Order
-from hogwild.data.picked import joined
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.copies import joined
+from hogwild.data.rows.counts_kernel import count_features
 from hogwild.errors import TrainingError
-from hogwild.estimators.crew import Crew, Solo, Step
-from hogwild.estimators.descent import mean_square, try_steps
-from hogwild.estimators.gauge import mean_weight
+from hogwild.estimators.arrays import converted, loss_here, problem_of
+from hogwild.estimators.descent import try_steps
 from hogwild.estimators.options import Options
-from hogwild.estimators.posing import loss_here, problem_of
-from hogwild.estimators.steps import Steps
-from hogwild.kernels.rows import count_features
-from hogwild.probe import HIGHEST
-from hogwild.problems.linear import LinearProblem, aligned
-from hogwild.training import tail_share
+from hogwild.estimators.sample_objective import mean_weight
+from hogwild.estimators.steps import FitSteps
+from hogwild.estimators.workers import RacingWorkers
+from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.training.probe import HIGHEST, mean_square
+from hogwild.training.schedule import Step, move_mean
+from hogwild.training.solo import Solo
 
-ENOUGH = 256  # rows, at least, on which the problem is posed and steps are tried
-MOST = 2_048  # of a batch that are kept with those before
-COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` passes over last, and its share of the step
+ENOUGH = 256  # fewest rows on which the problem is posed and steps are tried
+MOST = 2_048  # most rows of a batch that are kept with those before
+COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` takes last, and the factor on its step
 
 
 class Diverged(TrainingError):
-    """Weights of a stream are not finite."""
+    """The weights of a stream are not finite."""
 
 
 class Stream:
@@ -50,29 +51,29 @@ class Stream:
     Parameters
     ----------
     width, classes : int
-        Features, and classes; 0 for real targets.
+        Number of features, and of classes; 0 for real targets.
     before : int
-        Rows that ``fit`` had visited, for the schedules that go by their number.
+        Number of rows that ``fit`` had visited, for schedules that depend on it.
     """
 
     def __init__(self, width: int, classes: int, before: int = 0) -> None:
         self.width, self.classes, self.before = width, classes, before
         self.problem: LinearProblem | None = None
-        self.flat: np.ndarray | None = None  # the parameters that learn
-        self.mean: np.ndarray | None = None  # and, with average, those that are shown
-        self.shown: tuple[Any, Any] = (None, None)  # the estimator's coef_ and intercept_: views of flat
+        self.flat: np.ndarray | None = None  # the parameters that are trained
+        self.mean: np.ndarray | None = None  # and, with average, those that coef_ shows
+        self.shown: tuple[Any, Any] = (None, None)  # the estimator's coef_ and intercept_, views of flat
         self.seed: int | None = None
-        self.seen = self.batches = self.averaged = 0  # rows, batches, and those in the mean
+        self.seen = self.batches = self.averaged = 0  # rows, batches, and batches in the mean
         self.step: float | None = None  # found by trial,
-        self.since = 0  # rows before those of the batch it was found with
-        self.first: Rows | None = None  # rows that it is going to be found on,
+        self.since = 0  # rows before the batch that it was found with
+        self.first: Rows | None = None  # rows that it will be found on,
         self.origin: np.ndarray | None = None  # and the parameters before them, if not zeros
-        self.share = 0.0  # of the step that an intercept takes
+        self.share = 0.0  # share of the step that an intercept takes
         self.degrees = np.zeros(width, dtype=np.int32)
-        self.rates = np.ones(width, dtype=np.float32)  # N / d_u as of the last batch with u in it
+        self.rates = np.ones(width, dtype=np.float32)  # N / d_u at the last batch with u in it
 
     def take(self, options: Options, rows: Rows) -> LinearProblem:
-        """The problem of this batch, posed on the first rows, under the options of today."""
+        """The problem of this batch, posed on the first rows, under the current options."""
         posed = self.problem
         if posed is None or self.seen < ENOUGH:
             always = dataclasses.replace(options, intercept=True)  # it may be wanted later
@@ -88,21 +89,21 @@ class Stream:
         return self.problem
 
     def begin(self, flat: np.ndarray | None) -> None:
-        """Go on from these parameters, which are not those that the stream left."""
+        """Continue from these parameters, which are not those that the stream left."""
         self.mean, self.averaged, self.first, self.origin = None, 0, None, flat
         self.restore(flat)
 
     def restore(self, flat: np.ndarray | None) -> None:
-        """Take back the parameters, which a pickle has in ``coef_`` only."""
+        """Restore the parameters, which a pickle has in ``coef_`` only."""
         self._raw[:] = 0 if flat is None else flat
 
     def learn(self, options: Options, rows: Rows, workers: int) -> None:
-        """Pass over a batch once, of which :meth:`take` has made the problem.
+        """Pass once over a batch whose problem :meth:`take` has made.
 
         Raises
         ------
         Diverged
-            If the weights are no finite numbers any more.
+            If the weights are no longer finite.
         """
         self._count(rows)
         seed, known = (self.seed or 0) + self.batches, None
@@ -128,17 +129,17 @@ class Stream:
             self._average()
 
     def _trying(self, options: Options) -> bool:
-        """Whether a step has yet to be found."""
+        """Whether a step is still to be found."""
         return options.learning_rate == "auto" and self.step is None
 
     def _known(self, rows: Rows) -> Rows:
-        """The first rows, with some of a batch; a copy where they are kept."""
+        """The first rows, with some of a batch; a copy while they are kept."""
         if self.first is None and len(rows) >= ENOUGH:
             return rows
         return joined([*([] if self.first is None else [self.first]), rows.block(0, min(len(rows), MOST))])
 
     def views(self) -> tuple[np.ndarray, np.ndarray]:
-        """``coef_`` and ``intercept_`` as views of the parameters that learn, or of their mean."""
+        """``coef_`` and ``intercept_`` as views of the trained parameters, or of their mean."""
         p = self._posed
         parts = p.parameters(self._raw if self.mean is None else self.mean)
         coef = parts.coef.reshape(p.width, p.stride)[:, : p.classes].T if self.classes else parts.coef
@@ -146,7 +147,7 @@ class Stream:
         return self.shown
 
     def _check(self, options: Options, rows: Rows) -> None:
-        """The intercept is in every row and catches whatever is not finite; else the weights of the batch are asked."""
+        """Check that the intercept, which every row moves, is finite; without one, check the batch's weights."""
         p = self._posed
         parts = p.parameters(self._raw)
         found = parts.intercept
@@ -158,27 +159,26 @@ class Stream:
             raise Diverged(said)
 
     def _average(self) -> None:
-        """Move the tail mean over batches."""
+        """Update the tail mean over batches."""
         self.averaged += 1
         if self.mean is None:
             self.mean = aligned(len(self._raw))
-        self.mean += np.float32(tail_share(self.averaged)) * (self._raw - self.mean)
+        move_mean(self.mean, self._raw, self.averaged)
 
     def _count(self, rows: Rows) -> None:
-        """Bring degrees up to date, and ``N / d_u`` of the features in these rows."""
+        """Update degrees, and ``N / d_u`` of the features in these rows."""
         count_features(rows.begin, rows.end, rows.indices, self.degrees)
         entries = rows.indices[rows.begin[0] : rows.end[-1]]
         self.rates[entries] = (self.seen + len(rows)) / self.degrees[entries]
 
     def _pass(self, options: Options, rows: Rows, seed: int, workers: int, step: Step) -> None:
-        weights = EMPTY if rows.weights is None else rows.weights
-        arrays = {"targets": rows.targets, "weights": weights, "scales": EMPTY, "rates": self.rates}
+        arrays = converted(rows, self.rates)
         order = Order.of(len(rows), options.shuffle)
         if workers == 1 and options.host == "threads":
             Solo(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
             return
         racing = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
-        crew = Crew(racing, order, rows, arrays, seed, min(workers, len(rows)), options.host, None, self._raw)
+        crew = RacingWorkers(racing, order, rows, arrays, seed, min(workers, len(rows)), options.host, None, self._raw)
         try:
             crew.run(0, step)
             self._raw[:] = crew.parameters()
@@ -187,7 +187,7 @@ class Stream:
 
     def _step(self, options: Options, rows: Rows, known: Rows | None, seed: int) -> Step:
         if options.learning_rate != "auto":
-            return Steps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
+            return FitSteps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
         step = self.step
         if step is None:
             assert known is not None
@@ -197,9 +197,9 @@ class Stream:
                 step = try_steps(self._posed, known, seed, self.origin, cooler=COOLER, whole=False)
                 self.step, self.since = step, self.seen
             else:
-                length = mean_square(known) + mean_weight(known) * self._posed.intercept
+                length = mean_square(known, known.weights) + mean_weight(known) * self._posed.intercept
                 step = min(1 / length, 2.0**HIGHEST) if length > 0 else 1.0
-        return Steps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
+        return FitSteps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
 
     @property
     def _raw(self) -> np.ndarray:
@@ -212,11 +212,11 @@ class Stream:
         return self.problem
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what the estimator's ``coef_`` holds too."""
+        """Leave out what the estimator's ``coef_`` holds too."""
         return self.__dict__ | {"shown": (None, None)} | ({"flat": None} if self.mean is None else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """With arrays that can be written: joblib maps those of a model it sends or loads."""
+        """Make the arrays writable: joblib maps those of a model that it sends or loads."""
         for name, value in state.items():
             mapped = isinstance(value, np.ndarray) and not value.flags.writeable
             self.__dict__[name] = np.array(value) if mapped else value

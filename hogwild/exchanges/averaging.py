@@ -1,89 +1,239 @@
-"""Averaging: every worker trains a replica of its own, and the model is the replicas' mean, weighted by rows done.
+"""Averaging: every replica trains on its own rows, and the model is the replicas' mean, weighted by rows done.
 
-``averaging`` (iterative parameter mixing): at the start of an epoch each worker copies the shared array, trains the
-copy on the chunks it claims, and at the end of the epoch the mean of the copies becomes the shared array. The chunks
-are dealt out as to all workers, so the parts of an epoch are disjoint, random, and other ones each time; a plain mean
-would favour the rows of a slow worker, hence the weights.
+``averaging`` (iterative parameter mixing): at the start of an epoch each replica is a copy of the shared array; it is
+trained on the chunks that its worker claims, and at the end of the epoch the replicas' mean becomes the shared array.
+Chunks are dealt out as to any workers, so the parts of an epoch are disjoint, random, and different each time. A plain
+mean would favour the rows of a slow worker, hence the weights. With ``period=n`` (local SGD: Stich 2019) the replicas
+are also averaged after every n rows of each (``rounds.py``): the mean of their changes is added to every replica and to
+its base, which all replicas have in common.
 
-``one-shot-averaging``: the replicas start alike once and never hear of each other. For the measurements of an epoch the
-shared array is set to their mean, which does not flow back. With one epoch this is SimuParallelSGD (Zinkevich, Weimer,
-Smola, Li 2010): one communication. More epochs are an extension of it: a worker goes on with other rows than before, so
-that in time it sees every row, as Niu et al. (2011) let every thread in their figure 5(b).
+``mean=moved``: the mean of a coordinate is over the replicas that moved it. Over all of them (``rows``), a feature that
+one of R replicas has met would go a part of its way only (FedSubAvg: Ding et al. 2022). That a replica has moved a
+coordinate is seen by its difference from the base. To count visits instead would tell apart what was met and left where
+it was, which is rare, and would take a byte a weight on the line. ``mean=adagrad`` weighs by each replica's sums of
+squares (Agarwal et al. 2014), which are the second half of the flat array; they are never averaged, every replica goes
+on with its own.
 
-The one decision: replicas lie in shared memory, not in the workers, so that one whose worker dies is continued by the
-next one, a checkpoint can hold them, and a mean costs no message. It takes ``W`` times the model in memory, and per
-epoch a copy by every worker and a mean by the parent (a nanosecond a weight and worker), both on the clock. A mean is
-zero only where all replicas are, so ``l1`` leaves fewer exact zeros than one worker does. Sums of squares (AdaGrad)
-cannot be averaged, and ``config`` refuses them.
+``outer``, ``momentum``: the mean change is taken as a gradient for a step with Nesterov's momentum (DiLoCo: Douillard
+et al. 2023). ``threshold``: a round takes place when some replica is further from the last mean than that, in squares
+(Kamp et al. 2018); then replicas also last from epoch to epoch, and the mean at its end is for the measurements.
+``share``: in each round but an epoch's first only this share of the replicas, drawn anew, has trained (federated
+averaging: McMahan et al. 2017), and the others have waited. ``late``: see ``late.py``.
+
+``one-shot-averaging``: the replicas start alike and never communicate. For the measurements of an epoch the shared
+array is set to their mean, which does not flow back. With one epoch this is SimuParallelSGD (Zinkevich, Weimer,
+Smola, Li 2010): one communication. More epochs extend it: a worker claims other rows in each epoch, so in time it sees
+every row, as every thread does in figure 5(b) of Niu et al. (2011).
+
+Costs: replicas take R times the model's memory, bases and messages three times more if there is a period; an epoch
+takes a copy by every worker and a mean by the parent (a few nanoseconds per weight and worker), all on the clock. A
+mean is zero only where all replicas are, so ``l1`` leaves fewer exact zeros than with one worker.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-LINE = 16  # float32 in a cache line: every replica starts on one
-PIECE = 1 << 15  # weights averaged at a time, which stay in the cache
+from hogwild.exchanges import replicas
+from hogwild.exchanges.replicas import LINE_FLOATS, cuts_of
+from hogwild.exchanges.rounds import Part, direct, mean_of, next_round, summed
+from hogwild.exchanges.trade import HEADER, Arrays, Link, Spec, Step
+from hogwild.kernels.control import NO_LIMIT
 
 
 @dataclass(frozen=True)
-class Replicas:
-    """The workers' own copies of one flat array; what a job of several workers makes of it when they meet."""
+class Averaging:
+    """Average replicas after each ``period`` rows, if that is less than an epoch, and after an epoch."""
 
-    flat: np.ndarray  # (size,) float32, shared
-    replicas: np.ndarray  # (workers, size rounded up to cache lines) float32
-    rows: np.ndarray  # (workers,) int64: rows done since the replicas were alike
-    begun: np.ndarray  # (workers,) int64: whether a worker has its copy
-    one_shot: bool  # never make them alike again
+    period: int = NO_LIMIT
+    mean: str = "rows"
+    by: str = "direct"
+    outer: float = 1.0
+    momentum: float = 0.0
+    threshold: float = 0.0
+    share: float = 1.0
+    late: int = 0
+    one_shot: bool = False  # never reset the replicas to their mean
+    shrinks: bool = False  # there is an l1 penalty
 
-    @staticmethod
-    def spec(size: int, workers: int) -> dict[str, Any]:
-        """Shapes and types of the arrays between ``flat`` and ``one_shot``, which have to be zero at first."""
-        return {
-            "replicas": ((workers, -(-size // LINE) * LINE), np.float32),
-            "rows": ((workers,), np.int64),
-            "begun": ((workers,), np.int64),
-        }
+    @property
+    def _plain(self) -> bool:
+        """Whether the mean itself is the next model."""
+        return self.outer == 1.0 and self.momentum == 0.0
 
-    def begin(self) -> None:
-        """Start a task (the workers stand still): what they have is out of date."""
-        if not self.one_shot:
-            self.rows[:], self.begun[:] = 0, 0
+    @property
+    def _lasting(self) -> bool:
+        """Whether replicas last from epoch to epoch."""
+        return self.one_shot or self.threshold > 0
 
-    def take(self, worker: int) -> np.ndarray:
-        """A worker's replica, (size,) float32; a copy of the shared array if nobody has worked on it in this task."""
-        replica: np.ndarray = self.replicas[worker, : len(self.flat)]
-        if not self.begun[worker]:
-            replica[:] = self.flat
-            self.begun[worker] = 1  # last: a worker that dies before has not begun
-        return replica
+    def _trained(self, size: int) -> int:
+        """Number of coordinates that are averaged; they come first."""
+        return size // 2 if self.mean == "adagrad" else size
 
-    def meet(self, rows: np.ndarray) -> None:
-        """End a task, in which the workers did so many ``rows`` (workers,) each: the shared array becomes the mean."""
-        for worker in np.flatnonzero(self.begun == 0) if self.one_shot else ():  # dead, for one, before they began
-            self.take(int(worker))
-        self.rows[:] += rows
-        if not (total := self.rows.sum()):
+    def spec(self, size: int, count: int) -> Spec:
+        arrays, ints = replicas.spec(size, count), ((count,), np.int64)
+        if self.period < NO_LIMIT or self.by != "direct":
+            # "clock": of the last round; "traded", "passed": rows that were averaged, and rows since
+            arrays |= {"base": arrays["replicas"], "clock": ints, "traded": ints, "passed": ints}
+        if self.mean == "adagrad":
+            arrays["sums"] = ((count, size // 2), np.float32)
+        if self.momentum:
+            arrays["velocity"] = ((count, self._trained(size)), np.float32)  # each replica's counts in its own slice
+        return arrays
+
+    def room(self, size: int, count: int) -> int:
+        if count == 1 or (self.period == NO_LIMIT and self.by == "direct"):
+            return 0
+        if self.by != "direct":
+            one = (count.bit_length() + 1) * 4 * (2 * size + LINE_FLOATS) + 2 * count * 8 * HEADER
+        else:
+            one = (
+                2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size
+            )  # a round: shares for all others, and a mean
+        return 2 * one  # no replica is more than a round ahead of one that has not read all of the last round
+
+    def kept(self) -> tuple[str, ...]:
+        names = ["velocity"] * bool(self.momentum) + ["sums"] * (self.mean == "adagrad")
+        names += ["replicas", "rows", "begun"] * self._lasting
+        return (*names, *("base", "clock", "traded", "passed") * (self.threshold > 0))
+
+    def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
+        if not self._lasting:  # the replicas' contents are out of date
+            for name in ("rows", "begun", "clock", "traded", "passed"):
+                if name in arrays:
+                    arrays[name][:] = 0
+        elif self.threshold > 0:  # who ended early has missed rounds
+            base, clock, newest = arrays["base"], arrays["clock"], _newest(arrays)
+            for replica in np.flatnonzero(arrays["begun"]):
+                if (missed := base[newest] - base[replica]).any():
+                    mine = arrays["replicas"][replica]
+                    mine[:] = np.where(mine == base[replica], base[newest], mine + missed)
+                    base[replica] = base[newest]
+            clock[:] = clock.max()
+
+    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        if link.replicas == 1 and self._plain:
             return
-        workers = np.flatnonzero(self.rows)
-        with np.errstate(all="ignore"):  # what has diverged is found out by who evaluates it
-            for first in range(0, len(self.flat), PIECE):
-                piece = self.flat[first : first + PIECE]
-                parts = self.replicas[:, first : first + len(piece)]
-                shares = ((parts[worker], self.rows[worker] / total) for worker in workers)
-                mean = np.multiply(*next(shares), dtype=np.float64)
-                for part, share in shares:
-                    mean += np.multiply(part, share, dtype=np.float64)
-                piece[:] = mean
+        me, passed, base = link.replica, arrays["passed"], arrays["base"][link.replica, : len(mine)]
+        passed[me] += rows
+        this, asked = next_round(arrays, link)
+        if not asked and self.threshold > 0 and np.square(mine - base).sum() < self.threshold:
+            return
+        while True:
+            yield from self._round(mine, arrays, link, this)
+            this, here = this + 1, link.here()
+            here[me] = False
+            if me in self._drawn(this, link.replicas) or not here.any():
+                return
 
-    def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must hold beside the shared array."""
-        return {"replicas": self.replicas[:, : len(self.flat)], "replica_rows": self.rows} if self.one_shot else {}
+    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        if self.by == "direct" or link.replicas == 1:
+            return  # the meeting takes in what is left
+        arrays["passed"][link.replica] += rows
+        while link.here().all():  # a round needs everybody, until all have ended
+            if (yield from self._round(mine, arrays, link, next_round(arrays, link)[0], ended=True)) == 0:
+                return
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from what :meth:`state` gave, of as many workers."""
-        if self.one_shot:
-            self.replicas[:, : len(self.flat)] = state["replicas"]
-            self.rows[:], self.begun[:] = state["replica_rows"], 1
+    def _drawn(self, clock: int, count: int) -> list[int]:
+        """Replicas that have trained before a round."""
+        if self.share == 1.0 or clock == 1:
+            return [*range(count)]
+        drawn = np.random.default_rng((clock, count)).permutation(count)
+        return [int(replica) for replica in drawn[: max(round(self.share * count), 1)]]
+
+    def _round(
+        self, mine: np.ndarray, arrays: Arrays, link: Link, this: int, ended: bool = False
+    ) -> Generator[None, None, float]:
+        """Take part in a round; return how many replicas train on (1 if that is not known)."""
+        me, size, drawn = link.replica, self._trained(len(mine)), self._drawn(this, link.replicas)
+        arrays["clock"][me] = this
+        rows = int(arrays["passed"][me]) if me in drawn else 0
+        weights, base = mine[:size], arrays["base"][me, :size]
+        if rows and replicas.left_out(mine, arrays, me):  # it goes on from the last mean
+            weights[:], arrays["passed"][me], rows = base, 0, 0
+            mine[size:][~np.isfinite(mine[size:])] = 0
+        before = None if self.mean == "rows" else weights.copy()
+        owed = weights - base if rows else np.zeros_like(weights)
+        sums = mine[size:].copy() if self.mean == "adagrad" else None
+
+        def step(mean: np.ndarray, cut: slice) -> np.ndarray:
+            return self._stepped(mean, arrays["velocity"][me, cut] if self.momentum else None)
+
+        part = Part(link, this, self.mean, owed, rows, sums, drawn, step)
+        if self.by == "direct":
+            means, training = (yield from direct(part)), 1.0
+        else:
+            means, training = yield from summed(part, self.by, ended)
+        with np.errstate(all="ignore"):
+            for cut, values in means:
+                old = base[cut].copy() if self.shrinks else None
+                base[cut] += values
+                changed = weights[cut] + (values - owed[cut])
+                if old is not None:
+                    replicas.keep_sign(changed, old, weights[cut], base[cut])
+                if before is not None:  # equal where nothing is owed, or rounding would count as a move
+                    changed = np.where((weights[cut] == before[cut]) & (rows > 0), base[cut], changed)
+                weights[cut] = changed
+        if means:
+            arrays["traded"][me] += rows
+            arrays["passed"][me] -= rows
+        return training
+
+    def _stepped(self, mean: np.ndarray, velocity: np.ndarray | None) -> np.ndarray:
+        """The change of the model, given the mean change of the replicas."""
+        if velocity is not None:
+            velocity *= np.float32(self.momentum)
+            velocity += mean
+            mean = mean + np.float32(self.momentum) * velocity
+        return mean if self.outer == 1.0 else np.float32(self.outer) * mean
+
+    def meeting(self, size: int, arrays: Arrays) -> list[Step]:
+        count = len(arrays["rows"])
+        if count == 1 or self.by != "direct" or self.threshold > 0 or (self.one_shot and arrays["rows"].any()):
+            return []  # rounds have done it, or the mean is for the measurements only
+        share = 4 * -(-self._trained(size) // count)
+        first = 2 * share if self.mean == "adagrad" else share
+        # Shares to who averages them, and means
+        return [Step(count - 1, 8 * HEADER + part, count) for part in (first, share)]
+
+    def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
+        begun = arrays["begun"]
+        for replica in np.flatnonzero(begun == 0) if self._lasting else ():  # such as those that died too early
+            replicas.take(flat, arrays, int(replica))
+        arrays["rows"][:] += rows
+        done = arrays["rows"]
+        if not done.sum():
+            return
+        size, every = self._trained(len(flat)), arrays["replicas"][:, : len(flat)]
+        if self.mean == "adagrad":
+            arrays["sums"][begun != 0] = every[begun != 0, size:]
+            flat[size:] = arrays["sums"].sum(axis=0)
+        rounds = "clock" in arrays and bool(arrays["clock"].any())
+        since = done - arrays["traded"] if rounds else done
+        trained, model = np.flatnonzero((since > 0) & (begun != 0)).tolist(), flat[:size]
+        those = [r for r in trained if not replicas.left_out(every[r], arrays, r)] or trained
+        bases = arrays["base"][:, :size] if "base" in arrays else np.broadcast_to(model.copy(), (len(done), size))
+        base = bases[_newest(arrays) if rounds else those[0]]
+        with np.errstate(all="ignore"):
+            model[:] = 0 if rounds else base  # what has changed, or replicas as they are, for a single one's last bit
+            parts = [every[r, :size] - bases[r] if rounds else every[r, :size] for r in those]
+            weights = [every[r, size:] if self.mean == "adagrad" else since[r] for r in those]
+            mean_of(self.mean, model, [*zip(parts, weights)])
+            if self._plain or self._lasting or not len(those):
+                model[:] = base + model if rounds else model
+                return
+            cuts, velocity = cuts_of(size, len(done)), arrays.get("velocity")
+            if velocity is not None:
+                velocity[:] = np.concatenate([velocity[owner, cut] for owner, cut in enumerate(cuts)])
+            change = self._stepped(model - (0 if rounds else base), None if velocity is None else velocity[0])
+            model[:] = base + change
+            if velocity is not None:
+                velocity[:] = velocity[0]
+
+
+def _newest(arrays: Arrays) -> int:
+    """A replica that has taken part in the latest round."""
+    return int(np.argmax(np.where(arrays["begun"], arrays["clock"], -1)))

@@ -1,9 +1,9 @@
-"""Messages between two processes over a pair of sockets, with the memory that they share.
+"""Messages between two processes over a pair of sockets, including the memory that they share.
 
-A message arrives whole or not at all, however either side dies, and sending never waits for a reader: what is long
-travels as a file in memory. Blocks travel as descriptors within their message (``SCM_RIGHTS``), so the kernel closes
-those that nobody fetched; ``torch.multiprocessing`` hands them out by a thread instead, which keeps them for ever when
-a worker dies before it asks, and prints a traceback when one dies while it does.
+A message arrives whole or not at all, however either side dies, and sending never waits for a reader: a long message
+travels as a memory file. Memory blocks travel as descriptors within their message (``SCM_RIGHTS``), so the kernel
+closes those that nobody fetched. ``torch.multiprocessing`` instead serves them from a thread, which keeps them for ever
+if a worker dies before it asks, and prints a traceback if one dies while it does.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pickle
 import socket
 from typing import Any
 
-from hogwild.hosts.fork_server import WHOLE
+from hogwild.hosts.messages import WHOLE
 from hogwild.hosts.shared import Block
 
-INLINE = 1 << 15  # bytes of a message that travels as it is
-FILES = 16  # descriptors in one message, at most
+INLINE = 1 << 15  # bytes of a message that is sent inline
+FILES = 16  # most descriptors in one message
 
 
 class Channel:
-    """One end."""
+    """One end of a channel."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -35,7 +35,7 @@ class Channel:
         self._socket.close()
 
     def send(self, message: Any) -> None:
-        """Pickle and send; OSError if nobody can receive it any more."""
+        """Pickle and send a message; raise OSError if nobody can receive it any more."""
         file = io.BytesIO()
         pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
         pickler.dump(message)
@@ -48,12 +48,12 @@ class Channel:
             socket.send_fds(self._socket, [WHOLE, data], files, socket.MSG_NOSIGNAL)
 
     def receive(self) -> Any:
-        """The next message; EOFError when there will be none."""
+        """Return the next message; raise EOFError when there will be none."""
         while True:
             try:
                 data, files, flags, _ = socket.recv_fds(self._socket, INLINE + 1, FILES)
                 break
-            except ConnectionResetError:  # the other end left something unread: what it sent still comes
+            except ConnectionResetError:  # the other end left messages unread; what it sent still arrives
                 continue
         try:
             if not data:

@@ -1,19 +1,19 @@
 """Delay laws: when each virtual worker reads a row and stores its update, and how stale the update is by then.
 
-Time is counted in ticks: with W workers a row takes W ticks on average, so that one row is finished every tick, and
-worker k starts at tick k. The laws, and the numbers that go with them (``config.DELAYS``):
+Time is counted in ticks: with W workers a row takes W ticks on average, so one row is finished every tick, and worker
+k starts at tick k. The laws and their parameters (``methods.DELAYS``) are:
 
-    round-robin                 every row takes the same time: the workers come in turn, the staleness is W - 1
-    constant:delay=1            an update is stored when exactly so many others have been; the worker then waits
-    random:shape=1              row times are i.i.d. Gamma: exponential, and the more alike the larger the shape
+    round-robin                 every row takes the same time: the workers take turns, the staleness is W - 1
+    constant:delay=1            an update is stored after exactly ``delay`` others; the worker then waits
+    random:shape=1              row times are i.i.d. Gamma: exponential for shape 1, more alike for larger shapes
     straggler:alpha=1.5,slow=0,factor=10
                                 i.i.d. Pareto with tail index alpha; the last ``slow`` workers take ``factor`` times
                                 as long
 
 ``window`` (any law) is the part of a row's time, just before the store, in which ``hogwild`` holds what it has loaded;
-``quantum`` is how many rows a worker does in one go whose discipline hides nothing in between (locked, tiered).
+``quantum`` is the number of consecutive rows by one worker under a discipline that hides rows (locked, tiered).
 
-Which event comes when depends on no weight, so a schedule is made in advance, and one heap of events serves every law.
+The order of events depends on no weight, so a schedule is made in advance, and one heap of events serves every law.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hogwild.config import parse_delay
 from hogwild.errors import UsageError
-from hogwild.kernels.simulated import END, KINDS, LOAD, READ, STORE
+from hogwild.methods import parse_delay
+from hogwild.problems.linear.simulated_kernel import END, KINDS, LOAD, READ, STORE
 
-DRAWN = 4096  # random numbers at a time
-LOADS, STORES, READS = range(3)  # what comes first at the same tick
+DRAWN = 4096  # random numbers drawn at a time
+LOADS, STORES, READS = range(3)  # the order of events at the same tick
 
 
 class Law:
-    """A delay law for a number of workers; ``text`` as for ``TrainConfig.delay``.
+    """A delay law for a number of workers; ``text`` is written as in ``TrainConfig.delay``.
 
     Raises
     ------
     UsageError
-        If there is no such law, or it needs more workers.
+        If the law is unknown or needs more workers.
     """
 
     def __init__(self, text: str, workers: int) -> None:
@@ -47,7 +47,7 @@ class Law:
         self.name, self.numbers = parse_delay(text)
         self.window, self.quantum = self.numbers["window"], int(self.numbers["quantum"])
         slow = int(self.numbers.get("slow", 0))
-        self.ticks = [float(workers)] * workers  # of a row of each worker, on average
+        self.ticks = [float(workers)] * workers  # mean ticks per row of each worker
         for worker in range(max(workers - slow, 0), workers):
             self.ticks[worker] *= self.numbers["factor"]
         self.wait = 0.0  # ticks from a store to the worker's next row
@@ -59,7 +59,7 @@ class Law:
             raise UsageError(f"delay={text!r} needs workers={int(busy)} or more, got workers={workers}")
 
     def times(self, seed: tuple[int, ...]) -> Iterator[float]:
-        """What part of their usual time rows take, one after the other: of mean one."""
+        """Yield the relative time of each row, with mean one."""
         if self.name not in ("random", "straggler"):
             return itertools.repeat(1.0)
         return self._drawn(np.random.default_rng(seed))
@@ -74,23 +74,24 @@ class Law:
                 yield from ((rng.pareto(alpha, DRAWN) + 1) * (alpha - 1) / alpha).tolist()
 
 
-class Schedule:
-    """The events of one epoch in the order of time, as codes of ``kernels/simulated.py``.
+class DelaySchedule:
+    """The events of one epoch in time order, as codes of ``problems/linear/simulated_kernel.py``.
 
     Attributes
     ----------
     staleness : Counter
-        How many updates were how stale: others that were stored between the update's READ and its STORE.
+        Number of updates by staleness: how many others were stored between the update's READ and its STORE.
     """
 
     def __init__(self, law: Law, seed: tuple[int, ...], window: float) -> None:
         self._law, self._times, self._window = law, law.times(seed), window
         self._stored, self._begun = 0, [0] * law.workers
+        self.now = 0.0  # ticks
         self.staleness: Counter[int] = Counter()
         self._heap = [(float(worker), READS, worker) for worker in range(law.workers)]
 
     def read(self, rows: int) -> list[int]:
-        """The events until so many more rows are read."""
+        """Return the events until ``rows`` more rows are read."""
         found: list[int] = []
         while rows:
             now, rank, worker = heapq.heappop(self._heap)
@@ -107,7 +108,7 @@ class Schedule:
         return found
 
     def end(self) -> list[int]:
-        """The events until every update is stored and every worker has come to its end."""
+        """Return the events until every update is stored and every worker has ended."""
         found: list[int] = []
         while self._heap:
             now, rank, worker = heapq.heappop(self._heap)
@@ -122,6 +123,7 @@ class Schedule:
             found.append(worker * KINDS + LOAD)
             return
         found.append(worker * KINDS + STORE)
+        self.now = now
         self.staleness[self._stored - self._begun[worker]] += 1
         self._stored += 1
         heapq.heappush(self._heap, (now + self._law.wait, READS, worker))

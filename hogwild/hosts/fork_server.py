@@ -1,12 +1,12 @@
-"""A process that has imported the kernels already, from which worker processes are forked in milliseconds.
+"""A process that has already imported the kernels and forks worker processes in milliseconds.
 
-It is multiprocessing's idea, with one pair of sockets to reach it by: there is nothing in a temporary folder, no second
-process that tracks resources and no thread, and the user's main script is not imported again, so a script needs no
-``if __name__ == "__main__"``. What fails while it starts is one line in the parent, not a traceback beside it.
+It follows multiprocessing's fork server but is reached through a single socket pair: there is no temporary folder, no
+resource-tracker process and no thread, and the user's main script is not imported again, so a script needs no
+``if __name__ == "__main__"``. A failure to start is one line in the parent, not a traceback beside it.
 
-Of each worker the server holds the worker's own end of its channel. It writes there how the worker began and ended, and
-the end closes with the last of both, so that a parent learns of every death, also when the server was killed. A server
-that is stopped by a signal gives no answer for ``ANSWER`` seconds; then it is killed.
+For each worker the server holds the worker's own end of its channel. It reports there how the worker began and ended,
+and the end closes once server and worker have both closed it, so a parent learns of every death, even if the server
+was killed. A server stopped by a signal does not answer for ``ANSWER`` seconds; then it is killed.
 """
 
 from __future__ import annotations
@@ -22,38 +22,23 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
-from typing import NamedTuple
 
 from hogwild.errors import TrainingError
+from hogwild.hosts.messages import WHOLE, Began, Ended, describe, gone
 
 PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r, %r)"
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
 GRACE = 2.0  # seconds for a killed server to go
 ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
-WHOLE = b"+"  # before a message that has no part in a file of its own
 FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
 WATCH = 0.05  # seconds between two looks for the parent while modules are imported
-
-
-class Began(NamedTuple):
-    """The first word about a worker: its process."""
-
-    pid: int
-
-
-class Ended(NamedTuple):
-    """The last word about a worker: its exit status, negative for a signal; or why there is no process."""
-
-    status: int | None
-    reason: str = ""
 
 
 # ---- in the parent
 
 
 class _Server:
-    """The server's process, and this side's end of the pair."""
+    """The server's process, and the parent's end of the socket pair."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -81,7 +66,7 @@ class _Server:
 
     def stop(self) -> None:
         self.end.close()
-        if self.owner != os.getpid():  # in a copy of the process that started it
+        if self.owner != os.getpid():  # in a forked copy of the parent
             self.process.returncode = 0
             return
         self.process.kill()
@@ -91,16 +76,16 @@ class _Server:
 
 _lock = threading.Lock()
 _server: _Server | None = None
-_modules = ["hogwild.hosts.worker"]  # what it imports
+_modules = ["hogwild.hosts.worker"]  # modules that the server imports
 
 
 def ensure_running() -> None:
-    """Start the server, unless it is there; it imports while this process goes on.
+    """Start the server if it does not run; it imports while this process goes on.
 
     Raises
     ------
     TrainingError
-        If there is no process or descriptor left for it.
+        If no process or descriptor can be created for it.
     """
     with _lock:
         try:
@@ -110,12 +95,12 @@ def ensure_running() -> None:
 
 
 def preload(module: str) -> None:
-    """Have the server import a module that workers will need, at once if it runs already."""
+    """Make the server import a module that workers will need, at once if it already runs."""
     with _lock:
         if module not in _modules:
             _modules.append(module)
             if _server is not None and _server.running():
-                with contextlib.suppress(OSError):  # it has died: the next one is told when it starts
+                with contextlib.suppress(OSError):  # it has died: the next server receives the list when it starts
                     _server.end.send(IMPORT + module.encode(), socket.MSG_NOSIGNAL)
 
 
@@ -134,7 +119,7 @@ def _running() -> _Server:
 
 
 def stop() -> None:
-    """Kill the server. Workers that it has forked go on."""
+    """Kill the server. Workers already forked continue."""
     global _server
     if _server is not None:
         _server.stop()
@@ -142,12 +127,12 @@ def stop() -> None:
 
 
 def pid() -> int | None:
-    """The server's process id, if there is one."""
+    """Return the server's process id, if it runs."""
     return None if _server is None else _server.process.pid
 
 
 def fork(end: socket.socket) -> None:
-    """Have a worker forked that serves this end of a channel; the other end is told that it began.
+    """Fork a worker that serves this end of a channel; the other end is told that it began.
 
     Raises
     ------
@@ -157,7 +142,7 @@ def fork(end: socket.socket) -> None:
     with _lock:
         try:
             socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
-        except (BrokenPipeError, ConnectionResetError):  # it has died this moment
+        except (BrokenPipeError, ConnectionResetError):  # the server has just died
             stop()
             socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
 
@@ -170,16 +155,16 @@ def _copy_of_stderr() -> int | None:
 
 
 def _search_path() -> list[str]:
-    """Where this process finds modules, for another; the working directory by its name of now."""
+    """Return this process's module search path for another process; the working directory is made absolute."""
     with contextlib.suppress(OSError):
         return [path or os.getcwd() for path in sys.path if isinstance(path, str)]
     return [path for path in sys.path if isinstance(path, str)]
 
 
 def _let_go() -> None:
-    """In a copy that the user's code forks: the server would not see its parent die while the copy holds its end."""
+    """Drop the server in a forked copy of the user's process: its end would hide the parent's death from the server."""
     global _lock
-    _lock = threading.Lock()  # another thread may have had it
+    _lock = threading.Lock()  # another thread may have held it
     stop()
 
 
@@ -191,10 +176,10 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def serve(end: int, stderr: int | None, modules: list[str]) -> None:
-    """Fork workers as asked, until the parent is gone; ``end`` and ``stderr`` are descriptors."""
+    """Fork workers on request until the parent is gone; ``end`` and ``stderr`` are descriptors."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})  # the user's thread may block the last
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})  # the user's thread may block SIGCHLD
     parent = socket.socket(fileno=end)
     problem = _import(modules, parent)
     if stderr is not None:
@@ -204,7 +189,7 @@ def serve(end: int, stderr: int | None, modules: list[str]) -> None:
 
 
 def _import(modules: list[str], parent: socket.socket) -> str:
-    """Import what workers need; what went wrong, if it did. The process ends as soon as its parent is gone."""
+    """Import what workers need and return any error as text. The process ends as soon as its parent is gone."""
     done = threading.Event()
 
     def watch() -> None:
@@ -217,27 +202,13 @@ def _import(modules: list[str], parent: socket.socket) -> str:
         watching.start()
         for module in modules:
             importlib.import_module(module)
-    except Exception as error:  # whatever modules raise where memory or descriptors run out
+    except Exception as error:  # any exception, when memory or descriptors run out
         return describe(error)
     finally:
         done.set()
         if watching.is_alive():
-            watching.join()  # only a process of one thread forks well
+            watching.join()  # only a single-threaded process can be forked safely
     return ""
-
-
-def describe(error: BaseException) -> str:
-    """One line: what went wrong and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
-
-
-def gone(end: socket.socket, milliseconds: int | None) -> bool:
-    """Whether the other end is closed; wait for that so long, or (None) for ever."""
-    looking = select.poll()
-    looking.register(end, 0)
-    return bool(looking.poll(milliseconds))
 
 
 class _Forking:
@@ -265,12 +236,12 @@ class _Forking:
                 self._serve(*socket.recv_fds(self._parent, 4096, 1)[:2])
 
     def _serve(self, data: bytes, files: list[int]) -> None:
-        """Act on one request."""
+        """Handle one request."""
         if not data:
             os._exit(0)
         if data.startswith(IMPORT):
             self._problem = self._problem or _import([data[len(IMPORT) :].decode()], self._parent)
-        for number in files:  # none if there is no descriptor left: the parent sees its end close
+        for number in files:  # none if no descriptor was left: the parent sees its end close
             self._fork(socket.socket(fileno=number))
 
     def _fork(self, end: socket.socket) -> None:
@@ -315,11 +286,11 @@ class _Forking:
             if (end := self._ends.pop(child.si_pid, None)) is not None:
                 code = child.si_status
                 _say(end, Ended(code if child.si_code == os.CLD_EXITED else -code))
-            os.waitpid(child.si_pid, 0)  # who sees that the process is gone finds it said
+            os.waitpid(child.si_pid, 0)  # only after the report, so whoever sees the process gone finds it
 
 
 def _say(end: socket.socket, word: Began | Ended, last: bool = True) -> None:
-    with contextlib.suppress(OSError):  # the parent does not want to know
+    with contextlib.suppress(OSError):  # the parent no longer listens
         end.send(WHOLE + pickle.dumps(word), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
     if last:
         end.close()

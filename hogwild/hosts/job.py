@@ -1,64 +1,80 @@
-"""What a pool of workers is given: a problem, an order, and the arrays it works on, ready to be sent to a process.
+"""The work of a pool of workers: a problem, an order and their arrays, ready to be sent to a process.
 
-Rows that lie in a store are opened by each worker by path, so the page cache is the sharing; rows in memory are copied
-once into shared memory. Threads are given the arrays as they are.
+Each worker opens rows in a store by path, so the page cache shares them; rows in memory are copied once into shared
+memory. Threads use the arrays in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from hogwild.data.examples import Rows, readonly
 from hogwild.data.mapped import Mapped, entries_of
-from hogwild.exchanges.averaging import Replicas
+from hogwild.data.rows.container import Rows, readonly
+from hogwild.exchanges.direct import DirectLink, compile_locks, serving
+from hogwild.exchanges.late import Late, overlaps
+from hogwild.exchanges.replicas import all_left_out, take
+from hogwild.exchanges.trade import Counts, Exchange, Served
 from hogwild.hosts.shared import Block
-from hogwild.kernels.control import LAST, LINE, NEXT, NONZEROS, ROWS, STOP, TURN, WORKERS, cells
-from hogwild.kernels.tiers import Tiers
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.tiers import no_tiers, plan_tiers
+from hogwild.hosts.slowed import Slowed
+from hogwild.hosts.timed import seconds_of
+from hogwild.kernels.control import ABORT, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
+from hogwild.kernels.tiers import Tiers, no_tiers
+from hogwild.methods import Wire
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.tiers import plan_tiers
 from hogwild.problems.work import Cut, OrderSlice, Problem, Shared
 
-IN_USE = "the pool of workers is at work for another run: runs at the same time need a pool each"
+SHORTEST, LONGEST = 2e-5, 1e-3  # seconds that a replica sleeps while it waits for others
+LOOKS = 4  # times within a period that a replica goes on with a late trade
+
+
+OWN = ("tier_", "exchange_", "link_")  # prefixes of arrays that are not data
 
 
 @dataclass
 class Job:
-    """One run's work; :meth:`of` makes it, pickling sends it (shared blocks travel as file descriptors)."""
+    """The work of one run. :meth:`of` creates it; pickling sends it (shared blocks travel as file descriptors)."""
 
     problem: Problem
     order: Cut
     seed: int
     workers: int
-    parameters: Block  # "flat": the one float32 array of all parameters, alone in its block
+    parameters: Block  # "flat": the one float32 array of all parameters, in a block of its own
     state: Block  # control cells, locks, blocks of the order, and data that processes cannot reach otherwise
-    mapped: dict[str, Mapped]  # data that processes find in files
-    exchange: str = "none"
+    mapped: dict[str, Mapped]  # data that processes map from files
+    exchange: Exchange | None = None
     local: dict[str, np.ndarray] = field(default_factory=dict)  # data used in place by threads; never sent
-    pull: Callable[[], None] | None = None  # brings the parameters home, where workers have them elsewhere
+    wire: Wire = field(default_factory=Wire)  # between virtual replicas
+    slow: Wire | None = None  # that real replicas feel
+    pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
 
     @classmethod
     def of(
         cls, problem: Problem, order: Cut, seed: int, workers: int, data: dict[str, np.ndarray], shared: bool,
-        mapped: dict[str, Mapped] | None = None, tiers: Tiers | None = None, exchange: str = "none",
+        mapped: dict[str, Mapped] | None = None, tiers: Tiers | None = None,
+        exchange: Exchange | None = None, slow: Wire | None = None,
     ) -> Job:  # fmt: skip
-        """Lay out the memory of a run, copy into it what workers cannot reach otherwise, and set the first parameters.
+        """Lay out a run's memory, copy into it what workers cannot reach otherwise, and set the initial parameters.
 
         Parameters
         ----------
         data : dict
             Arrays that the kernel reads, as ``problem.data`` takes them.
         shared : bool
-            For worker processes; else everything is used where it lies.
+            Whether worker processes need shared memory; otherwise everything is used in place.
         mapped : dict, optional
-            Those of ``data`` that worker processes are to map from files instead.
+            Arrays of ``data`` that worker processes map from files instead.
         tiers : Tiers, optional
-            Of the discipline ``tiered``.
-        exchange : str
-            One of ``config.EXCHANGES``.
+            For the discipline ``tiered``.
+        exchange : Exchange, optional
+            How the workers' replicas trade; without one, all workers share one array.
+        slow : Wire, optional
+            The network that their messages feel; without one, they take no time.
         """
         tiers = no_tiers() if tiers is None else tiers
         copied = {name: array for name, array in data.items() if name not in (mapped or {})} if shared else {}
@@ -68,13 +84,18 @@ class Job:
             "locks": ((problem.locks,), np.int32),
             "blocks": ((order.n_blocks,), np.int32),
         }
-        if exchange != "none":
-            spec = Replicas.spec(problem.size, workers)
-            state |= {f"replica_{name}": shape for name, shape in spec.items()}
+        if exchange is not None:
+            shards = exchange.shards if isinstance(exchange, Served) else 0
+            if shards or slow:
+                compile_locks()  # once, here, and not by all workers at once
+            links = (Slowed if slow else DirectLink).spec(workers, exchange.room(problem.size, workers), shards)
+            state |= {f"link_{name}": shape for name, shape in links.items()}
+            spec = exchange.spec(problem.size, workers)
+            state |= {f"exchange_{name}": shape for name, shape in spec.items()}
         state |= {name: (array.shape, array.dtype) for name, array in copied.items()}
         job = cls(
             problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
-            Block(state, shared), (mapped or {}) if shared else {}, exchange,
+            Block(state, shared), (mapped or {}) if shared else {}, exchange, slow=slow,
         )  # fmt: skip
         for name, array in copied.items():
             job.state[name][...] = array
@@ -86,13 +107,13 @@ class Job:
     @classmethod
     def of_rows(
         cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
-        shared: bool, tiers: Tiers | None = None, exchange: str = "none",
+        shared: bool, tiers: Tiers | None = None, exchange: Exchange | None = None, slow: Wire | None = None,
     ) -> Job:  # fmt: skip
-        """The same for the linear problem, of rows and what ``problem.row_arrays`` makes of them."""
+        """Create a job for the linear problem from rows and the result of ``problem.row_arrays``."""
         entries, mapped = entries_of(rows, shared)
         if tiers is None and problem.discipline == "tiered":
             tiers = plan_tiers(problem, rows, arrays, workers)
-        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange)
+        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow)
 
     def _start(self) -> None:
         if not self.tiers.features.size:
@@ -115,24 +136,26 @@ class Job:
         return self.state["control"]
 
     def shared(self) -> Shared:
-        """What the kernel writes to."""
+        """The arrays that the kernel writes."""
         return Shared(self.problem.parameters(self.flat), self.control, self.state["locks"], self.tiers)
 
     @property
     def tiers(self) -> Tiers:
-        """The ranking of a tiered run, read-only; else without elements."""
+        """The ranking of a tiered run, read-only; otherwise empty."""
         return Tiers(*(self.state.readonly(f"tier_{name}") for name in Tiers._fields))
 
-    @property
-    def replicas(self) -> Replicas | None:
-        """The workers' own copies of the parameters, where there is an exchange."""
-        if self.exchange == "none":
-            return None
-        arrays = {name: self.state[f"replica_{name}"] for name in Replicas.spec(0, 0)}
-        return Replicas(self.flat, one_shot=self.exchange == "one-shot-averaging", **arrays)
+    def arrays(self, prefix: str) -> dict[str, np.ndarray]:
+        """Arrays of the ``exchange`` or its ``link``, by their own names; all workers share them."""
+        prefix += "_"
+        return {name[len(prefix) :]: a for name, a in self.state.arrays.items() if name.startswith(prefix)}
+
+    def kept(self) -> dict[str, np.ndarray]:
+        """The arrays that a checkpoint must hold beside the parameters, by their names there."""
+        names = () if self.exchange is None else self.exchange.kept()
+        return {f"exchange_{name}": self.state[f"exchange_{name}"] for name in names}
 
     def export(self) -> np.ndarray:
-        """A copy of the parameters in the user's numbering, (size,) float32."""
+        """Return a copy of the parameters in the user's numbering, (size,) float32."""
         if self.pull is not None:
             self.pull()
         flat = self.flat.copy()
@@ -142,79 +165,162 @@ class Job:
         return flat
 
     def restore(self, flat: np.ndarray) -> None:
-        """Set the parameters to what :meth:`export` gave."""
+        """Set the parameters from an array that :meth:`export` returned."""
         self.flat[:] = flat
         if self.tiers.features.size:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
                 mine[:] = theirs[self.tiers.features]
 
     def scratch(self) -> Any:
-        """A worker's own memory."""
+        """Return a worker's private memory."""
         return self.problem.scratch(self.order, len(self.tiers.intervals))
 
     def data(self) -> Any:
-        """What the kernel reads, read-only."""
+        """Return the arrays that the kernel reads, read-only."""
         if self.local:
             return self.problem.data(self.local)
         own = ("control", "locks", "blocks")
-        names = [name for name in self.state.arrays if name not in own and not name.startswith(("tier_", "replica_"))]
+        names = [name for name in self.state.arrays if name not in own and not name.startswith(OWN)]
         sent = {name: self.state.readonly(name) for name in names}
         return self.problem.data(sent | {name: array.open() for name, array in self.mapped.items()})
 
-    def begin_epoch(self, epoch: int, start: int) -> None:
-        """Shuffle the blocks and set the shared cells (the workers stand still)."""
+    def begin_epoch(self, epoch: int, start: int, share: tuple[int, int] = (0, 1)) -> None:
+        """Shuffle the blocks and set the shared cells (while the workers stand still).
+
+        With a ``share`` of (part, parts) the workers do those chunks only whose number is ``part`` modulo ``parts``.
+        """
         self.problem.shuffle(self.state["blocks"], self.order, self.seed, epoch)
-        self.state["locks"][:] = 0  # an epoch that died may have left some held
+        self.state["locks"][:] = 0  # an epoch that failed may have left some held
         self.problem.begin_epoch(self.control, self.order, start)
-        if (replicas := self.replicas) is not None:
-            replicas.begin()
+        part, parts = share
+        self.control[NEXT], self.control[SKIP] = start + (part - start) % parts, parts - 1
+        if self.exchange is not None:
+            self._kind.reset(self.arrays("link"))
+            self.arrays("exchange")["left_out"][:] = 0
+            self.exchange.begin(self.flat, self.arrays("exchange"))
 
     def meet(self) -> None:
-        """End what :meth:`begin_epoch` began (the workers stand still): with an exchange, set the parameters."""
-        if (replicas := self.replicas) is not None:
-            replicas.meet(self.control[WORKERS:].reshape(-1, LINE)[:, ROWS])
+        """Complete the epoch (while the workers stand still): with an exchange, set the parameters."""
+        if self.exchange is not None:
+            rows = self.control[WORKERS:].reshape(-1, LINE)[:, ROWS]
+            arrays = self.arrays("exchange")
+            steps = self.exchange.meeting(self.problem.size, arrays)
+            for step in steps:
+                DirectLink.count(self.arrays("link"), step)
+            self.exchange.meet(self.flat, arrays, rows)
+            if all_left_out(arrays, rows):
+                self.flat[:] = np.nan
+            if self.slow is not None:
+                self._pass(sum(seconds_of(self.slow, step) for step in steps))
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass, unless the run is over."""
+        until = time.monotonic() + seconds
+        while (rest := until - time.monotonic()) > 0 and not self.control[ABORT]:
+            time.sleep(min(rest, 0.05))
+
+    def sent(self) -> Counts:
+        """Counts of what the replicas have sent since :meth:`begin_epoch`, and how long they waited."""
+        if self.exchange is None:
+            return Counts()
+        return DirectLink.counted(self.arrays("link")).plus(self.left_out())
+
+    def left_out(self) -> Counts:
+        """How many changes of replicas have been left out since :meth:`begin_epoch`."""
+        return Counts(deltas_left_out=int(self.arrays("exchange")["left_out"].sum()))
+
+    def bury(self, worker: int) -> None:
+        """Free what a worker held when it died, so that nobody waits for it (in the parent)."""
+        if self.exchange is not None:
+            self._kind.free(self.arrays("link"), worker)
+        if isinstance(self.exchange, Served):
+            self.exchange.lost(self.arrays("exchange"), worker)
+
+    def part(self, task: Task, worker: int, limit: int = NO_LIMIT) -> OrderSlice:
+        """A worker's share of a task, in calls of at most ``limit`` examples."""
+        blocks = self.state["blocks"]
+        return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.workers, limit)
 
     def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
-        """What one worker does in an epoch."""
-        if (replicas := self.replicas) is not None:
-            shared = shared._replace(parameters=self.problem.parameters(replicas.take(worker)))
-        blocks = self.state["blocks"]
-        part = OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.workers)
-        self.problem.work(shared, scratch, data, part, task.step)
+        """Do one worker's share of an epoch."""
+        exchange = self.exchange
+        if exchange is None:
+            self.problem.prepare(shared, scratch, data, self.part(task, worker), task.step)()
+            return
+        arrays = self.arrays("exchange")
+        link = self._connect(worker)
+        mine = take(self.flat, arrays, worker, task.step[0])
+        shared, period = shared._replace(parameters=self.problem.parameters(mine)), exchange.period
+        piece = -(-period // LOOKS) if overlaps(exchange) else period
+        turn = self.problem.prepare(shared, scratch, data, self.part(task, worker, piece), task.step)
+        since, late = 0, Late()  # rows since the last trade
+        while (done := turn()) >= piece:
+            since += done
+            if since < period:
+                late.go_on()
+                continue
+            trade = exchange.trade(mine, arrays, link, since)
+            if not self._drive(late.begin(trade) if overlaps(exchange) else trade, link):
+                return
+            since = 0
+        if self._drive(late.complete(exchange.end(mine, arrays, link, since + done)), link):
+            link.leave()
+
+    @property
+    def _kind(self) -> type[DirectLink]:
+        return DirectLink if self.slow is None else Slowed
+
+    def _connect(self, replica: int) -> DirectLink:
+        """The link of a replica."""
+        assert self.exchange is not None
+        about = self.arrays("link"), replica, serving(self.exchange, self.arrays("exchange"))
+        return DirectLink(*about) if self.slow is None else Slowed(*about, self.slow)
+
+    def _drive(self, trade: Iterator[None], link: DirectLink) -> bool:
+        """Run a trade, sleeping while it waits; return False if the run is over."""
+        pause = SHORTEST
+        for _ in trade:
+            if self.control[ABORT]:
+                return False
+            before = time.perf_counter()
+            time.sleep(min(pause, link.look()))
+            pause = min(2 * pause, LONGEST)
+            link.waited(time.perf_counter() - before)
+        return True
 
     def done(self) -> tuple[int, int]:
-        """Rows and nonzeros done in this epoch so far; of workers at work, either may be a chunk ahead."""
+        """Rows and nonzeros done in this epoch; while workers run, either may be a chunk ahead."""
         counts = self.control[WORKERS:].copy().reshape(-1, LINE)
         return int(counts[:, ROWS].sum()), int(counts[:, NONZEROS].sum())
 
     def finished(self) -> bool:
-        """Whether all of the epoch was handed out, or the workers were asked to stop (they stand still)."""
+        """Whether the whole epoch was handed out, or the workers were asked to stop (while they stand still)."""
         control = self.control
-        if self.problem.discipline == "round-robin":  # the last turns, one a worker, only apply what is pending
+        if self.problem.discipline == "round-robin":  # each worker's last turn only applies pending updates
             return bool(control[TURN] >= control[LAST] + self.workers)
         return bool(control[NEXT] >= self.order.n_chunks or control[STOP])
 
     def position(self) -> int:
-        """Chunks of the task that are done (the workers stand still)."""
+        """Number of the task's chunks that are done (while the workers stand still)."""
         return self.problem.position(self.control, self.order)
 
     def stop(self) -> None:
-        """Ask the workers to finish the chunk in hand and return."""
+        """Ask the workers to finish their current chunk and return."""
         self.control[STOP] = 1
 
 
 @dataclass(frozen=True)
 class Task:
-    """One epoch, or what is left of it, and maybe some more."""
+    """One epoch, or the rest of it, possibly followed by more."""
 
     epoch: int  # from 0
     start: int  # first chunk
     step: tuple[float, float, float]
-    further: tuple[tuple[float, float, float], ...] = ()  # steps of epochs that follow, of pools that join them
+    further: tuple[tuple[float, float, float], ...] = ()  # steps of the epochs that follow, for pools that join epochs
 
 
-class Desk:
-    """What one worker has before it; both hosts' workers hand every message here."""
+class WorkerState:
+    """State of one worker; thread and process workers pass every message to it."""
 
     def __init__(self, worker: int) -> None:
         self.worker = worker
@@ -222,7 +328,7 @@ class Desk:
         self._parts: Any = None
 
     def take(self, message: Job | Task | None) -> None:
-        """Lay out a job, do a task of it, or (None) forget it, so that its memory can go."""
+        """Lay out a job, run a task of it, or (None) drop it and free its memory."""
         if isinstance(message, Task):
             assert self._job is not None
             shared, scratch, data = self._parts
@@ -232,39 +338,3 @@ class Desk:
         if message is not None:
             self._parts = message.shared(), message.scratch(), message.data()
             self._job = message
-
-
-class Pool(Protocol):
-    """Started workers that serve one job after another: ``threads.Threads``, ``processes.Processes``, ``cuda.Streams``.
-
-    A pool that is dropped, or still there when the interpreter ends, closes itself. One that has an attribute
-    ``joins_epochs`` which is true takes tasks of several epochs.
-    """
-
-    host: str
-    shared: bool  # whether jobs must be in shared memory
-    workers: int
-    lost: int  # workers that have died
-
-    @property
-    def job(self) -> Job | None:
-        """What the workers have before them."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the workers have been told to end, maybe by another thread or the interpreter's exit."""
-
-    def open(self, job: Job) -> None:
-        """Give the workers a job and wait until they are ready for it."""
-
-    def begin(self, task: Task) -> None:
-        """Set the workers going."""
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for at most ``timeout`` seconds; True when the task is done and all workers stand still."""
-
-    def release(self, job: Job) -> None:
-        """Have the workers drop the job, at once, if they have it; its memory goes with it."""
-
-    def close(self) -> None:
-        """End the workers; no process is left behind."""

@@ -1,8 +1,8 @@
 """Workers as processes that share one parameter array, which lies in shared memory of ``torch.multiprocessing``.
 
-They come from a fork server that has the kernels imported already, are started once and serve any number of runs. A
-worker that dies is noticed at once, because its channel closes: disciplines without locks go on, a replacement is
-started and what it had claimed, at most a chunk, is lost; where it may have held a lock or a turn the run ends.
+A fork server that has imported the kernels starts them once, for any number of runs. A worker's death is noticed at
+once, because its channel closes. Disciplines without locks then go on: a replacement is started, and what the worker
+had claimed, at most a chunk, is lost. If it may have held a lock or a turn, the run ends.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from typing import Any
 from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts import fork_server
 from hogwild.hosts.channel import Channel
-from hogwild.hosts.fork_server import Began, Ended, cannot_start
-from hogwild.hosts.job import IN_USE, Job, Task
+from hogwild.hosts.fork_server import cannot_start
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.messages import Began, Ended
+from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import one_cpu_a_core
 from hogwild.problems.work import HOLDS
 
-DEATHS_IN_A_ROW = 3  # deaths of one worker with nothing done in between: then it is no accident
-GRACE = 1.0  # seconds in which workers that are told to end may do so
+DEATHS_IN_A_ROW = 3  # deaths of one worker without progress in between, after which the run ends
+GRACE = 1.0  # seconds that workers have to end when told to
 
 
 class _Worker:
-    """A process and this side of its channel."""
+    """A process and the parent's end of its channel."""
 
     def __init__(self, number: int, cpu: int | None) -> None:
         self.number, self.cpu, self.pid = number, cpu, 0
         self.ready = self.busy = False
-        self.ended: Ended | None = None  # what is known of its death
+        self.ended: Ended | None = None  # the report of its death
         with contextlib.ExitStack() as undo:
             try:
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -51,28 +53,28 @@ class _Worker:
             undo.pop_all()
 
     def wait_for_process(self) -> None:
-        """Return once it has begun, which takes a while where the server has just been started."""
+        """Return once the process has begun, which takes a while if the server has just been started."""
         try:
             self.receive()
             reason = self.ended and (self.ended.reason or "its fork server died")
         except TimeoutError:
             reason = f"no answer from its fork server for {fork_server.ANSWER:.0f} seconds"
         if reason is not None:
-            fork_server.stop()  # what kept it from importing may be over: the next one tries again
+            fork_server.stop()  # the import error may be temporary: the next server tries again
             raise cannot_start(reason)
 
     def cause(self) -> str:
-        """Of its death."""
+        """Cause of the worker's death."""
         if self.ended is None or self.ended.status is None:  # the fork server, which knows, is gone too
             return (self.ended and self.ended.reason) or "cause unknown"
         code = self.ended.status
         return f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
 
     def send(self, message: Any) -> bool:
-        """Whether it could still be reached."""
+        """Send a message; return whether the worker could be reached."""
         try:
             self.channel.send(message)
-        except (BrokenPipeError, ConnectionResetError):  # it is dead: its channel says so in a moment
+        except (BrokenPipeError, ConnectionResetError):  # it is dead: its channel will report it shortly
             return False
         except OSError as error:  # no descriptor or file left for a long message
             if self.channel.fileno() < 0:  # closed by another thread
@@ -82,7 +84,7 @@ class _Worker:
         return True
 
     def receive(self) -> Any:
-        """Its next word; the first is a ``Began``, the last an ``Ended``."""
+        """Return the worker's next message; the first is a ``Began``, the last an ``Ended``."""
         try:
             word = self.channel.receive()
         except EOFError:
@@ -103,7 +105,7 @@ _pools: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    """In a copy that the user forks: the workers would not see their parent die while the copy holds its ends."""
+    """Close the ends in a forked copy of the user's process: they would hide the parent's death from the workers."""
     for pool in [*_pools]:
         pool.close()
 
@@ -111,20 +113,20 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-class Processes:
-    """A pool of worker processes (see :class:`hogwild.hosts.job.Pool`)."""
+class Processes(Pool):
+    """A pool of worker processes (see :class:`hogwild.hosts.pool.Pool`)."""
 
     host, shared = "processes", True
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.lost = 0
-        self._numbers = itertools.count()  # of messages: an answer to an earlier one is of a run that was given up
+        self._numbers = itertools.count()  # of messages: an answer to an earlier one is from an abandoned run
         self._job_number = self._task_number = -1
         self._task: Task | None = None
         self._deaths = [0] * workers
-        self._done = [0] * workers  # rows of the epoch each had done at its last death
-        self._held: list[Job] = []  # at most one; like the crew apart from self, for the finalizer
+        self._done = [0] * workers  # rows of the epoch that each had done at its last death
+        self._held: list[Job] = []  # at most one; not in self, like the workers, for the finalizer
         self._crew: list[_Worker] = []
         self._end = weakref.finalize(self, _end, self._crew, self._held, os.getpid())
         _pools.add(self)
@@ -150,7 +152,7 @@ class Processes:
             raise UsageError("the pool of workers is closed")
         if self._task is not None:
             raise UsageError(IN_USE)
-        job.problem.compile()  # once, here: workers find the machine code in the disk cache
+        job.problem.compile()  # once, here: workers load the machine code from the disk cache
         self._held[:] = [job]
         self._job_number, self._task_number = next(self._numbers), -1
         self._deaths = [0] * self.workers
@@ -160,12 +162,12 @@ class Processes:
                 worker.send((self._job_number, job))
             while not all(worker.ready for worker in self._crew):
                 self._listen(None)
-        except KeyboardInterrupt:  # some have it, some do not
+        except KeyboardInterrupt:  # only some have received it
             self.close()
             raise
 
     def begin(self, task: Task) -> None:
-        self._listen(0.0)  # who died while there was nothing to do held nothing
+        self._listen(0.0)  # workers that died while idle held nothing
         self._task, self._task_number = task, next(self._numbers)
         self._done = [0] * self.workers
         for worker in self._crew:
@@ -199,26 +201,26 @@ class Processes:
         job = self.job
         if job is None or any(worker.busy for worker in self._crew):
             return job is None
-        return job.finished()  # else all workers died, and replacements are on their way
+        return job.finished()  # otherwise all workers died, and replacements are starting
 
     def _start(self, worker: _Worker) -> None:
         if self._task is not None and worker.ready:
             worker.busy = worker.send((self._task_number, self._task))
 
     def _listen(self, timeout: float | None) -> None:
-        """Wait for something to happen to some worker and act on it."""
+        """Wait for an event of some worker and handle it."""
         workers = {worker.channel.fileno(): worker for worker in self._crew}
         for number in wait([*workers], timeout):
             worker = workers[int(number)]  # type: ignore[arg-type]
             word = worker.receive()
             if isinstance(word, Ended):
-                if worker in self._crew and not self.closed:  # else another thread closes the pool
+                if worker in self._crew and not self.closed:  # otherwise another thread is closing the pool
                     self._replace(worker)
             elif not isinstance(word, Began):
                 self._hear(worker, *word)
 
     def _hear(self, worker: _Worker, number: int, problem: str | None) -> None:
-        """Act on the answer to message ``number``."""
+        """Handle the answer to message ``number``."""
         if number not in (self._job_number, self._task_number):
             return
         if problem is not None:
@@ -227,16 +229,17 @@ class Processes:
             worker.busy = False
         else:
             worker.ready = True
-            self._start(worker)  # a replacement joins an epoch that is under way
+            self._start(worker)  # a replacement joins the current epoch
 
     def _replace(self, dead: _Worker) -> None:
-        """Deal with a worker that died."""
+        """Replace a worker that died, or end the run."""
         job, number, cause = self.job, dead.number, dead.cause()
         self.lost += 1
         if job is not None:
             done = int(job.control[WORKERS + LINE * number + ROWS])
             self._deaths[number] = 1 if done > self._done[number] else self._deaths[number] + 1
             self._done[number] = done
+            job.bury(number)
             if dead.busy and job.problem.holds:
                 job.control[ABORT] = 1
                 locking = job.problem.discipline in HOLDS
@@ -263,9 +266,9 @@ class Processes:
 
 
 def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
-    """Also called when the pool is garbage, and at the interpreter's exit."""
+    """Close the pool; also called when it is garbage, and at the interpreter's exit."""
     workers, crew[:] = [*crew], []
-    if os.getpid() != owner:  # a copy of the pool in a process that was forked from this one
+    if os.getpid() != owner:  # a copy of the pool in a process forked from this one
         for worker in workers:
             worker.channel.close()
         held.clear()
@@ -285,7 +288,7 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
 
 
 def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
-    """Those that have not ended after ``GRACE``."""
+    """Return the workers that have not ended after ``GRACE``."""
     deadline = time.monotonic() + GRACE
     left = [worker for worker in workers if worker.ended is None]
     while left and (ready := wait([w.channel.fileno() for w in left], max(deadline - time.monotonic(), 0.0))):
@@ -297,7 +300,7 @@ def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
 
 
 def _cpus(workers: int) -> list[int | None]:
-    """One CPU of each physical core for each worker; no pinning where there are not enough cores, or for one worker."""
+    """Assign each worker a CPU of its own physical core; no pinning with too few cores, or for one worker."""
     cpus = one_cpu_a_core()
-    # One worker alone has nobody to be kept apart from, and two such runs would share the first core.
+    # A single worker has nobody to be separated from, and two such runs would share the first core.
     return [*cpus[:workers]] if 1 < workers <= len(cpus) else [None] * workers

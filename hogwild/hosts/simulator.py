@@ -1,20 +1,22 @@
-"""Virtual workers on one core: any number of them, interleaved by a delay law, the same bits for the same seed.
+"""Virtual workers on one core: any number of them, interleaved by a delay law, bitwise reproducible from the seed.
 
-Everything that is random in a parallel run is a schedule here (``hosts/delays.py``), so staleness and lost updates are
-counted, not estimated, and what hundreds of workers would do to the statistics shows before one has them. What it
-cannot show is speed: ``train_seconds`` is the real time that one core took to play all workers.
+What is random in a parallel run is a schedule here (``delays.py``), so staleness and lost updates are counted, not
+estimated, and the statistical effect of hundreds of workers can be seen without having them. Speed cannot be seen:
+``train_seconds`` is the real time that one core took to run all workers.
 
-The one decision: how much is one indivisible event depends on where a discipline lets others in.
+What counts as one indivisible event depends on where a discipline lets other workers in.
 
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
-  storing. Each of these is an event (``kernels/simulated.py``). Rows are handed out one by one in the epoch's order.
-  *Staleness* of an update: others that were stored between its read and its store.
-* ``serial``, ``locked``, ``tiered``: nowhere within a row, so the workers' own kernel does ``quantum`` rows of one
-  worker after the other, in chunks as in life. Staleness is 0; for ``tiered`` it is how many rows of other workers the
-  worker's copy of the first tier does not hold yet when a quantum begins, and merges lose nothing.
-* ``round-robin``: the turns are given, and the staleness with them; its kernel does one turn a call.
+  storing. Each of these is an event (``problems/linear/simulated_kernel.py``). Rows are handed out one by one in the
+  epoch's order. The *staleness* of an update is the number of others stored between its read and its store.
+* ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
+  another, in chunks as usual. Staleness is 0; for ``tiered`` it is the number of rows of other workers that the
+  worker's copy of the first tier lacks when a quantum begins, and merges lose nothing.
+* ``round-robin``: the turns, and with them the staleness, are fixed; its kernel does one turn a call.
 
-A worker of ``tiered`` has its private copies, so that memory grows with the number of workers.
+With an exchange every worker has its own replica, and the events are those of their trades (``replicated.py``).
+
+A worker of ``tiered`` has private copies, so memory grows with the number of workers.
 """
 
 from __future__ import annotations
@@ -29,37 +31,34 @@ from typing import Any, Protocol
 import numpy as np
 
 from hogwild.errors import UsageError
-from hogwild.hosts.delays import Law, Schedule
-from hogwild.hosts.job import IN_USE, Job, Task
-from hogwild.kernels.control import LAST, LINE, NEXT, ROWS, STOP, TURN, WORKERS
-from hogwild.kernels.linear import BEGUN
-from hogwild.kernels.simulated import CHUNK, COUNT, FIRST, Crew
-from hogwild.problems.work import NO_LIMIT, OrderSlice
+from hogwild.exchanges.trade import Counts
+from hogwild.hosts.delays import DelaySchedule, Law
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.hosts.replicated import Replicated
+from hogwild.kernels.control import LAST, NEXT, NO_LIMIT, STOP, TURN
+from hogwild.problems.linear.kernel import BEGUN
+from hogwild.problems.linear.simulated_kernel import CHUNK, COUNT, FIRST, Crew
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row
 
 
-class Simulator:
-    """A pool of virtual workers (see :class:`hogwild.hosts.job.Pool`); all work is done inside :meth:`wait`.
+class Simulator(Pool):
+    """A pool of virtual workers (see :class:`hogwild.hosts.pool.Pool`); all work is done inside :meth:`wait`.
 
     Parameters
     ----------
     workers : int
     delay : str
-        The delay law: see ``hosts/delays.py``.
-
-    Attributes
-    ----------
-    histogram : Counter
-        Of the latest task: how many updates (rows, for ``tiered``) were how stale.
+        The delay law: see ``delays.py``.
     """
 
-    host, shared = "simulator", False
+    host, shared, closed = "simulator", False, False
+    job: Job | None = None
 
     def __init__(self, workers: int, delay: str = "round-robin") -> None:
-        self.workers, self.lost, self.closed = workers, 0, False
-        self.job: Job | None = None
-        self.histogram: Counter[int] = Counter()
+        self.workers, self.lost = workers, 0
+        self._histogram: Counter[int] = Counter()
         self.delay, self._law = delay, Law(delay, workers)
         self._parts: _Parts | None = None
         self._course: Course | None = None
@@ -79,29 +78,37 @@ class Simulator:
 
     def begin(self, task: Task) -> None:
         self._course, self._running = self._make(task), True
-        self.histogram = Counter()
+        self._histogram = Counter()
 
     def wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         course = self._course
         while self._running and course is not None:
-            self._running = False  # should an exception (Ctrl-C) end the step, its rows are lost but nothing hangs
+            self._running = False  # if an exception (Ctrl-C) ends the step, its rows are lost but nothing hangs
             self._running = course.advance() and not self.closed
             if time.monotonic() > deadline:
                 break
         if not self._running and course is not None:
-            self.histogram = course.staleness
+            self._histogram = course.staleness
         return not self._running
 
     def measured(self) -> dict[str, Any]:
-        """Staleness and lost updates of the latest task, as fields of a row; none before it."""
-        updates = sum(self.histogram.values())
+        """Staleness and lost updates of the latest task as row fields; empty before the first task."""
+        updates = sum(self._histogram.values())
         if self._course is None or not updates:
             return {}
-        total = sum(stale * count for stale, count in self.histogram.items())
+        total = sum(stale * count for stale, count in self._histogram.items())
         return {
-            "staleness_mean": total / updates, "staleness_max": max(self.histogram), "lost_updates": self._course.lost,
+            "staleness_mean": total / updates, "staleness_max": max(self._histogram), "lost_updates": self._course.lost,
         }  # fmt: skip
+
+    @property
+    def staleness(self) -> dict[int, int]:
+        return dict(sorted(self._histogram.items()))
+
+    def counts(self) -> Counts:
+        """Counts of what the latest task's replicas sent, and its virtual seconds."""
+        return Counts() if self._course is None else self._course.counts
 
     def release(self, job: Job) -> None:
         if self.job is job:
@@ -115,28 +122,34 @@ class Simulator:
 
     def _make(self, task: Task) -> Course:
         assert self._parts is not None
-        discipline = self._parts.job.problem.discipline
+        parts, discipline = self._parts, self._parts.job.problem.discipline
+        if parts.job.exchange is not None:
+            return Replicated(parts.job, parts.shared, parts.scratches, parts.data, task, self._law)
         if discipline in PHASED:
             return _Events(self._parts, task, self._law)
         return (_Turns if discipline == "round-robin" else _Quanta)(self._parts, task, self._law)
 
 
 class Course(Protocol):
-    """A task under way."""
+    """A task in progress."""
 
     @property
     def staleness(self) -> Counter[int]:
-        """How many updates were how stale."""
+        """Number of updates by staleness."""
 
     @property
     def lost(self) -> int:
-        """Updates of single weights that were overwritten."""
+        """Number of weight updates that were overwritten."""
+
+    @property
+    def counts(self) -> Counts:
+        """Counts of what was sent, and virtual seconds, so far."""
 
     def compile(self) -> None:
-        """Compile the kernel, if that is not done."""
+        """Compile the kernel if needed."""
 
     def advance(self) -> bool:
-        """Go on a little; False when all workers stand still."""
+        """Advance a little; return False when all workers stand still."""
 
 
 class _Parts:
@@ -150,21 +163,21 @@ class _Parts:
         self.crew: Crew | None = None
         if discipline in PHASED:
             self.crew = make_crew(job, law.window if discipline == "hogwild" else 0.0)
-        else:  # the table of l2 factors is the same for all
+        else:  # all share the table of l2 factors
             self.scratches += [job.scratch()._replace(table=scratch.table) for _ in range(1, job.workers)]
 
-    def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT) -> Callable[[], Any]:
-        """What :meth:`LinearProblem.work` is to do for a worker, or for the crew, again and again."""
-        job, scratch = self.job, self.scratches[worker]
-        scratch.state[:] = 0
-        part = OrderSlice(
-            job.order, job.state["blocks"], job.seed, task.epoch, task.start, worker, job.workers, limit, self.crew
-        )
-        return job.problem.prepare(self.shared, scratch, self.data, part, task.step)
+    def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT) -> Callable[[], int]:
+        """Return a function that does a share of a worker's task, or of all workers', at each call."""
+        part = self.job.part(task, worker, limit)._replace(crew=self.crew)
+        return self.job.problem.prepare(self.shared, self.scratches[worker], self.data, part, task.step)
+
+    def counts(self, ticks: float) -> Counts:
+        """Counts with nothing sent, and ``ticks`` in virtual seconds."""
+        return Counts(virtual_seconds=ticks / self.job.workers * self.job.wire.row)
 
 
 def make_crew(job: Job, window: float) -> Crew:
-    """The memory of a job's virtual workers in events; those of a chunk fit in it."""
+    """Allocate a job's virtual workers for simulation by events; the events of one chunk fit in it."""
     p, order, workers = job.problem, job.order, job.workers  # type: Any, Any, int
     entries = p.longest if window else 0
     return Crew(
@@ -181,13 +194,13 @@ def make_crew(job: Job, window: float) -> Crew:
 
 
 class _Events:
-    """Workers that let others in within a row: a chunk of events at a time."""
+    """Workers that let others in within a row, simulated one chunk of events at a time."""
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
         assert parts.crew is not None
-        self._job, self._crew, self._chunk = parts.job, parts.crew, task.start
+        self._parts, self._job, self._crew, self._chunk = parts, parts.job, parts.crew, task.start
         window = law.window if self._job.problem.discipline == "hogwild" else 0.0
-        self._schedule = Schedule(law, (self._job.seed, task.epoch, task.start), window)
+        self._schedule = DelaySchedule(law, (self._job.seed, task.epoch, task.start), window)
         self._call = parts.prepare(task, 0)
         for array in (self._crew.numbers, self._crew.vectors, self._crew.depths, self._crew.lost):
             array[...] = 0
@@ -199,6 +212,10 @@ class _Events:
     @property
     def lost(self) -> int:
         return int(self._crew.lost[0])
+
+    @property
+    def counts(self) -> Counts:
+        return self._parts.counts(self._schedule.now)
 
     def compile(self) -> None:
         self._do(-1, [])
@@ -220,33 +237,36 @@ class _Events:
 
 
 class _Quanta:
-    """Workers that let nobody in within a row: ``quantum`` rows of one, then of another."""
+    """Workers that let nobody in within a row: each does ``quantum`` rows in turn."""
 
     lost = 0
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
         job, workers = parts.job, parts.job.workers
-        self._law, self._control, self._scratches = law, job.control, parts.scratches
+        self._law, self._parts, self._scratches, self._last = law, parts, parts.scratches, 0.0
         self._calls = [parts.prepare(task, worker, law.quantum) for worker in range(workers)]
         self._times = law.times((job.seed, task.epoch, task.start))
         self._heap = [(float(worker), worker) for worker in range(workers)]
         self._copies = _Copies(workers) if job.problem.discipline == "tiered" else None
         self.staleness: Counter[int] = Counter()
 
+    @property
+    def counts(self) -> Counts:
+        return self._parts.counts(self._last)
+
     def compile(self) -> None:
-        pass  # open() has
+        pass  # open() has compiled it
 
     def advance(self) -> bool:
         now, worker = heapq.heappop(self._heap)
-        cell, state = WORKERS + LINE * worker + ROWS, self._scratches[worker].state
-        before, copies = int(self._control[cell]), self._copies
+        state, copies = self._scratches[worker].state, self._copies
         stale = 0 if copies is None else copies.staleness(worker, fresh=state[BEGUN] == 0)
-        self._calls[worker]()
-        rows = int(self._control[cell]) - before
+        rows = self._calls[worker]()
         if rows:
             self.staleness[stale] += rows
         if copies is not None:
             copies.did(worker, rows, merged=int(self._scratches[worker].counts[0, 0]))
+        self._last = max(self._last, now + rows * self._law.ticks[worker])
         if rows == self._law.quantum:
             ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker]
             heapq.heappush(self._heap, (now + ticks + rows * self._law.wait, worker))
@@ -254,21 +274,21 @@ class _Quanta:
 
 
 class _Copies:
-    """How many rows the workers have done, and how many of them each one's copy of the first tier holds."""
+    """Rows done by each worker, and how many of them each worker's copy of the first tier holds."""
 
     def __init__(self, workers: int) -> None:
-        self._done, self._merged = [0] * workers, [0] * workers  # of each worker: rows, and those that all can see
+        self._done, self._merged = [0] * workers, [0] * workers  # of each worker: all rows, and those merged
         self._known = [0] * workers  # rows of others that its copy holds
         self._all_done = self._all_merged = 0
 
     def staleness(self, worker: int, fresh: bool) -> int:
-        """Rows of others that the worker's copy does not hold; ``fresh``: it is about to make that copy."""
+        """Rows of others that the worker's copy lacks; ``fresh``: the copy is about to be made."""
         if fresh:
             self._known[worker] = self._all_merged - self._merged[worker]
         return self._all_done - self._done[worker] - self._known[worker]
 
     def did(self, worker: int, rows: int, merged: int) -> None:
-        """It has done so many rows; ``merged``: how many it had done when it merged last."""
+        """Record that the worker did ``rows`` rows; ``merged`` is how many it had done at its last merge."""
         self._done[worker] += rows
         self._all_done += rows
         if merged != self._merged[worker]:
@@ -278,25 +298,30 @@ class _Copies:
 
 
 class _Turns:
-    """Workers in turn: one turn a call."""
+    """Workers that take turns, one turn a call."""
 
     lost = 0
 
     def __init__(self, parts: _Parts, task: Task, _: Law) -> None:
         order: Any = parts.job.order
-        self._job, self._start = parts.job, task.start * order.chunk
+        self._parts, self._job, self._start = parts, parts.job, task.start * order.chunk
         self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
 
     @property
     def staleness(self) -> Counter[int]:
-        """The turns leave no choice: W - 1, and less only where an epoch begins."""
+        """The fixed staleness W - 1, or less where an epoch begins."""
         rows, delay = int(self._job.control[LAST]) - self._start, self._job.workers - 1
         counts = Counter(range(min(rows, delay)))
         counts[delay] += max(rows - delay, 0)
         return +counts
 
+    @property
+    def counts(self) -> Counts:
+        turns = int(self._job.control[TURN]) - self._start
+        return self._parts.counts(turns)  # one row is finished every tick
+
     def compile(self) -> None:
-        pass  # open() has
+        pass  # open() has compiled it
 
     def advance(self) -> bool:
         turn = int(self._job.control[TURN]) - self._start

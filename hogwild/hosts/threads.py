@@ -1,8 +1,8 @@
 """Workers as threads of this process: for notebooks, library calls and plain scripts.
 
-The kernels release the GIL, so threads race on the parameter array exactly as processes do; nothing is copied and there
-is nothing to guard with ``if __name__ == "__main__"``. What processes have over them is survival: a killed thread is a
-killed program.
+The kernels release the GIL, so threads race on the parameter array exactly as processes do. Nothing is copied, and no
+``if __name__ == "__main__"`` is needed. Processes have one advantage, survival: a killed thread is a killed
+program.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import weakref
 from typing import Any
 
 from hogwild.errors import TrainingError, UsageError
-from hogwild.hosts.job import IN_USE, Desk, Job, Task
+from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT
 
 
-class Threads:
-    """A pool of worker threads (see :class:`hogwild.hosts.job.Pool`)."""
+class Threads(Pool):
+    """A pool of worker threads (see :class:`hogwild.hosts.pool.Pool`)."""
 
     host, shared = "threads", False
 
@@ -27,8 +28,8 @@ class Threads:
         self.workers = workers
         self.lost = 0
         self._numbers = itertools.count()
-        self._number = self._awaited = 0  # of the latest message, and how many have not answered it
-        self._held: list[Job] = []  # at most one; apart from self, for the finalizer
+        self._number = self._awaited = 0  # the latest message, and how many have not answered it
+        self._held: list[Job] = []  # at most one; not in self, for the finalizer
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(workers)]
         self._outbox: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -73,7 +74,7 @@ class Threads:
             except queue.Empty:
                 return self.closed
             if number != self._number:
-                continue  # an answer to what a run asked that was given up
+                continue  # an answer for a run that was abandoned
             self._awaited -= 1
             if error is not None:
                 raise TrainingError(f"a worker thread failed: {type(error).__name__}: {error}") from error
@@ -102,7 +103,7 @@ def _halt(held: list[Job]) -> None:
 
 
 def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]], held: list[Job]) -> None:
-    """Also called when the pool is garbage, and before the interpreter takes the arrays from under the kernels."""
+    """Close the pool; also called when it is garbage, and before the interpreter frees the arrays under the kernels."""
     _halt(held)
     for inbox in inboxes:
         inbox.put(None)
@@ -113,7 +114,7 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
 
 
 def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
-    desk = Desk(worker)
+    desk = WorkerState(worker)
     while (received := inbox.get()) is not None:
         number, message = received
         problem = None
@@ -121,5 +122,5 @@ def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue
             desk.take(message)
         except BaseException as error:
             problem = error.with_traceback(None)  # its frames would keep the arrays alive
-        received = message = None  # or a job that is to be forgotten would live on here
+        received = message = None  # a local reference would keep a dropped job alive
         outbox.put((number, problem))

@@ -1,8 +1,8 @@
-"""The program of one worker process. The fork server imports this module once, so a worker starts in milliseconds.
+"""The program of a worker process. The fork server imports this module once, so a worker starts in milliseconds.
 
-A worker ignores SIGINT and SIGTERM, as the server does, and ends by itself as soon as the parent's end of its channel
-closes, even in the middle of an epoch. Every message carries a number, and so does its answer: ``None``, or one line
-that says what went wrong.
+A worker ignores SIGINT and SIGTERM, as the server does, and ends as soon as the parent's end of its channel closes,
+even in the middle of an epoch. Every message carries a number, and so does its answer, which is ``None`` or one line
+that describes an error.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 import threading
 
 from hogwild.hosts.channel import Channel
-from hogwild.hosts.fork_server import describe, gone
-from hogwild.hosts.job import Desk, Job
+from hogwild.hosts.job import Job, WorkerState
+from hogwild.hosts.messages import describe, gone
 from hogwild.kernels.cache import leave_warnings
 
 
 def main(end: socket.socket) -> None:
-    """Serve jobs and tasks until the channel closes; its first message is about the worker itself."""
+    """Serve jobs and tasks until the channel closes; the first message is about the worker itself."""
     threading.Thread(target=_end_with_parent, args=(end,), daemon=True).start()
     leave_warnings()
     channel = Channel(end)
@@ -33,11 +33,11 @@ def main(end: socket.socket) -> None:
         _serve(channel, worker)
     except (EOFError, BrokenPipeError):
         pass  # the parent closed its end, or died
-    os._exit(0)  # nothing here needs cleaning up, and torch's and numba's teardown costs a tenth of a second
+    os._exit(0)  # nothing needs cleaning up, and the teardown of torch and numba takes a tenth of a second
 
 
 def _serve(channel: Channel, worker: int) -> None:
-    desk = Desk(worker)
+    desk = WorkerState(worker)
     while (received := channel.receive()) is not None:
         number, message = received
         problem = None
@@ -47,7 +47,7 @@ def _serve(channel: Channel, worker: int) -> None:
                 message.problem.compile()
         except Exception as error:
             problem = describe(error)
-        received = message = None  # or a job that is to be forgotten would live on here
+        received = message = None  # a local reference would keep a dropped job alive
         channel.send((number, problem))
 
 

@@ -1,9 +1,9 @@
-"""Models of other programs: a trained model written as one of their files, and read from one.
+"""Models of other programs: writes a trained model as a file of another program, and reads such files.
 
-The one decision: what is written predicts what hogwild predicts, or nothing is written. A format that cannot hold a
-part of the model (rows scaled to length one, hashed features, labels that are no whole numbers) refuses it in one line
-that says what to do; a format that holds the margins but not what follows from them says so in the notes. Files come
-from anywhere, so reading runs nothing of what they hold and takes memory in proportion to their size.
+A written file predicts what hogwild predicts, or nothing is written. A format that cannot hold a part of the model
+(rows scaled to length one, hashed features, labels that are not whole numbers) refuses it in one line that says what to
+do; a format that holds the margins but not what follows from them says so in the notes. Files may come from anywhere,
+so reading runs none of their content and takes memory in proportion to their size.
 
 A format is one module with ``encode(model, asked)`` and ``decode(path, given)``, and a row in ``FORMATS``.
 """
@@ -15,30 +15,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hogwild.config import LOSSES
 from hogwild.errors import InputError, UsageError, expected_one_of, nearest
-from hogwild.interchange.reading import Given
+from hogwild.interchange.reading import GivenModel
 from hogwild.interchange.writing import Asked
-from hogwild.model import LinearModel
+from hogwild.methods import LOSSES
 from hogwild.model_file import write_atomically
+from hogwild.problems.linear.model import LinearModel
 
 __all__ = ["FORMATS", "Format", "export_model", "import_model"]
 
 
 @dataclass(frozen=True)
 class Format:
-    """What a name of a format stands for.
+    """Description of a format.
 
     Attributes
     ----------
     title : str
-        What its files are.
+        Description of its files.
     module : str
-        Where it is read and written; imported when it is asked for.
+        Module that reads and writes it, imported when needed.
     linear_only : bool
-        It has no place for other models than linear ones.
+        Whether it can hold linear models only.
     options : tuple of str
-        Those of :func:`import_model` and :func:`export_model` that mean something to it.
+        The options of :func:`import_model` and :func:`export_model` that apply to it.
     """
 
     title: str
@@ -54,7 +54,7 @@ FORMATS = {
     "npz": Format("NumPy arrays", "hogwild.interchange.npz", False, ("loss", "labels")),
     "onnx": Format("an ONNX graph", "hogwild.interchange.onnx"),
 }
-#: What else people call them.
+#: Other names in use for the formats.
 ALIASES = {"scikit-learn": "sklearn", "scikit": "sklearn", "skops": "sklearn", "vowpal-wabbit": "vw", "numpy": "npz"}
 
 
@@ -67,30 +67,30 @@ def export_model(
     ----------
     model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem
     path : str or Path
-        A file already there is replaced at the end or left as it was.
+        An existing file is replaced at the end, or left unchanged on an error.
     to : str
         One of ``FORMATS``.
     bare : bool
-        Leave out what is done to a row before its margin (its features hashed, its length made one), where the format
-        cannot hold that; whoever applies the model does it.
+        Leave out the preparation of a row before its margin (hashing its features, scaling it to length one), if the
+        format cannot hold it; the user of the file must then do it.
     zero_based : bool
         ``vw``: the model's first feature is number 0, not 1 as in svmlight text.
     name : str
-        What errors call the model.
+        Name of the model in errors.
 
     Returns
     -------
     list of str
-        What to know of the file: how to use it, and what it does not hold.
+        Notes on the file: how to use it, and what it does not hold.
 
     Raises
     ------
     UsageError
-        For a format or an option of it that does not exist, or one whose package is not installed.
+        For an unknown format, an option that it does not have, or a format whose package is not installed.
     InputError
         If the format cannot hold the model.
     OutputError
-        If the file cannot be written; nothing half-written is left.
+        If the file cannot be written; no partial file is left.
     """
     chosen = choose(to, {"bare": bare, "zero_based": zero_based}, "--to")
     model = model.to_model() if hasattr(model, "to_model") else model
@@ -114,10 +114,10 @@ def import_model(
     labels: list[float] | None = None,
     zero_based: bool = False,
 ) -> Any:
-    """The model in a file of another program; it predicts what that program does with the same rows.
+    """Read the model in a file of another program; it predicts what that program does with the same rows.
 
-    Weights become float32. Labels are put in ascending order; where margins are exactly equal the first of them is
-    predicted, whatever it was there.
+    Weights become float32. Labels are put in ascending order; where margins are exactly equal the first label is
+    predicted, whichever it was in that program.
 
     Parameters
     ----------
@@ -125,28 +125,28 @@ def import_model(
     source : str
         One of ``FORMATS``.
     loss : str, optional
-        What the margins mean, of ``vw`` and of an ``npz`` without a header, whose files do not tell: with ``log`` they
-        give probabilities. Default: what the file says, else ``squared-error`` (``hinge`` if there are classes).
+        Meaning of the margins, for ``vw`` and for an ``npz`` without a header, whose files do not say: with ``log``
+        they give probabilities. Default: what the file says, else ``squared-error`` (``hinge`` if there are classes).
     labels : list of float, optional
-        Values of the classes, in the order of the file, where it does not tell. Default: -1 and 1, or 1 to K.
+        Values of the classes, in the order of the file, if it does not state them. Default: -1 and 1, or 1 to K.
     zero_based : bool
-        ``vw``: its feature 0 is the model's first, not its feature 1.
+        ``vw``: its feature 0, rather than 1, is the model's first.
 
     Raises
     ------
     UsageError
-        For a format or an option of it that does not exist, or one whose package is not installed.
+        For an unknown format, an option that it does not have, or a format whose package is not installed.
     InputError
-        One line naming the file, and the line of text, for whatever is wrong with it.
+        One line naming the file, and the line of text, for any fault in it.
     """
     chosen = choose(source, {"loss": loss, "labels": labels, "zero_based": zero_based}, "--from")
     if loss is not None and loss not in LOSSES:
         raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
-    return _module(chosen).decode(Path(path), Given(loss, labels, zero_based))
+    return _module(chosen).decode(Path(path), GivenModel(loss, labels, zero_based))
 
 
 def choose(name: str, options: dict[str, Any], option: str) -> Format:
-    """The format called ``name``, once it is known to have all ``options`` that are given."""
+    """Return the format called ``name``, after checking that it has all given ``options``."""
     if name not in FORMATS:
         close = nearest(name, FORMATS, aliases=ALIASES)
         raise UsageError(f"{option} {name}: expected one of {', '.join(FORMATS)}{close}")

@@ -1,13 +1,14 @@
-"""Zip archives of NumPy arrays from anywhere: nothing is unpickled, and no memory taken before its contents are there.
+"""Zip archives of NumPy arrays from anywhere: nothing is unpickled, and claimed sizes are checked before allocation.
 
-The one decision: an array's header is held against the bytes that follow it before any memory is taken, which NumPy's
-own reader does not do for archives; and an archive may not unpack to more than there is memory.
+An array's header is compared with the bytes that follow it before any memory is allocated, which NumPy's own reader
+does not do for archives; and an archive may not unpack to more than the available memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,17 +21,17 @@ from hogwild import machine
 from hogwild.errors import InputError
 
 MOST_MEMBERS = 100_000
-DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal models make equal files
+DATE = (1980, 1, 1, 0, 0, 0)  # the same for all members, so that equal models make equal files
 
 
 @contextlib.contextmanager
 def opened(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
-    """The archive ``path``; within this block whatever is wrong with it becomes one line.
+    """Yield the archive ``path``, and turn any error within the block into one line.
 
     Raises
     ------
     InputError
-        If it is missing, no archive, damaged, or larger than memory when unpacked.
+        If it is missing, not an archive, damaged, or larger than memory when unpacked.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -64,12 +65,12 @@ def _kind(path: Path) -> str:
 
 
 def read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """The array in a member of the archive.
+    """Return the array in a member of the archive.
 
     Raises
     ------
     InputError
-        If it is none, holds Python objects, or is not as long as its header says.
+        If it is not an array, holds Python objects, or does not have the length in its header.
     """
     with archive.open(member) as file:
         shape, fortran, dtype = _array_header(file, member)
@@ -78,7 +79,7 @@ def read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Raise InputError unless every ``.npy`` in the archive is an array that :func:`read_array` would read."""
+    """Raise InputError unless every ``.npy`` in the archive is an array that :func:`read_array` accepts."""
     for member in archive.infolist():
         if member.filename.endswith(".npy"):
             with archive.open(member) as file:
@@ -91,7 +92,7 @@ def _array_header(file: IO[bytes], member: zipfile.ZipInfo) -> tuple[tuple[int, 
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = readers[version](file)
-    except (ValueError, KeyError, OverflowError) as error:
+    except (ValueError, KeyError, OverflowError, tokenize.TokenError, SyntaxError) as error:
         raise InputError(f"{name}: not a NumPy array: {' '.join(str(error).split())[:80]}") from error
     if dtype.hasobject:
         raise InputError(f"{name}: holds Python objects, which could run code: not read")
@@ -103,7 +104,7 @@ def _array_header(file: IO[bytes], member: zipfile.ZipInfo) -> tuple[tuple[int, 
 
 
 def write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    """Add ``array`` as ``name``, as ``numpy.savez`` does but for the date."""
+    """Add ``array`` as ``name``, as ``numpy.savez`` does except for the date."""
     member = zipfile.ZipInfo(f"{name}.npy", DATE)
     with archive.open(member, "w", force_zip64=True) as file:
         np.lib.format.write_array(file, np.asanyarray(array, order="C"), allow_pickle=False)

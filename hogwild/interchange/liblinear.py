@@ -1,8 +1,8 @@
-"""LIBLINEAR's text models: a header of ``solver_type``, ``nr_class`` and so on, then a line of weights a feature.
+"""LIBLINEAR's text models: a header with ``solver_type``, ``nr_class`` and so on, then one line of weights per feature.
 
-The one decision: only what ``predict`` makes of a model matters, and the solver tells it no more than whether there are
-probabilities, classes or real values; so a loss that LIBLINEAR lacks is written as a solver that predicts alike, with a
-note. The first label is the positive one there, the second here. Feature ``j`` of svmlight text is ``j`` in both.
+Only the predictions of ``predict`` matter, and the solver type only tells it whether to give probabilities, classes or
+real values; so a loss that LIBLINEAR lacks is written as a solver that predicts alike, with a note. The first label is
+the positive one there, the second here. Feature ``j`` of svmlight text is ``j`` in both.
 
 Fan, Chang, Hsieh, Wang, Lin: LIBLINEAR: a library for large linear classification, JMLR 9 (2008).
 """
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import LABEL_LOSSES
 from hogwild.errors import InputError
-from hogwild.interchange.reading import Given, assemble, check_width, number, text_lines, whole
+from hogwild.interchange.reading import GivenModel, assemble, check_width, number, text_lines, whole
 from hogwild.interchange.writing import Asked, check_finite, check_prepared, whole_labels
-from hogwild.model import PROBABILITIES, LinearModel
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 
-#: Solvers, and the loss whose predictions they make. MCSVM_CS takes the class of the largest margin, for two as well.
+#: Solvers, and the loss with the same predictions. MCSVM_CS takes the class of the largest margin, even for two.
 SOLVERS = {
     "L2R_LR": "log", "L2R_LR_DUAL": "log", "L1R_LR": "log",
     "L2R_L1LOSS_SVC_DUAL": "hinge", "MCSVM_CS": "hinge",
@@ -40,7 +40,7 @@ KEYS = ("solver_type", "nr_class", "label", "nr_feature", "bias", "w")
 
 
 def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
-    """Content of a model file, and what to know of it."""
+    """Return the content of a model file, and notes on it."""
     check_prepared(model, "a LIBLINEAR model", asked.bare)
     check_finite(model)
     labels = whole_labels(model, "LIBLINEAR", 32)
@@ -48,9 +48,9 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
     if model.loss == "poisson":
         raise InputError("loss poisson predicts exp(margin), which LIBLINEAR cannot: take sklearn, onnx or npz")
     solver = "L2R_LR" if model.loss == "softmax" and binary else WRITTEN[model.loss]
-    if labels and model.loss not in LABEL_LOSSES:  # a classifier of least squares, as scikit-learn has them
+    if labels and model.loss not in LABEL_LOSSES:  # a least-squares classifier, as in scikit-learn
         solver = WRITTEN["hinge"]
-    if len(coef) == 2:  # two rows for two classes: to the others' mind that is Crammer and Singer's form
+    if len(coef) == 2:  # other readers take two rows for two classes as Crammer and Singer's form
         solver = "MCSVM_CS"
     has_bias = bool(intercept.any())
     lines = [f"solver_type {solver}", f"nr_class {max(len(labels), 2)}"]
@@ -65,8 +65,8 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
     return "\n".join([*lines, ""]).encode(), notes
 
 
-def decode(path: Path, given: Given) -> LinearModel:
-    """The model in a file."""
+def decode(path: Path, given: GivenModel) -> LinearModel:
+    """Return the model in a file."""
     with text_lines(path) as lines:
         return _read(path, lines)
 
@@ -87,7 +87,7 @@ def _read(path: Path, lines: Iterator[tuple[int, str]]) -> LinearModel:
     weights = _weights(path, lines, features + (bias >= 0), columns)
     intercept = weights[:, -1] * bias if bias >= 0 else np.zeros(columns)
     coef = weights[:, :features]
-    if labels and classes == 2:  # the first is positive; where there are two margins the larger one counts
+    if labels and classes == 2:  # the first is positive; of two margins the larger one counts
         labels = labels[::-1]
         if columns == 2:
             coef, intercept = coef[:1] - coef[1:], intercept[:1] - intercept[1:]
@@ -95,7 +95,7 @@ def _read(path: Path, lines: Iterator[tuple[int, str]]) -> LinearModel:
 
 
 def _header(path: Path, lines: Iterator[tuple[int, str]]) -> dict[str, tuple[int, str]]:
-    """``{key: (line, value)}`` up to the line ``w``."""
+    """Return ``{key: (line, value)}`` up to the line ``w``."""
     facts: dict[str, tuple[int, str]] = {}
     for line, text in lines:
         key, _, value = text.strip().partition(" ")
@@ -114,7 +114,7 @@ def _header(path: Path, lines: Iterator[tuple[int, str]]) -> dict[str, tuple[int
 
 
 def _weights(path: Path, lines: Iterator[tuple[int, str]], rows: int, columns: int) -> Any:
-    """Weights, (columns, rows) float64: a line for each row."""
+    """Return weights, (columns, rows) float64, from one line per row."""
     values, found = array("d"), 0
     for line, text in lines:
         words = text.split()

@@ -1,16 +1,15 @@
-"""Plain NumPy arrays: all of a model's arrays, and everything else as JSON in the array ``hogwild``; of any problem.
+"""Plain NumPy arrays: all arrays of a model of any problem, and everything else as JSON in the array ``hogwild``.
 
-The one decision: arrays and header are those of hogwild's own model files, so nothing is left out, and a reader of 10
-lines in any language has the model. ``numpy.load`` gives ``coef`` (1 or K, width) and ``intercept``; ``json.loads(str(
-file["hogwild"]))`` says what they mean. Hashed features and row lengths are in the header; README has the hash.
+Arrays and header are those of hogwild's own model files, so nothing is left out, and 10 lines in any language can read
+the model. ``numpy.load`` gives ``coef`` (1 or K, width) and ``intercept``; ``json.loads(str(file["hogwild"]))`` says
+what they mean. Hashed features and row lengths are in the header; README describes the hash.
 
 An archive without a header is read too, if it has ``coef`` and ``intercept`` (or ``coef_``, ``intercept_``, and
-``classes_`` of a classifier): what ``numpy.savez`` makes of the attributes of any linear estimator.
+``classes_`` of a classifier): ``numpy.savez`` makes such files from the attributes of any linear estimator.
 """
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import zipfile
@@ -19,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import LABEL_LOSSES, LARGEST_FLOAT32, LOSSES
+from hogwild.config import LARGEST_FLOAT32
 from hogwild.errors import InputError, UsageError
 from hogwild.interchange.archives import opened, read_array, write_array
-from hogwild.interchange.reading import Given, assemble, check_finite
+from hogwild.interchange.reading import GivenModel, assemble, check_finite
 from hogwild.interchange.writing import Asked
 from hogwild.json_rows import plain
-from hogwild.model import LinearModel
-from hogwild.model_file import MODELS
+from hogwild.methods import LABEL_LOSSES, LOSSES, PROBLEMS, located
+from hogwild.problems.linear.model import LinearModel
 
 HEADER, SCHEMA = "hogwild", 1
 NAMES = {"coef": "coef", "coef_": "coef", "intercept": "intercept", "intercept_": "intercept",
@@ -34,7 +33,7 @@ NAMES = {"coef": "coef", "coef_": "coef", "intercept": "intercept", "intercept_"
 
 
 def encode(model: Any, asked: Asked) -> tuple[bytes, list[str]]:
-    """Content of an archive; of the history the last row only."""
+    """Return the content of an archive; only the last row of the history is included."""
     arrays, header = model.to_file()
     if HEADER in arrays:
         raise InputError(f"an array of the model is called {HEADER}, as the header is")
@@ -47,8 +46,8 @@ def encode(model: Any, asked: Asked) -> tuple[bytes, list[str]]:
     return content.getvalue(), []
 
 
-def decode(path: Path, given: Given) -> Any:
-    """The model in an archive, with a header or without."""
+def decode(path: Path, given: GivenModel) -> Any:
+    """Return the model in an archive, with or without a header."""
     with opened(path, "an npz archive") as archive:
         arrays = {member.filename.removesuffix(".npy"): read_array(archive, member) for member in archive.infolist()}
     if HEADER not in arrays:
@@ -59,9 +58,8 @@ def decode(path: Path, given: Given) -> Any:
     for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: {key} of type {array.dtype}: expected real numbers")
-    module, name = MODELS[header["problem"]]
     try:
-        model = getattr(importlib.import_module(module), name).from_file(arrays, header, path)
+        model = located(PROBLEMS[header["problem"]]["model"]).from_file(arrays, header, path)
     except OverflowError as error:
         raise InputError(f"{path}: not a usable hogwild model: {error}") from error
     if header["problem"] == "linear":
@@ -70,7 +68,7 @@ def decode(path: Path, given: Given) -> Any:
 
 
 def _check_linear(path: Path, model: LinearModel) -> None:
-    """Raise InputError for what a model of ours never holds."""
+    """Raise InputError for values that hogwild's own models never hold."""
     if model.loss not in LOSSES:
         raise InputError(f"{path}: loss {model.loss!r}: expected one of {', '.join(LOSSES)}")
     if model.loss in LABEL_LOSSES if not model.labels else model.loss == "poisson":
@@ -86,15 +84,15 @@ def _header(path: Path, text: np.ndarray) -> dict[str, Any]:
         header = json.loads(str(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {HEADER} is no JSON: {error}") from None
-    if not isinstance(header, dict) or str(header.get("problem")) not in MODELS:
-        raise InputError(f"{path}: {HEADER} is not the header of a model: this version knows {', '.join(MODELS)}")
+    if not isinstance(header, dict) or str(header.get("problem")) not in PROBLEMS:
+        raise InputError(f"{path}: {HEADER} is not the header of a model: this version knows {', '.join(PROBLEMS)}")
     if header.pop("schema", None) != SCHEMA:
         raise InputError(f"{path}: of another format than {SCHEMA}, which this version reads")
     return header
 
 
-def _plain_arrays(path: Path, arrays: dict[str, np.ndarray], given: Given) -> Any:
-    """A linear model of a scikit-learn estimator's attributes, whoever saved them."""
+def _plain_arrays(path: Path, arrays: dict[str, np.ndarray], given: GivenModel) -> Any:
+    """Return a linear model from a scikit-learn estimator's attributes, whatever program saved them."""
     found: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         if name not in NAMES or NAMES[name] in found or array.dtype.kind not in "iuf" or array.ndim > 2:

@@ -1,12 +1,12 @@
-"""ONNX graphs of linear models, by skl2onnx: dense rows ``X`` (n, width) of float32 in, labels and scores out.
+"""ONNX graphs of linear models, by skl2onnx: dense rows ``X`` (n, width) float32 in, labels and scores out.
 
-The one decision: skl2onnx converts the linear part, ``LinearClassifier`` or ``LinearRegressor`` and a ``Normalizer``
-for rows of length one, and what turns margins into probabilities is added here: its own forms take the label from
-rounded probabilities, or compute them as 1 - p in float32, and several classes that are all unlikely come out wrong. Of
-log loss the probabilities are ``softmax(-softplus(-margin))``, the logistic functions over their sum, at any margin.
+skl2onnx converts the linear part, ``LinearClassifier`` or ``LinearRegressor`` and a ``Normalizer`` for rows of length
+one, and the step from margins to probabilities is added here: skl2onnx's own forms take the label from rounded
+probabilities, or compute them as 1 - p in float32, and are wrong for several classes that are all unlikely. For log
+loss the probabilities are ``softmax(-softplus(-margin))``, the logistic functions over their sum, at any margin.
 
-Margins are sums in float32, so predictions agree to about 1e-6 of ``sum |w x|``. Graphs of others are read if they are
-such a node with at most a Normalizer before it; everything that follows only decides what its margins mean.
+Margins are sums in float32, so predictions agree to about 1e-6 of ``sum |w x|``. Graphs of other programs are read if
+they are such a node with at most a Normalizer before it; everything after it only decides what its margins mean.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import LABEL_LOSSES, LOSSES
 from hogwild.errors import InputError
-from hogwild.interchange.reading import Given, assemble
+from hogwild.interchange.reading import GivenModel, assemble
 from hogwild.interchange.writing import Asked, check_finite, check_prepared, needed, whole_labels
-from hogwild.model import LinearModel
+from hogwild.methods import LABEL_LOSSES, LOSSES
+from hogwild.problems.linear.model import LinearModel
 
-OPSET = {"": 17, "ai.onnx.ml": 3}  # read by runtimes from 2022 on
-MOST_BYTES = 2**31 - 2**20  # of a protobuf message
+OPSET = {"": 17, "ai.onnx.ml": 3}  # supported by runtimes from 2022 on
+MOST_BYTES = 2**31 - 2**20  # limit of a protobuf message
 PROPERTY = "hogwild"
 LINEAR = ("LinearClassifier", "LinearRegressor")
 BEFORE = ("Cast", "Identity", "Normalizer")
-#: What may follow without changing the label, or the value but for an exponential.
+#: What may follow without changing the label, or the value except by an exponential.
 AFTER = {
     "LinearClassifier": ("Neg", "Softplus", "Softmax", "ZipMap", "ArrayFeatureExtractor", "Reshape"),
     "LinearRegressor": ("Exp", "Reshape"),
@@ -36,7 +36,7 @@ AFTER = {
 
 
 def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
-    """Content of an ONNX file, and what to know of it."""
+    """Return the content of an ONNX file, and notes on it."""
     skl2onnx, onnx = needed("skl2onnx", "--to onnx"), needed("onnx", "--to onnx")
     check_prepared(model, "a linear ONNX model", asked.bare, scales=("l2",))
     check_finite(model)
@@ -61,7 +61,7 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
 
 
 def _estimator(model: LinearModel, bare: bool) -> tuple[Any, Any]:
-    """``(pipeline, its last step)``: a vehicle for the arrays that skl2onnx has a single node for."""
+    """Return ``(pipeline, its last step)``, which hold the arrays and which skl2onnx converts to a single node."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
@@ -88,7 +88,7 @@ def _finish(onnx: Any, graph: Any, model: LinearModel) -> None:
     chains = {"log": ("Neg", "Softplus", "Neg", "Softmax"), "softmax": ("Softmax",), "poisson": ("Exp",)}
     result = "prediction" if not model.labels else "probabilities" if model.loss in ("log", "softmax") else "scores"
     steps = chains.get(model.loss, ("Identity",))
-    if model.loss == "softmax" and len(model.coef_) == 1:  # scores are -m and m: as of log loss
+    if model.loss == "softmax" and len(model.coef_) == 1:  # scores are -m and m, as for log loss
         steps = chains["log"]
     node.output[-1] = "margins"
     before = "margins"
@@ -103,20 +103,20 @@ def _finish(onnx: Any, graph: Any, model: LinearModel) -> None:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode(path: Path, given: Given) -> LinearModel:
-    """The model in an ONNX file."""
+def decode(path: Path, given: GivenModel) -> LinearModel:
+    """Return the model in an ONNX file."""
     onnx = needed("onnx", "--from onnx")
     try:
-        graph = onnx.load_model_from_string(path.read_bytes())  # from memory: a file may name others to be read
+        graph = onnx.load_model_from_string(path.read_bytes())  # from memory: a file may refer to other files
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # protobuf's own kinds of errors
+    except Exception as error:  # protobuf has its own errors
         raise InputError(f"{path}: not an ONNX file: {' '.join(str(error).split())[:120]}") from error
     try:
         return _read(path, onnx, graph)
     except InputError:
         raise
-    except Exception as error:  # whatever a damaged graph makes of it: text that is bytes, attributes of no type
+    except Exception as error:  # any error from a damaged graph: bytes as text, attributes without a type
         said = " ".join(str(error).split())[:120]
         raise InputError(f"{path}: not a usable ONNX graph: {type(error).__name__}: {said}") from error
 
@@ -140,7 +140,7 @@ def _read(path: Path, onnx: Any, graph: Any) -> LinearModel:
 
 
 def _before(path: Path, graph: Any, node: Any) -> str:
-    """What is done to rows before they reach ``node``: a value of ``normalize``."""
+    """Return the preparation of rows before ``node``: a value of ``normalize``."""
     makers = {output: other for other in graph.node for output in other.output}
     normalize, name = "none", node.input[0] if node.input else ""
     for _ in range(len(graph.node)):
@@ -157,7 +157,7 @@ def _before(path: Path, graph: Any, node: Any) -> str:
 
 
 def _property(graph: Any) -> dict[str, Any]:
-    """What an export of hogwild said of itself: its loss, if it is one."""
+    """Return what hogwild's export recorded about itself, such as its loss; empty for other files."""
     for entry in graph.metadata_props:
         if entry.key == PROPERTY:
             try:
@@ -175,7 +175,7 @@ def _floats(attributes: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _matrix(path: Path, attributes: dict[str, Any], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (rows, width) and intercepts (rows,)."""
+    """Return coefficients (rows, width) and intercepts (rows,)."""
     coef, intercept = _floats(attributes, "coefficients"), _floats(attributes, "intercepts")
     if coef.ndim != 1 or coef.size == 0 or coef.size % rows:
         raise InputError(f"{path}: {coef.size} coefficients for {rows} margins")
@@ -207,7 +207,7 @@ def _classifier(path: Path, attributes: dict[str, Any], normalize: str, meant: d
     one = len(labels) == 2 and _floats(attributes, "intercepts").size == 1
     coef, intercept = _matrix(path, attributes, 1 if one else len(labels))
     loss = {b"LOGISTIC": "log", b"SOFTMAX": "softmax"}.get(transform) or meant.get("loss") or "hinge"
-    if loss == "poisson":  # all others say which class it is
+    if loss == "poisson":  # all other losses predict a class
         raise InputError(f"{path}: LinearClassifier of loss {loss}")
     if len(coef) == 2:
         opposite = np.array_equal(coef[0], -coef[1]) and np.array_equal(intercept[0], -intercept[1])

@@ -1,7 +1,7 @@
-"""What all formats do with a file they read: lines of text, numbers, and a checked model at the end.
+"""Common part of reading all formats: lines of text, numbers, and a checked model at the end.
 
-The one decision: nothing is allocated because a file says so. Widths and counts follow from what was read, and are then
-held against what the file says of itself.
+Nothing is allocated because a file claims a size. Widths and counts follow from what was read, and are then compared
+with what the file states.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32
-from hogwild.data.examples import INDEX_LIMIT, shortest
+from hogwild.data.rows.container import INDEX_LIMIT, shortest
 from hogwild.errors import HogwildError, InputError
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 
 LINE_BYTES = 20 << 20
-DENSE_BYTES = 24  # of memory that a weight takes until it is in the model
+DENSE_BYTES = 24  # memory that a weight takes until it is in the model
 
 
 @dataclass(frozen=True)
-class Given:
-    """What the user says of a file: options of :func:`hogwild.interchange.import_model`."""
+class GivenModel:
+    """What the user states about a file: options of :func:`hogwild.interchange.import_model`."""
 
     loss: str | None = None
     labels: list[float] | None = None
@@ -38,12 +38,12 @@ class Given:
 
 @contextlib.contextmanager
 def text_lines(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
-    """Within this block, ``(number, line)`` for each line of a file, without its end, the first one number 1.
+    """Yield an iterator of ``(number, line)`` for the lines of a file, without line ends, numbered from 1.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or a line is no text.
+        If the file cannot be read, or a line is not text.
     """
     try:
         with path.open("rb") as file:
@@ -73,15 +73,15 @@ def _pickled(start: bytes) -> str:
 
 
 def number(text: str, path: Path, line: int) -> float:
-    """The number that ``text`` writes.
+    """Return the number written in ``text``.
 
     Raises
     ------
     InputError
-        If it is none, or does not fit float32.
+        If it is not a number, or does not fit float32.
     """
     try:
-        value = float(text) if "_" not in text else math.nan  # Python alone reads 1_000
+        value = float(text) if "_" not in text else math.nan  # only Python reads 1_000
     except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST_FLOAT32:
@@ -90,7 +90,7 @@ def number(text: str, path: Path, line: int) -> float:
 
 
 def whole(text: str, path: Path, line: int, what: str) -> int:
-    """The whole number, not negative, that ``text`` writes.
+    """Return the nonnegative whole number written in ``text``.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def whole(text: str, path: Path, line: int, what: str) -> int:
 
 
 def check_width(path: Path, width: int, rows: int = 1) -> None:
-    """Raise InputError if ``rows`` of ``width`` weights are more than a model or this machine's memory holds."""
+    """Raise InputError if ``rows`` of ``width`` weights are more than a model or this machine's memory can hold."""
     available = machine.memory()[1]
     if width > INDEX_LIMIT:
         raise InputError(f"{path}: {width:,} features: expected at most {INDEX_LIMIT:,}")
@@ -130,9 +130,9 @@ def assemble(
     loss_param: float = 0.0,
     normalize: str = "none",
 ) -> LinearModel:
-    """A model of what was read, its classes in ascending order of their labels.
+    """Return a model of what was read, with its classes in ascending order of their labels.
 
-    ``labels`` are in the order of the rows; of two labels with one row, the second is where the margin is positive.
+    ``labels`` are in the order of the rows; of two labels with one row, the second belongs to positive margins.
 
     Raises
     ------

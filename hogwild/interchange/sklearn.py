@@ -1,12 +1,12 @@
-"""Fitted scikit-learn estimators, saved by skops, which unlike a pickle runs nothing when it is read.
+"""Fitted scikit-learn estimators, saved by skops, which unlike pickle runs no code when a file is read.
 
-The one decision: an export is an estimator of scikit-learn's own, ``SGDClassifier`` or ``SGDRegressor`` where they
-have the loss, so whoever reads it needs no hogwild; rows scaled to length one become a ``Pipeline`` with a
-``Normalizer``. It is fitted on a row a class, so that scikit-learn itself makes what it keeps besides its public
-attributes, which are then replaced. Weights are float64 there, so that predictions are made in it.
+An export is one of scikit-learn's own estimators, ``SGDClassifier`` or ``SGDRegressor`` if they have the loss, so
+reading it needs no hogwild; rows scaled to length one become a ``Pipeline`` with a ``Normalizer``. It is fitted on one
+row per class, so that scikit-learn itself makes its private attributes; the public ones are then replaced. Its weights
+are float64, so its predictions are too.
 
-Read are the linear estimators of ``READ``, alone or behind a ``Normalizer``, of types that skops trusts; anything else
-is refused by name.
+The linear estimators of ``READ`` can be read, alone or after a ``Normalizer``, from types that skops trusts; anything
+else is refused by name.
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ import numpy as np
 
 from hogwild.errors import HogwildError, InputError
 from hogwild.interchange.archives import check_arrays, opened
-from hogwild.interchange.reading import Given, assemble, check_width
+from hogwild.interchange.reading import GivenModel, assemble, check_width
 from hogwild.interchange.writing import Asked, check_finite, check_prepared, needed
-from hogwild.model import LinearModel
+from hogwild.methods import SGD_LOSSES
+from hogwild.problems.linear.model import LinearModel
 
-SGD_LOSSES = {
-    "log": "log_loss", "hinge": "hinge", "squared-hinge": "squared_hinge", "modified-huber": "modified_huber",
-    "perceptron": "perceptron", "squared-error": "squared_error", "huber": "huber",
-    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
-}  # fmt: skip
 OURS = [f"hogwild.estimators.{kind}.Hogwild{kind.title()}" for kind in ("classifier", "regressor")]
-KEPT = "estimators.stream.Stream", "problems.linear.LinearProblem", "data.examples.Rows"  # by partial_fit
+KEPT = "estimators.stream.Stream", "problems.linear.problem.LinearProblem", "data.rows.container.Rows"  # by partial_fit
 STREAM = [f"hogwild.{name}" for name in KEPT]
-SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # what sparsify() makes of coef_
-#: Estimators that are read, and the loss whose predictions they make; "": it depends on their parameters.
+SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # coef_ after sparsify()
+#: Estimators that are read, and the loss with the same predictions; "": it depends on their parameters.
 READ = {
     "SGDClassifier": "", "SGDRegressor": "", "LogisticRegression": "", "LogisticRegressionCV": "", "LinearSVC": "",
     "Perceptron": "perceptron", "PassiveAggressiveClassifier": "hinge", "RidgeClassifier": "hinge",
@@ -45,7 +41,7 @@ READ = {
 
 
 def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
-    """Content of a skops file, and what to know of it."""
+    """Return the content of a skops file, and notes on it."""
     skops = needed("skops.io", "--to sklearn")
     made = estimator(model, asked.bare)
     return skops.dumps(made), [f"skops.io.load({asked.path!r}) is a {_described(made)}"]
@@ -56,12 +52,12 @@ def _described(made: Any) -> str:
 
 
 def estimator(model: LinearModel, bare: bool = False) -> Any:
-    """A fitted estimator that predicts what ``model`` does.
+    """Return a fitted estimator that predicts what ``model`` does.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such estimator.
     """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
@@ -84,7 +80,7 @@ def _classifier(model: LinearModel) -> Any:
     if (labels == np.rint(labels)).all() and (np.abs(labels) < 2**53).all():
         labels = labels.astype(np.int64)
     coef, intercept, loss = model.coef_.astype(np.float64), model.intercept_.astype(np.float64), model.loss
-    if len(coef) == 2:  # a margin a class, of two: their difference is scikit-learn's one
+    if len(coef) == 2:  # two margins for two classes: scikit-learn's one is their difference
         if loss not in ("softmax", "hinge", "squared-hinge", "perceptron"):
             raise InputError(f"two classes of a margin each, and loss {loss}: take npz")
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
@@ -114,24 +110,24 @@ def _regressor(model: LinearModel) -> Any:
 
 def _fit(made: Any, X: np.ndarray, y: np.ndarray) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged
+        warnings.simplefilter("ignore")  # it has not converged
         made.fit(X, y)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode(path: Path, given: Given) -> LinearModel:
-    """The model that the estimator in a skops file is."""
+def decode(path: Path, given: GivenModel) -> LinearModel:
+    """Return the model for the estimator in a skops file."""
     skops = needed("skops.io", "--from sklearn")
     with opened(path, "a skops file") as archive:
         check_arrays(archive)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of another version of scikit-learn: only attributes of all versions are read
+        warnings.simplefilter("ignore")  # of another scikit-learn version: only attributes of all versions are read
         try:
             untrusted = sorted(set(skops.get_untrusted_types(file=path)) - {*OURS, *STREAM, *SPARSE})
             loaded = None if untrusted else skops.load(path, trusted=[*OURS, *STREAM, *SPARSE])
-        except Exception as error:  # whatever a file that was tampered with makes of skops
+        except Exception as error:  # any error that a manipulated file causes in skops
             said = " ".join(str(error).split())[:120]
             raise InputError(f"{path}: not a skops file that can be read: {type(error).__name__}: {said}") from error
     if untrusted:
@@ -161,7 +157,7 @@ def _model(path: Path, loaded: Any) -> LinearModel:
     coef = last.coef_
     if len(coef.shape) > 1 and hasattr(coef, "toarray"):  # sparsify()
         check_width(path, coef.shape[1], coef.shape[0])
-        coef.check_format(full_check=True)  # scipy trusts indices
+        coef.check_format(full_check=True)  # scipy does not check indices
         coef = coef.toarray()
     coef = np.atleast_2d(_numbers(path, coef, "coef_"))
     labels = _labels(path, last)
@@ -178,7 +174,7 @@ def _model(path: Path, loaded: Any) -> LinearModel:
 
 
 def _steps(path: Path, loaded: Any) -> tuple[str, Any]:
-    """``(normalize, last step)`` of a pipeline, or of an estimator alone."""
+    """Return ``(normalize, last step)`` of a pipeline, or of an estimator alone."""
     if type(loaded).__name__ != "Pipeline":
         return "none", loaded
     *before, last = [step for _, step in loaded.steps if step is not None and step != "passthrough"]

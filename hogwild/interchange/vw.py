@@ -1,16 +1,16 @@
-"""Vowpal Wabbit: its readable models are read; what is written are examples that make it the model.
+"""Vowpal Wabbit: reads its readable models, and writes examples from which it makes the model.
 
-The one decision: VW loads no text model, only its own binary one, which is not documented. But a step of plain SGD with
-rate 1/2 on the squared loss puts the weight of a feature that was zero exactly where the example's label is. So an
-export is an example a weight, in VW's input format, and one run of ``vw`` over it (the notes have the command) makes
-the model. The constant is in every example, so each but the last takes it out again with a feature at the constant's
-own place and value -1; the last one sets it. More than two classes are costs (``--csoaa``), minus the margins.
+VW loads no text model, only its own undocumented binary one. But a step of plain SGD with rate 1/2 on the squared loss
+moves the weight of a feature that was zero exactly to the example's label. So an export is one example per weight, in
+VW's input format, and one run of ``vw`` over it (the notes have the command) makes the model. The constant is in every
+example, so each but the last cancels it with a feature at the constant's own place and value -1; the last one sets it.
+More than two classes are costs (``--csoaa``), minus the margins.
 
-Features are numbers: VW takes a name of digits, outside a namespace, for its place among the 2^b weights. In a readable
-model (``--readable_model``, ``--invert_hash``) places are all there is, names or not, so rows for an imported model are
-numbered as VW numbered theirs. It has six digits of a weight, so predictions agree to about 1e-6 of ``sum |w x|``. A
-penalty that VW had not applied yet (it is lazy) is applied. Real predictions VW cuts off at the smallest and the
-largest label it saw, which hogwild does not, and warns of.
+Features are numbers: VW takes a name of digits, outside a namespace, for its place among the 2^b weights. A readable
+model (``--readable_model``, ``--invert_hash``) holds places only, with or without names, so rows for an imported model
+are numbered as VW numbered theirs. It has six digits of a weight, so predictions agree to about 1e-6 of ``sum |w x|``.
+A penalty that VW had not applied yet (it is lazy) is applied. VW clips real predictions to the range of labels it saw,
+which hogwild does not do; it warns of this.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hogwild.config import LABEL_LOSSES
-from hogwild.data.examples import shortest
+from hogwild.data.rows.container import shortest
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.interchange.reading import Given, assemble, check_width, number, text_lines, whole
+from hogwild.interchange.reading import GivenModel, assemble, check_width, number, text_lines, whole
 from hogwild.interchange.writing import Asked, check_finite, check_prepared
-from hogwild.model import PROBABILITIES, LinearModel
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 
-CONSTANT = 11650396  # VW's place for it, before it is cut to b bits
+CONSTANT = 11650396  # place of VW's constant, before truncation to b bits
 MOST_BITS = 32
 LINKS = {"log": "logistic", "poisson": "poisson"}
-#: Options of a model that change nothing in what its weights mean; of some only with one value.
+#: Options of a model that do not change the meaning of its weights; some only with one value.
 HARMLESS = (
     "sgd", "adaptive", "normalized", "invariant", "bfgs", "learning_rate", "power_t", "initial_t", "l1", "l2",
     "bit_precision", "loss_function", "random_seed", "min_prediction", "max_prediction", "noconstant",
@@ -45,16 +45,16 @@ FIXED = {"hash": ("strings",), "hash_seed": ("0",), "rank": ("0",), "link": ("id
 CLASSES = ("oaa", "csoaa")
 ENTRY = re.compile(
     r"(?:.*:)?(\d+):([^:\s\[]+)(?:\[\d+\])?(?:\s.*)?"
-)  # [name:]place:weight, and what learning goes on from
+)  # [name:]place:weight, and state for further learning
 
 
 def places(rows: int) -> int:
-    """Places that VW keeps for the weights of a feature: as many as there are, rounded up to a power of two."""
+    """Return how many places VW keeps for the weights of a feature: their number, rounded up to a power of two."""
     return 1 << (rows - 1).bit_length()
 
 
 def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
-    """Examples, and the command that makes a model of them."""
+    """Return examples, and the command that makes a model from them."""
     check_prepared(model, "a VW model", asked.bare)
     check_finite(model)
     shift, rows = 0 if asked.zero_based else 1, len(model.coef_)
@@ -81,7 +81,7 @@ def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
 
 
 def _meaning(model: LinearModel, shift: int) -> list[str]:
-    """What VW's predictions are."""
+    """Return notes on the meaning of VW's predictions."""
     labels = [shortest(label) for label in model.labels]
     notes = [f"features are numbered from {shift}, as in {'svmlight text' if shift else 'zero-based text'}"]
     if len(model.coef_) > 1:
@@ -95,7 +95,7 @@ def _meaning(model: LinearModel, shift: int) -> list[str]:
 
 
 def _bits(width: int, rows: int, constant: bool) -> int:
-    """The least b >= 18 whose 2^b places hold all features apart from each other and from the constant."""
+    """Return the least b >= 18 whose 2^b places keep all features apart from each other and from the constant."""
     for bits in range(18, MOST_BITS + 1):
         features = (1 << bits) // places(rows)
         if width <= features and (not constant or CONSTANT % features >= width):
@@ -110,7 +110,7 @@ def _bits(width: int, rows: int, constant: bool) -> int:
 
 @dataclass(frozen=True)
 class Header:
-    """What a readable model says of itself; ``limits`` are the least and the largest prediction."""
+    """Header of a readable model; ``limits`` are the least and the largest prediction."""
 
     bits: int
     options: dict[str, str]
@@ -118,12 +118,12 @@ class Header:
 
     @property
     def classes(self) -> int:
-        """Margins of a row; 1 if there are no classes."""
+        """Number of margins per row; 1 if there are no classes."""
         return int(next((self.options[name] for name in CLASSES if name in self.options), 1))
 
 
-def decode(path: Path, given: Given) -> LinearModel:
-    """The model in a file of ``--readable_model`` or ``--invert_hash``."""
+def decode(path: Path, given: GivenModel) -> LinearModel:
+    """Return the model in a file of ``--readable_model`` or ``--invert_hash``."""
     shift = 0 if given.zero_based else 1
     with text_lines(path) as lines:
         header = _header(path, lines)
@@ -154,7 +154,7 @@ def decode(path: Path, given: Given) -> LinearModel:
 
 
 def _header(path: Path, lines: Iterator[tuple[int, str]]) -> Header:
-    """What stands before the weights, read up to the line ``:0`` or ``:1``."""
+    """Read the header, up to the line ``:0`` or ``:1`` before the weights."""
     bits, options, limits = None, {}, {"Min label": -math.inf, "Max label": math.inf}
     for line, text in lines:
         if line == 1 and not text.startswith("Version "):
@@ -182,7 +182,7 @@ def _header(path: Path, lines: Iterator[tuple[int, str]]) -> Header:
 
 
 def _options(path: Path, line: int, text: str) -> dict[str, str]:
-    """Options of the model, by name; refuses those that make it something else than a linear one."""
+    """Return options of the model by name; refuse those that make it something other than linear."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -209,13 +209,13 @@ def _options(path: Path, line: int, text: str) -> dict[str, str]:
 
 
 def _entries(path: Path, lines: Iterator[tuple[int, str]], header: Header, shift: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights, (n,) int64 and float64; those that are zero left out."""
+    """Return places and weights, (n,) int64 and float64, without zeros."""
     place, weight, lazy = array("q"), array("d"), {"l1_state": 0.0, "l2_state": 1.0}
     step = places(header.classes)
     for line, text in lines:
         entry = ENTRY.fullmatch(text)
         if entry is None:
-            if place or not re.fullmatch(r"[\w:.]+(?: \w+)* \S+", text):  # what learning goes on from: t, sum_loss, ...
+            if place or not re.fullmatch(r"[\w:.]+(?: \w+)* \S+", text):  # state for further learning: t, sum_loss, ...
                 raise InputError(f"{path}:{line}: {text[:60]!r}: expected [name:]feature:weight")
             name, _, state = text.rpartition(" ")
             if name in lazy:
@@ -238,14 +238,14 @@ def _entries(path: Path, lines: Iterator[tuple[int, str]], header: Header, shift
 def _dense(
     path: Path, place: np.ndarray, weight: np.ndarray, header: Header, shift: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(coef, intercept)`` of shapes (classes, width) and (classes,).
+    """Return ``(coef, intercept)`` of shapes (classes, width) and (classes,).
 
-    A feature at the constant's place shares its weight, as in VW, if it lies among the others.
+    A feature at the constant's place shares its weight, as in VW, if that place is among the features.
     """
     order = np.argsort(place, kind="stable")
     place, weight = place[order], weight[order]
     again = np.diff(place) == 0
-    if (again & (np.diff(weight) != 0)).any():  # names that share a place are listed each, with one weight
+    if (again & (np.diff(weight) != 0)).any():  # names at one place are all listed, with the same weight
         at = int(place[:-1][again & (np.diff(weight) != 0)][0])
         raise InputError(f"{path}: feature {at} has two different weights")
     rows, step = header.classes, places(header.classes)

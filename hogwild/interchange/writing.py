@@ -1,4 +1,4 @@
-"""What all formats ask of a model before they write it."""
+"""Common checks of a model before any format writes it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.examples import shortest
+from hogwild.data.rows.container import shortest
 from hogwild.errors import InputError, UsageError
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Asked:
 
 
 def needed(package: str, what: str) -> Any:
-    """The optional package ``package``, imported.
+    """Import and return the optional package ``package``.
 
     Raises
     ------
     UsageError
-        If it is not installed: says how to install it, and what does without it.
+        If it is not installed; the message says how to install it, and what works without it.
     """
     try:
         return importlib.import_module(package)
@@ -40,9 +40,9 @@ def needed(package: str, what: str) -> Any:
 
 
 def check_prepared(model: LinearModel, what: str, bare: bool, scales: tuple[str, ...] = ()) -> None:
-    """Raise InputError if rows have to be changed first in a way that ``what`` cannot, and that is not left out.
+    """Raise InputError if rows need a preparation that ``what`` cannot do and ``bare`` does not leave out.
 
-    ``scales`` are the normalisations it can.
+    ``scales`` are the normalisations that it can do.
     """
     if bare:
         return
@@ -66,12 +66,12 @@ def check_finite(model: LinearModel) -> None:
 
 
 def whole_labels(model: LinearModel, what: str, bits: int) -> list[int]:
-    """The labels as integers of ``bits`` bits.
+    """Return the labels as integers of ``bits`` bits.
 
     Raises
     ------
     InputError
-        Naming the first that is none.
+        The message names the first that is not such an integer.
     """
     for label in model.labels:
         if label != int(label) or not -(2 ** (bits - 1)) <= label < 2 ** (bits - 1):

@@ -1,11 +1,12 @@
 """Atomic operations on elements of NumPy arrays, for kernels that share memory between workers.
 
 Numba has none on the CPU (numba#2988), so each is an LLVM instruction behind an ``@intrinsic``. Every operation is
-first written as the plain Python function that says what it means; with the JIT off that is what runs (by one worker).
+first written as a plain Python function that defines its meaning; with the JIT off, that function runs (with one
+worker).
 
-Whatever workers share beyond the parameters themselves (counters, flags, turns, locks) goes through ``load``,
-``store`` and ``fetch_add``: a plain read of a shared cell is hoisted out of the loop and never looks again. An index
-must be in range and not negative; nothing is checked.
+Whatever workers share beyond the parameters themselves (counters, flags, turns, locks) goes through ``load``, ``store``
+and ``fetch_add``: the compiler hoists a plain read of a shared cell out of the loop, which then never sees a change. An
+index must be in range and not negative; nothing is checked.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from numba.extending import intrinsic, overload
 
 
 def fetch_add(array, index, value):
-    """``array[index] += value``; returns the element as it was before. Loses no update (relaxed order)."""
+    """Add ``value`` to ``array[index]`` and return the element as it was before. No update is lost (relaxed order)."""
     old = array[index]
     array[index] += value
     return old
 
 
 def load(array, index):
-    """``array[index]``, read from memory now (acquire order)."""
+    """Return ``array[index]``, read from memory now (acquire order)."""
     return array[index]
 
 
 def store(array, index, value):
-    """``array[index] = value``, after everything this worker wrote before (release order)."""
+    """Set ``array[index] = value``, after everything this worker wrote before (release order)."""
     array[index] = value
 
 
 def compare_exchange(array, index, expected, value):
-    """Set ``array[index] = value`` if its bits equal ``expected``'s; returns whether they did (acquire order)."""
-    if array[index].tobytes() != array.dtype.type(expected).tobytes():  # so that NaN equals NaN, and -0.0 not 0.0
+    """Set ``array[index] = value`` if its bits equal those of ``expected``; return whether they did (acquire order)."""
+    if array[index].tobytes() != array.dtype.type(expected).tobytes():  # so that NaN equals NaN, and -0.0 is not 0.0
         return False
     array[index] = value
     return True
 
 
 def sched_yield():
-    """Let another process run: what a worker does that has spun in vain for a while."""
+    """Yield the processor to another thread, after a worker has spun in vain for a while."""
     os.sched_yield()
 
 
 def prefetch(array, index):
-    """Ask for the cache line of ``array[index]``; touches nothing, so an index past the end is harmless."""
+    """Prefetch the cache line of ``array[index]``; nothing is read, so an index past the end is harmless."""
 
 
 def _pointer(context, builder, array_type, index_type, array, index):
@@ -104,7 +105,7 @@ def _compare_exchange(typingctx, array, index, expected, value):
         pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
         old = context.cast(builder, args[2], signature.args[2], dtype)
         new = context.cast(builder, args[3], signature.args[3], dtype)
-        if isinstance(dtype, types.Float):  # cmpxchg takes integers: compare the bits
+        if isinstance(dtype, types.Float):  # cmpxchg takes integers, so compare the bits
             bits = ir.IntType(dtype.bitwidth)
             pointer = builder.bitcast(pointer, bits.as_pointer())
             old, new = builder.bitcast(old, bits), builder.bitcast(new, bits)
@@ -117,7 +118,7 @@ def _compare_exchange(typingctx, array, index, expected, value):
 @intrinsic
 def _sched_yield(typingctx):
     def codegen(context, builder, signature, args):
-        function_type = ir.FunctionType(ir.IntType(32), [])  # libc's, found by name: unlike a pointer it can be cached
+        function_type = ir.FunctionType(ir.IntType(32), [])  # libc's, by name: unlike a pointer, it can be cached
         function = cgutils.get_or_insert_function(builder.module, function_type, "sched_yield")
         builder.call(function, [])
         return context.get_dummy_value()

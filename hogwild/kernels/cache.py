@@ -1,10 +1,11 @@
-"""The disk cache of our kernels: one for library, command and workers, quick to load, and no reason to stop a run.
+"""The disk cache of our kernels, shared by the library, the command and worker processes.
 
-Numba's own keeps an index of each function, which processes that compile side by side overwrite; here each compiled
-form is a file named by a hash of all it depends on. Numba's also sets up the whole compiler (half a second, and scipy)
-before it looks; here that is left until something must be compiled. And numba raises where the disk is full, where no
-directory can be written, and where a power cut has left a part of a file: here each costs one warning, or none where
-the file is merely made anew. Only functions of this package are concerned: the caller's own keep numba's behaviour.
+Numba's own cache keeps an index for each function, which processes that compile side by side overwrite; here each
+compiled form is a file named by a hash of all it depends on. Numba's cache also sets up the whole compiler (half a
+second, and scipy) before it looks; here that waits until something must be compiled. And numba raises an error when the
+disk is full, when no directory can be written, and when a power cut has truncated a file: here each costs one warning,
+or none if the file can simply be made anew. Only functions of this package are concerned: the caller's own functions
+keep numba's behaviour.
 """
 
 from __future__ import annotations
@@ -26,34 +27,37 @@ from numba.core.runtime import _nrt_python
 from numba.core.serialize import dumps
 
 from hogwild.errors import HogwildWarning
-from hogwild.kernels.directory import announce, kernel_directory
+from hogwild.kernels.directory import announce, is_current, kernel_directory
 
-NAMES = "hogwild."  # how the modules of these functions begin
+NAMES = "hogwild."  # the module names of our functions begin with this
 SETTINGS = (
     "OPT",
     "BOUNDSCHECK",
     "LOOP_VECTORIZE",
     "SLP_VECTORIZE",
     "DEBUGINFO_DEFAULT",
-)  # of numba, by which code differs
+)  # numba settings that change the generated code
 _warned = False
 
 
 def leave_warnings() -> None:
-    """Say nothing in this process: it is a worker, and meets the same disk as its parent."""
+    """Turn off warnings in this process: it is a worker, and meets the same disk as its parent."""
     global _warned
     _warned = True
 
 
 def directory() -> Path | None:
-    """Where compiled kernels are kept; None if nowhere."""
+    """Directory that keeps compiled kernels, or None."""
+    return kernel_directory(config.CACHE_DIR, _flags())
+
+
+def _flags() -> str:
     settings = [f"{name}={getattr(config, name, None)}" for name in SETTINGS]
-    versions = [f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}"]
-    return kernel_directory(config.CACHE_DIR, " ".join(versions + settings))
+    return " ".join([f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}", *settings])
 
 
 class _Locator(_CacheLocator):
-    """Says to numba where kernels lie."""
+    """Tells numba where the kernels lie."""
 
     def __init__(self, path: Path, py_func: Any, py_file: str) -> None:
         self._path, self._line, self._py_file = path, py_func.__code__.co_firstlineno, py_file
@@ -62,7 +66,7 @@ class _Locator(_CacheLocator):
         return str(self._path)
 
     def get_source_stamp(self) -> str:
-        return ""  # the directory's name tells one source from another
+        return ""  # the directory's name already identifies the source
 
     def get_disambiguator(self) -> str:
         return str(self._line)
@@ -78,13 +82,13 @@ class _Impl(CompileResultCacheImpl):
 
 
 class _Files:
-    """The compiled forms of one function, a file each; a file is complete or not there."""
+    """The compiled forms of one function, one file each; a file is either complete or absent."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path, self._name = path, name
 
     def _file(self, key: Any) -> tuple[str, str]:
-        """The path of a form's file, and what its name is a hash of."""
+        """Path of a form's file, and the text whose hash is its name."""
         about = repr(key)
         return os.path.join(self._path, f"{self._name}.{hashlib.sha256(about.encode()).hexdigest()[:16]}.nbc"), about
 
@@ -108,7 +112,7 @@ class _Files:
 
 
 class KernelCache(FunctionCache):
-    """The compiled forms of one function on disk, as far as they can be kept there."""
+    """The compiled forms of one function on disk, as far as they can be stored."""
 
     _impl_class = _Impl
 
@@ -117,17 +121,23 @@ class KernelCache(FunctionCache):
         self._cache_file = _Files(self.cache_path, self._impl.filename_base)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled form, or None where there is none that can be read."""
+        """Return the compiled form, or None if there is none that can be read."""
         try:
             found = self._load_overload(sig, target_context)
-        except Exception:  # pickle raises nearly anything for a part of a file
+        except Exception:  # pickle may raise nearly any exception on a truncated file
             found = None
         while found is None and announce:
             announce.pop()()
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the compiled form, or warn that this disk does not."""
+        """Store the compiled form, or warn that the disk does not keep it.
+
+        It is not stored if a file was edited meanwhile: this module may have been imported after the edit, and the
+        directory is that of the files before it.
+        """
+        if not is_current(Path(self.cache_path), _flags()):
+            return
         try:
             super().save_overload(sig, data)
         except OSError as error:
@@ -135,7 +145,7 @@ class KernelCache(FunctionCache):
 
 
 def warn_once(reason: str) -> None:
-    """Say, in one process and once, that kernels are not kept."""
+    """Warn, once and in one process only, that kernels are not kept."""
     global _warned
     if not _warned:
         warnings.warn(f"no kernel cache ({reason}): kernels are compiled in every run", HogwildWarning, stacklevel=2)
@@ -147,11 +157,11 @@ def _enable_caching(self: Any) -> None:
         return _numbas(self)
     try:
         self._cache = KernelCache(self.py_func)
-    except RuntimeError:  # there is no directory that can be written
+    except RuntimeError:  # no directory can be written
         warn_once("no directory for it can be written")
         self._cache = NullCache()
 
 
 _numbas, Dispatcher.enable_caching = Dispatcher.enable_caching, _enable_caching
-for _name, _address in _nrt_python.c_helpers.items():  # compiled code calls them; numba tells LLVM when it compiles
+for _name, _address in _nrt_python.c_helpers.items():  # compiled code calls these; numba registers them late
     llvmlite.binding.add_symbol(_name if _name.startswith("_") else f"NRT_{_name}", _address)

@@ -1,21 +1,23 @@
-"""The cells through which workers and the parent steer a run: one shared int64 array, a cache line for each cell.
+"""The cells through which workers and the parent steer a run: one shared int64 array, with a cache line for each cell.
 
-Read and written only through ``kernels/atomics.py``.
+All reads and writes go through ``atomics.py``.
 """
 
 from __future__ import annotations
 
 LINE = 8  # int64 per 64-byte cache line
+NO_LIMIT = 1 << 62  # limit of a call that goes on to the end of the epoch
 
 NEXT = 0 * LINE  # next chunk to be claimed
-STOP = 1 * LINE  # not 0: finish the chunk in hand, then return
-ABORT = 2 * LINE  # not 0: return at once, even from a wait; the run is lost
-TURN = 3 * LINE  # round robin: position in the epoch whose turn it is
-LAST = 4 * LINE  # round robin: position at which the epoch ends
-WORKERS = 8 * LINE  # from here one line a worker:
+STOP = 1 * LINE  # nonzero: finish the current chunk, then return
+ABORT = 2 * LINE  # nonzero: return at once, even from a wait; the run is lost
+TURN = 3 * LINE  # round robin: the position in the epoch whose turn it is
+LAST = 4 * LINE  # round robin: the position at which the epoch ends
+SKIP = 5 * LINE  # chunks after each claimed one that are for other machines
+WORKERS = 8 * LINE  # from here on, one line per worker:
 ROWS, NONZEROS, MERGED = 0, 1, 2  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
 
 
 def cells(workers: int) -> int:
-    """Length of the control array for so many workers."""
+    """Length of the control array for ``workers`` workers."""
     return WORKERS + LINE * workers

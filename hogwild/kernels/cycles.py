@@ -1,13 +1,13 @@
 """An artificial delay inside a kernel: a spin on the processor's time stamp counter.
 
-How much the disciplines differ depends on what a gradient costs (Niu et al. 2011, figure 5c), so experiments make one
-cost more. A spin keeps the core as busy as arithmetic would, and the counter is read in 20 ns, where asking the system
-for the time would need memory to write it to. Its rate is measured against the system's clock, once per process;
-workers are told a number of ticks, so that all agree. The rate errs upwards, by less than a thousandth: a delay is
+How much the disciplines differ depends on the cost of a gradient (Niu et al. 2011, figure 5c), so experiments add to
+that cost. A spin keeps the core as busy as arithmetic would, and the counter is read in 20 ns, whereas the system clock
+would need memory to write the time to. The counter's rate is measured against the system clock, once per process;
+workers are given a number of ticks, so that all agree. The rate errs upwards, by less than a thousandth: a delay is
 never shorter than asked for.
 
-Who waits looks at the stop flag: once it is up nothing is delayed any more, so the chunk in hand is finished in no
-time, complete, and a stopped run can be resumed as any other.
+A delay ends early once the stop flag is up, so that the current chunk is finished at once and completely, and a stopped
+run can be resumed like any other.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from hogwild.kernels.control import STOP
 from hogwild.kernels.options import JIT
 
 CALIBRATION = 0.01  # seconds
-LOOKS = 20  # at both clocks, of which the one that was interrupted least counts
+LOOKS = 20  # readings of both clocks, of which the least interrupted one counts
 
 
 def cycles():
-    """The time stamp counter (here, without the JIT, nanoseconds)."""
+    """Return the time stamp counter (nanoseconds with the JIT off)."""
     return time.perf_counter_ns()
 
 
@@ -54,25 +54,25 @@ def _():
 
 @njit(**JIT)
 def read_cycles():
-    """``cycles`` for who is not compiled."""
+    """Return ``cycles()``, for callers that are not compiled."""
     return cycles()
 
 
 @njit(**JIT)
 def spin(control, ticks):
-    """Let ``ticks`` go by, or less once the workers are asked to stop."""
+    """Wait for ``ticks`` ticks, or fewer once the workers are asked to stop."""
     start = cycles()
     while cycles() - start < ticks and load(control, STOP) == 0:
         pass
 
 
 def ticks_in(seconds):
-    """What ``spin`` must be given for so many seconds; 0 for 0.
+    """Number of ticks that makes ``spin`` last ``seconds``; 0 for 0.
 
     Raises
     ------
     UsageError
-        On processors whose counter programs may not read.
+        If programs may not read this processor's counter.
     """
     return math.ceil(seconds * _ticks_per_second()) if seconds else 0
 
@@ -82,7 +82,7 @@ def _ticks_per_second():
     machine = platform.machine()
     if not numba.config.DISABLE_JIT and machine not in ("x86_64", "AMD64"):
         raise UsageError(f"gradient_delay needs an x86-64 processor's time stamp counter, and this is {machine}: use 0")
-    read_cycles()  # compiled before any clock runs
+    read_cycles()  # compile before any clock runs
     _, first, began = _look()
     time.sleep(CALIBRATION)
     ended, last, _ = _look()
@@ -90,6 +90,6 @@ def _ticks_per_second():
 
 
 def _look():
-    """The counter, and what the clock said before and after."""
+    """The counter, with the clock's time before and after."""
     looks = [(time.perf_counter(), read_cycles(), time.perf_counter()) for _ in range(LOOKS)]
     return min(looks, key=lambda look: look[2] - look[0])

@@ -1,8 +1,8 @@
-"""Fused multiply-add, asked for by name: ``fma(a, b, c) = a * b + c`` rounded once.
+"""Explicit fused multiply-add: ``fma(a, b, c) = a * b + c``, rounded once.
 
-Letting the compiler contract where it likes (``fastmath={"contract"}``) runs at the same speed, but it fuses or not by
-context, so that two disciplines would round differently. With explicit ones all disciplines are bitwise equal with one
-worker, and a NumPy twin can follow the arithmetic.
+Letting the compiler contract where it likes (``fastmath={"contract"}``) runs at the same speed, but whether it fuses
+depends on context, so two disciplines would round differently. With explicit calls all disciplines are bitwise equal
+with one worker, and a NumPy twin can follow the arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.extending import intrinsic, overload
 
 
 def fma(a, b, c):
-    """``a * b + c`` of float32 numbers, rounded once (here, without the JIT, by way of float64)."""
+    """Return ``a * b + c`` of float32 numbers, rounded once (with the JIT off, by way of float64)."""
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
 

@@ -1,9 +1,9 @@
-"""Short vectors of float32 as values of a kernel: 4, 8 or 16 numbers that live in a register between load and store.
+"""Short float32 vectors as values in a kernel: 4, 8 or 16 numbers that stay in a register between load and store.
 
-A loop over the classes of a nonzero keeps its sums in memory, where each waits for the last one's store; with these it
-keeps them in registers, and runs at twice the speed. ``LANES`` has a tuple for each length: nobody reads what is in
-them, but their length is part of their type. A lane is computed as a scalar would be, to the last bit. The plain Python
-meaning, which also runs with the JIT off, works on arrays.
+A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
+these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple for each length:
+its contents are never read, but its length is part of its type. Each lane is computed exactly as a scalar would be, to
+the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LANES = {size: (0,) * size for size in (4, 8, 16)}
 
 
 class Lanes(types.Type):
-    """The type of a vector of ``size`` float32."""
+    """The type of a vector of ``size`` float32 numbers."""
 
     def __init__(self, size):
         self.size = size
@@ -34,27 +34,27 @@ class _Model(models.PrimitiveModel):
 
 
 def nothing(lanes):
-    """Zeros."""
+    """Return a vector of zeros."""
     return np.zeros(len(lanes), np.float32)
 
 
 def load(lanes, array, first):
-    """``array[first : first + n]``."""
+    """Return ``array[first : first + n]``."""
     return array[int(first) : int(first) + len(lanes)].copy()
 
 
 def store(vector, array, first):
-    """``array[first : first + n] = vector``."""
+    """Set ``array[first : first + n] = vector``."""
     array[int(first) : int(first) + len(vector)] = vector
 
 
 def fma(x, vector, other):
-    """``x * vector + other`` of two vectors, and a number or a third, rounded once."""
+    """Return ``x * vector + other``, rounded once; ``other`` is a vector, ``x`` a number or a vector."""
     return scalar.fma(x, vector, other)
 
 
 def total(vector):
-    """The sum of its numbers, in their order."""
+    """Return the sum of the numbers, added in their order."""
     found = np.float32(0)
     for number in vector:
         found += number
@@ -62,22 +62,22 @@ def total(vector):
 
 
 def times(x, vector):
-    """``x * vector``."""
+    """Return ``x * vector``."""
     return np.float32(x) * vector
 
 
 def plus(vector, other):
-    """``vector + other``."""
+    """Return ``vector + other``."""
     return vector + other
 
 
 def over(vector, x):
-    """``vector / x``."""
+    """Return ``vector / x``."""
     return vector / np.float32(x)
 
 
 def _spread(context, builder, value, kind, vector):
-    """A number in every lane; a vector is as it is."""
+    """Copy a number into every lane; leave a vector as it is."""
     if isinstance(kind, Lanes):
         return value
     number = context.cast(builder, value, kind, types.float32)

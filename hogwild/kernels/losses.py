@@ -1,16 +1,17 @@
-"""Losses: two scalar functions of (prediction, target) each, ``loss`` and its derivative ``dloss`` in the prediction.
+"""Losses: each is two scalar functions of (prediction, target), ``loss`` and its derivative ``dloss`` in the
+prediction.
 
-The one decision: a loss is an int code, and ``code`` is a closure cell of the kernel that calls, so the chains of
-``if`` below fold away and each kernel holds the arithmetic of one loss only. Numbers a user may tune (Huber's delta,
-epsilon) are arguments, never codes. Arithmetic is float64 whatever ``p`` and ``y`` are: a cost of a few nanoseconds a
-row (6 with an exponential), not of each nonzero.
+A loss is an int code, and ``code`` is a closure cell of the calling kernel, so the chains of ``if`` below fold away and
+each kernel holds the arithmetic of one loss only. Numbers a user may tune (Huber's delta, epsilon) are arguments, never
+codes. Arithmetic is float64 whatever ``p`` and ``y`` are: that costs a few nanoseconds a row (6 with an exponential),
+not a nonzero.
 
 No intermediate overflows for any float32 prediction, and a NaN prediction yields NaN: every branch that returns a
-constant has tested its side of a comparison, and what no comparison claims is returned as it came. That is how a
-diverged run is noticed. Where a loss has a kink, ``dloss`` is one of its subgradients.
+constant has tested its side of a comparison, and a prediction that no comparison claims is returned unchanged. That is
+how a diverged run is noticed. At a kink, ``dloss`` is one of the loss's subgradients.
 
-Adding a loss: a code here, two branches below, the evaluator's in ``objective.py``, twins in
-``tests/reference.py`` and ``tests/numpy_objective.py``, its name in ``config.py``.
+To add a loss: a code here, two branches below, the evaluator's in ``objective.py``, twins in ``tests/reference.py`` and
+``tests/numpy_objective.py``, its name in ``config.py``.
 """
 
 from __future__ import annotations
@@ -40,30 +41,21 @@ LOSSES: dict[str, int] = {
     "poisson": POISSON,
     "softmax": SOFTMAX,
 }
-LABEL_LOSSES = frozenset({"log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax"})
-REAL_LOSSES = frozenset({"squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive"})
-COUNT_LOSSES = frozenset({"poisson"})
-# huber: the delta beyond which it is linear; the others: half the width of the tube; the rest take no parameter
-DEFAULT_PARAM: dict[str, float] = dict.fromkeys(LOSSES, 0.0) | {
-    "huber": 1.0,
-    "epsilon-insensitive": 0.1,
-    "squared-epsilon-insensitive": 0.1,
-}
 
-# Beyond this exponent poisson goes on along its tangent, so it stays convex, dloss stays the derivative of loss, and
-# dloss <= exp(60) = 1.1e26 leaves 12 decades of float32 for the value, the weight and the step that multiply it.
+# Beyond this exponent poisson follows its tangent, so it stays convex, dloss stays the derivative of loss, and dloss <=
+# exp(60) = 1.1e26 leaves 12 decades of float32 for the value, the weight and the step that multiply it.
 POISSON_CAP = 60.0
-NEAR = 0.5  # to a kink
+NEAR = 0.5  # distance to a kink that counts as near
 _POISSON_TOP = math.exp(POISSON_CAP)
 
 
-# float64 first: float() alone leaves a float32 as it is in compiled code; float() as well: without the JIT, NumPy's
-# scalars would warn where they overflow
+# float64 comes first, because float() alone leaves a float32 as it is in compiled code; float() follows, because
+# without the JIT NumPy's scalars would warn when they overflow.
 
 
 @njit(**JIT)
 def loss(code, p, y, param):
-    """Loss of prediction ``p`` (the margin) for target ``y``: -1 or +1, a real number, or a count; float64."""
+    """Loss of prediction ``p`` (the margin) for target ``y`` (-1 or +1, a real number, or a count), as float64."""
     p, y = float(np.float64(p)), float(np.float64(y))
     if code == LOG:  # log(1 + exp(-yp)), as max(-yp, 0) + log(1 + exp(-|yp|))
         z = y * p
@@ -93,7 +85,7 @@ def loss(code, p, y, param):
     if code == SQUARED_EPSILON_INSENSITIVE:  # max(0, |p - y| - epsilon)^2
         r = abs(p - y) - param
         return 0.0 if r <= 0.0 else r * r
-    if code == POISSON:  # exp(p) - yp: half the deviance, up to terms in y alone; its tangent beyond POISSON_CAP
+    if code == POISSON:  # exp(p) - yp: half the deviance, up to terms in y alone; beyond POISSON_CAP its tangent
         if p > POISSON_CAP:
             return (_POISSON_TOP - y) * p + _POISSON_TOP * (1.0 - POISSON_CAP)
         return math.exp(p) - y * p
@@ -102,9 +94,9 @@ def loss(code, p, y, param):
 
 @njit(**JIT)
 def dloss(code, p, y, param):
-    """Derivative of :func:`loss` in ``p`` (one subgradient at a kink); float64, finite for every finite ``p``."""
+    """Derivative of :func:`loss` in ``p`` (a subgradient at a kink), as float64; finite for every finite ``p``."""
     p, y = float(np.float64(p)), float(np.float64(y))
-    if code == LOG:  # -y / (1 + exp(yp)); 700 keeps exp finite, and -y/exp(700) is zero to any float32
+    if code == LOG:  # -y / (1 + exp(yp)); 700 keeps exp finite, and -y/exp(700) rounds to zero in float32
         z = y * p
         return -y / (1.0 + math.exp(700.0 if z > 700.0 else z))
     if code == HINGE:  # -y where yp < 1, else 0
@@ -120,7 +112,7 @@ def dloss(code, p, y, param):
         if z >= 1.0:
             return 0.0
         return -4.0 * y if z < -1.0 else -2.0 * y * (1.0 - z)
-    if code == PERCEPTRON:  # -y where yp <= 0, else 0: the tie at 0 counts as a mistake, or zero weights never move
+    if code == PERCEPTRON:  # -y where yp <= 0, else 0: a tie at 0 counts as a mistake, or zero weights would never move
         z = y * p
         if z <= 0.0:
             return -y
@@ -151,11 +143,12 @@ def dloss(code, p, y, param):
 
 @njit(**JIT)
 def bend(code, p, y, slope, param):
-    """How fast ``slope = dloss(p)`` changes on the way to where the row is fitted: a curvature that sees what is ahead.
+    """Curvature of the loss from ``p`` to the fitted prediction: how fast ``slope = dloss(p)`` changes on that way.
 
-    The second derivative, but where the loss is (nearly) straight, as hinge and the wrong side of log are, the change
-    of the slope up to the bend divided by the way to it; within ``NEAR`` of a kink, as if it were spread over one unit.
-    Not negative; no exponential is taken. It decides how much of what several workers did at once may be added.
+    This is the second derivative. Where the loss is (nearly) straight, as hinge and the wrong side of log are, it is
+    instead the change of the slope up to the bend divided by the distance to it; within ``NEAR`` of a kink, the change
+    counts as spread over one unit. The result is not negative; no exponential is taken. It decides how much of the
+    updates that several workers made at once may be added.
     """
     p, y, slope = float(np.float64(p)), float(np.float64(y)), float(np.float64(slope))
     z, r = y * p, abs(p - y)
@@ -176,7 +169,7 @@ def bend(code, p, y, slope, param):
         return 1.0 / (1.0 + r - param) if r > param else 1.0 if r > param - NEAR else 0.0
     if code == SQUARED_EPSILON_INSENSITIVE:
         return 2.0 if r > param else 0.0
-    if code == POISSON:  # exp(p), or its value where the row is fitted if that is larger
+    if code == POISSON:  # exp(p), or its value where the row is fitted, if that is larger
         return max(slope + y, y)
     return 1.0
 
@@ -187,12 +180,12 @@ NOT_PASSIVE, PA1, PA2 = PASSIVE.values()
 
 @njit(forceinline=True, **JIT)
 def ease(passive, p, y, slope, param, step, squares):
-    """What the slope is multiplied by so that a step of at most ``step`` goes just as far as the row asks for.
+    """Factor on the slope that makes a step of at most ``step`` go exactly as far as the row requires.
 
-    Passive-aggressive steps (Crammer et al. 2006, PA-I and PA-II with C = ``step``), for losses whose slope is -1, 0 or
-    1: hinge and epsilon-insensitive. ``squares`` is the squared length of the row.
+    These are passive-aggressive steps (Crammer et al. 2006, PA-I and PA-II with C = ``step``), for losses whose slope
+    is -1, 0 or 1: hinge and epsilon-insensitive. ``squares`` is the squared length of the row.
     """
     if slope == 0.0 or squares == 0.0:
         return 0.0
-    reach = (slope * (p - y) - param) / (step * squares)  # the loss, in steps
+    reach = (slope * (p - y) - param) / (step * squares)  # the loss, in units of steps
     return min(1.0, reach) if passive == PA1 else reach / (1.0 + 0.5 / (step * squares))

@@ -1,12 +1,13 @@
 """JIT options of every kernel, in one place.
 
 ``error_model="numpy"`` drops the division-by-zero branch, ``nogil`` lets threads run, ``cache`` keeps machine code on
-disk. ``_nrt`` off leaves out reference counts: Numba takes and drops one, atomically, for each array handed to a
-helper, half a microsecond a merge, and 340 MB/s instead of 830 in the parser. No kernel allocates, so none are needed.
+disk. With ``_nrt`` off there are no reference counts: Numba would take and drop one, atomically, for each array handed
+to a helper, which costs half a microsecond a merge, and 340 MB/s instead of 830 in the parser. No kernel allocates, so
+none are needed.
 
-There is no fast math: it turns the sparse dot product into gathers, which stall on the scatter of the row before
-(1.8-2.5x slower), deletes every NaN test, and lets two disciplines round differently. What it would have bought is
-written out instead: four accumulators in a dot product, and ``kernels/fma.py``.
+Fast math is off: it turns the sparse dot product into gathers, which stall on the scatter of the row before (1.8-2.5x
+slower), deletes every NaN test, and lets two disciplines round differently. Its gains are written out by hand instead:
+four accumulators in a dot product, and ``fma.py``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which rows come next: random blocks of neighbouring rows, shuffled inside a chunk, from one stateless generator.
+"""The order of rows: random blocks of neighbouring rows, shuffled inside a chunk, from one stateless generator.
 
 A full random permutation of rows runs five times slower than file order once the data outgrow the cache. So an epoch is
 a random permutation of small *blocks* of neighbouring rows; 64 of them make a *chunk*, whose rows are permuted again.
-Workers claim chunks. A chunk's content is a function of (seed, epoch, chunk) alone, so any worker can build it, nothing
-of the size of the data is stored but the blocks' permutation, and a resumed epoch goes on exactly where it stopped.
+Workers claim chunks. A chunk's content is a function of (seed, epoch, chunk) alone, so any worker can build it, the
+only stored array that grows with the data is the blocks' permutation, and a resumed epoch continues exactly where it
+stopped.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from numba import njit
 
 from hogwild.kernels.options import JIT
 
-BLOCKS_PER_CHUNK = 64  # enough draws that a chunk of a label-sorted file has the file's mix of labels
-PADDING = 8  # rows past a chunk's end that may be looked at (prefetched), repeating its last row
+BLOCKS_PER_CHUNK = 64  # enough draws for a chunk of a label-sorted file to have the file's mix of labels
+PADDING = 8  # rows past a chunk's end that may be prefetched; they repeat its last row
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -33,7 +34,7 @@ def mix(state):
 
 @njit(**JIT)
 def generator(seed, epoch, chunk):
-    """Start state of the random numbers of one chunk of one epoch; chunk -1 permutes the blocks."""
+    """Initial state of the random numbers of one chunk of one epoch; chunk -1 permutes the blocks."""
     return mix(mix(mix(np.uint64(seed) + GOLDEN) + np.uint64(epoch) + GOLDEN) + np.uint64(chunk + 1) + GOLDEN)
 
 
@@ -48,7 +49,9 @@ def shuffle(array, n, state):
 
 @njit(**JIT)
 def choose(chosen, n, seed):
-    """Fill ``chosen`` with different numbers below ``n`` < 2^32, ascending, all sets alike likely (Fan et al. 1962)."""
+    """Fill ``chosen`` with distinct numbers below ``n`` < 2^32, ascending; all sets are equally likely (Fan et al.
+    1962).
+    """
     count, state = 0, generator(seed, 0, 0)
     for i in range(n):
         state = state + GOLDEN
@@ -69,14 +72,14 @@ def shuffle_blocks(blocks, n_rows, block, shuffled, seed, epoch):
 
 @njit(**JIT)
 def shuffle_epochs(many, shuffled, seed, epoch):
-    """Fill each row of ``many`` (epochs, n_rows) int32 with the sequence of an epoch, in blocks of one row."""
+    """Fill each row of ``many`` (epochs, n_rows) int32 with the sequence of one epoch, in blocks of one row."""
     for k in range(len(many)):
         shuffle_blocks(many[k], many.shape[1], 1, shuffled, seed, epoch + k)
 
 
 @njit(**JIT)
 def chunk_rows(rows, blocks, chunk, n_rows, block, shuffled, seed, epoch):
-    """Write the row numbers of ``chunk`` into ``rows`` (64 * block + PADDING,) int64; returns how many there are."""
+    """Write the row numbers of ``chunk`` into ``rows`` (64 * block + PADDING,) int64; return how many there are."""
     first = chunk * BLOCKS_PER_CHUNK
     last = min(first + BLOCKS_PER_CHUNK, len(blocks))
     n = 0

@@ -1,4 +1,4 @@
-"""How long a step is, and what is left of the weights after many of them under an l2 penalty."""
+"""The step size, and the shrinkage of the weights over many steps under an l2 penalty."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STEP_EVERY = 16  # rows between two evaluations of a falling step
 
 @njit(forceinline=True, **JIT)
 def step_at(step, visited):
-    """``scale / (offset + visited)**power`` as float32."""
+    """Return ``scale / (offset + visited)**power`` as float32."""
     scale, offset, power = step
     return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)
 
 
 def area(step, visited):
-    """The integral of ``step_at`` from any fixed number of rows to ``visited``."""
+    """Integral of ``step_at`` from a fixed number of rows to ``visited``."""
     scale, offset, power = step
     if power == 0.0:
         return scale * visited
@@ -34,10 +34,10 @@ area_up_to = njit(forceinline=True, **JIT)(area)
 
 @njit(forceinline=True, **JIT)
 def scale_at(plan, place):
-    """The weights' scale when the next row of an epoch is that of number ``place``, counted from its first.
+    """Scale of the weights when the next row is the one at position ``place`` of the epoch.
 
-    Of several workers none is ahead of the others by more than a chunk for each of them, and who lags behind moves the
-    weights by less than it should.
+    No worker is ahead of the others by more than a chunk for each of them, and one that lags behind moves the weights
+    by less than it should.
     """
     begun = plan.epoch * plan.n_rows
     now = begun + min(place, plan.n_rows)
@@ -46,5 +46,5 @@ def scale_at(plan, place):
 
 @njit(forceinline=True, **JIT)
 def shrink_a_row(plan, step):
-    """What the scale is multiplied by while a worker does a row, and each of the others one."""
+    """Factor on the scale while a worker does a row and each of the others does one."""
     return np.float32(math.exp(-plan.l2 * np.float64(step) * plan.workers))

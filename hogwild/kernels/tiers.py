@@ -1,22 +1,22 @@
 """Frequency-tiered replicas: private copies of the parameters, and the merges that bring them together.
 
-A worker of discipline ``tiered`` runs the serial loop on a copy of its own, so that no cache line travels between cores
-while rows are worked on. Features are ranked by document frequency; the shared array holds them by rank, cut into
+A worker of discipline ``tiered`` runs the serial loop on its own copy, so that no cache line travels between cores
+while it works on rows. Features are ranked by document frequency; the shared array holds them by rank, cut into
 *tiers*; tier t is merged every ``intervals[t]`` rows, popular tiers often, rare ones seldom:
 
     delta = private - base;  shared += scale * delta;  private = base = shared
 
-The private copy stays in the user's numbering, so that the inner loop needs no renumbered indices; the gather that this
-costs a merge stays in the worker's own cache. How ``scale`` and the intervals are chosen, and why that cannot diverge
-where one worker does not, is derived in ``problems/tiers.py``.
+The private copy keeps the user's numbering, so that the inner loop needs no renumbered indices; the gather that this
+costs at a merge stays in the worker's own cache. ``problems/linear/tiers.py`` derives how ``scale`` and the intervals
+are chosen, and why they cannot diverge where one worker does not.
 
-Merges are plain loads and stores: of two workers that merge the same coordinate within the same few nanoseconds one
-may lose what it brought. The intercept, which every merge of the first tier touches, is added atomically.
+Merges are plain loads and stores: if two workers merge the same coordinate within a few nanoseconds of each other, one
+may lose its contribution. The intercept, which every merge of the first tier touches, is added atomically.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,57 +25,62 @@ from hogwild.kernels.atomics import compare_exchange, load, store
 from hogwild.kernels.control import LINE, MERGED, WORKERS
 from hogwild.kernels.options import JIT
 
-QUANTUM = 4  # rows: merges that the curvature asks for come every so many rows at most
-PIECE = 64  # coordinates merged at a time: the shorter, the less two workers can take from each other
-TINY = np.float32(1e-10)  # as in kernels/linear.py
-LARGE = np.float32(1e30)  # so that no infinity is divided by another
+QUANTUM = 4  # rows: the least distance between merges that the curvature asks for
+PIECE = 64  # coordinates merged at a time: a shorter piece loses fewer updates between two workers
+TINY = np.float32(1e-10)  # as in problems/linear/kernel.py
+LARGE = np.float32(1e30)  # keeps one infinity from being divided by another
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
+KAPPA = 1.0  # see problems/linear/tiers.py
+FLOATS = 16  # float32 in a cache line
+
+
 class Tiers(NamedTuple):
-    """How the coordinates are ranked and cut; read-only. Other disciplines have empty arrays here."""
+    """How the coordinates are ranked and cut; read-only. The arrays are empty for other disciplines."""
 
     features: np.ndarray  # (ranked,) int32: the feature of each rank
-    bounds: np.ndarray  # (tiers + 1,) int64: the ranks at which tiers begin, multiples of a cache line; the end
-    intervals: np.ndarray  # (tiers,) int64: rows between two merges of a tier, at most
-    floors: np.ndarray  # (tiers,) int64: and rows that lie between them in any case
-    patience: np.ndarray  # (tiers,) float64: see problems/tiers.py
-    rates: np.ndarray  # (ranked,) float32: bound of the curvature along a coordinate, per unit of the loss's
-    tops: np.ndarray  # (tiers + 1,) float32: the largest rate in each tier; last, the intercept's
+    bounds: np.ndarray  # (tiers + 1,) int64: first rank of each tier, a multiple of a cache line; last, the end
+    intervals: np.ndarray  # (tiers,) int64: most rows between two merges of a tier
+    floors: np.ndarray  # (tiers,) int64: fewest rows between two merges of a tier
+    patience: np.ndarray  # (tiers,) float64: see problems/linear/tiers.py
+    rates: np.ndarray  # (ranked,) float32: bound on the curvature along a coordinate, per unit of the loss's
+    tops: np.ndarray  # (tiers + 1,) float32: largest rate in each tier; last, the intercept's
 
 
 class Replica(NamedTuple):
-    """A worker's view of what it shares, and its own record of it."""
+    """A worker's view of the shared arrays, and its own record of them."""
 
-    coef: np.ndarray  # shared, by rank: as Parameters
+    coef: np.ndarray  # shared, by rank, as in Parameters
     intercept: np.ndarray
     coef_squares: np.ndarray
     intercept_squares: np.ndarray
-    base_coef: np.ndarray  # own: the shared values as of the last merge, by rank
+    base_coef: np.ndarray  # own: the shared values at the last merge, by rank
     base_intercept: np.ndarray
     base_coef_squares: np.ndarray
     base_intercept_squares: np.ndarray
     piece: np.ndarray  # (PIECE,) float32: what is being merged
-    rows: np.ndarray  # (tiers,) int64: rows done in the epoch when each tier was merged
-    due: np.ndarray  # (tiers,) int64: rows from then to the next merge, at most
-    grown: np.ndarray  # (tiers,) float64: sum of step times curvature of the loss when each tier was merged
-    limits: np.ndarray  # (tiers,) float64: how much that may grow until the next merge
-    total: np.ndarray  # (tiers,) float64: the first is that sum
+    rows: np.ndarray  # (tiers,) int64: rows done in the epoch when each tier was last merged
+    due: np.ndarray  # (tiers,) int64: most rows from then to the next merge
+    grown: np.ndarray  # (tiers,) float64: sum of step times curvature of the loss when each tier was last merged
+    limits: np.ndarray  # (tiers,) float64: how much that sum may grow until the next merge
+    total: np.ndarray  # (tiers,) float64: the current sum, in the first element
 
 
 @njit(forceinline=True, **JIT)
 def share(x, workers, kappa):
-    """What part of its delta a worker adds: one where steps are small, kappa / workers where they are large."""
+    """Share of its delta that a worker adds: one where steps are small, kappa / workers where they are large."""
     x = min(x, LARGE)
     return min(ONE, kappa * (ONE + x) / (workers * x + TINY))
 
 
 @njit(forceinline=True, **JIT)
 def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
-    """Bring tier ``t`` of the private ``parameters`` and the shared array together; one margin, no AdaGrad.
+    """Merge tier ``t`` of the private ``parameters`` with the shared array; for one margin, without AdaGrad.
 
-    ``strength``: sum over the rows since the last merge of step times the loss's curvature. Piece by piece: gather,
-    then a loop over contiguous memory without a branch, which becomes vector instructions, then scatter.
+    ``strength`` is the sum over the rows since the last merge of step times the loss's curvature. Each piece is
+    gathered, merged in a loop over contiguous memory without a branch, which becomes vector instructions, and
+    scattered.
     """
     private, shared, base, piece = parameters.coef, replica.coef, replica.base_coef, replica.piece
     end = tiers.bounds[t + 1]
@@ -96,7 +101,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
 
 @njit(forceinline=True, **JIT)
 def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
-    """``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added up whole."""
+    """Do ``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added in full."""
     private, shared, base = parameters.coef, replica.coef, replica.base_coef
     width = np.uint64(stride)
     for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
@@ -121,10 +126,10 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
 
 @njit(forceinline=True, **JIT)
 def merged(now, old, mine, scale, l1):
-    """The shared value ``now`` with a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
+    """The shared value ``now`` plus a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
 
-    With an l1 penalty a weight passes zero only if the worker's own copy did, or what several workers shrank at once
-    would come out on the other side.
+    With an l1 penalty a weight crosses zero only if the worker's own copy did; otherwise the shrinkage of several
+    workers at once could carry it to the other side.
     """
     new = mine + (now - old) if scale == ONE else now + scale * (mine - old)
     return ZERO if l1 and mine * old >= ZERO and now * old >= ZERO and new * old < ZERO else new
@@ -132,7 +137,7 @@ def merged(now, old, mine, scale, l1):
 
 @njit(forceinline=True, **JIT)
 def add_delta(shared, k, mine, old, scale):
-    """``merged`` into a shared cell that every worker wants, losing nothing; returns what it became."""
+    """Add ``merged`` to a shared cell that every worker updates, losing nothing; return the new value."""
     while True:
         now = load(shared, k)
         new = merged(now, old, mine, scale, False)
@@ -142,7 +147,7 @@ def add_delta(shared, k, mine, old, scale):
 
 @njit(forceinline=True, **JIT)
 def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, workers, kappa):
-    """As ``merge_tier``, with atomic additions."""
+    """Merge the intercept as ``merge_tier`` does, with atomic additions."""
     x = strength * tiers.tops[len(tiers.tops) - 1]
     for k in range(stride):
         scale = share(x, workers, kappa)
@@ -159,10 +164,10 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
 
 @njit(forceinline=True, **JIT)
 def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, everything):
-    """Merge the tiers whose time has come (``everything``: all that changed) and say when the next one's will.
+    """Merge the tiers that are due (with ``everything``, all that changed) and return when the next ones are.
 
-    ``rows`` have been done in this epoch, and ``grown`` is the sum over them of step times the loss's curvature; so are
-    the two numbers returned, of which either is enough.
+    ``rows`` is the number of rows done in this epoch, and ``grown`` the sum over them of step times the loss's
+    curvature. The two numbers returned are in the same units; the next merge is due when either is reached.
     """
     next_rows, next_grown = np.int64(1 << 62), np.inf
     for t in range(len(tiers.intervals)):
@@ -182,7 +187,7 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
 
 @njit(forceinline=True, **JIT)
 def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
-    """Merge tier ``t``, with the first also the intercept, and count the coordinates."""
+    """Merge tier ``t``, and with the first tier the intercept, and count the coordinates."""
     kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)
     l1 = plan.l1 > 0
     if adagrad or plan.stride > 1:
@@ -197,7 +202,7 @@ def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
 
 @njit(**JIT)
 def fetch_all(adagrad, tiers, replica, parameters, plan):
-    """Begin an epoch: copy the shared array, and set the first merges out of phase with other workers'."""
+    """Begin an epoch: copy the shared array, and stagger the first merges against those of other workers."""
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
         p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
@@ -226,10 +231,10 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
 
 @njit(**JIT)
 def drop_small(adagrad, tiers, replica, rates, plan, step):
-    """Zero what the l1 penalty of one more visit would; at the end of an epoch, and only with several workers.
+    """Zero the weights that one more visit's l1 penalty would zero; at an epoch's end, with several workers only.
 
-    One worker shrinks a weight again at every visit. Of several, each shrinks a copy that is mostly zero already, and
-    the sum of what is left over would be many small weights where there should be few.
+    A single worker shrinks a weight again at every visit. With several, each shrinks a copy that is mostly zero
+    already, and the remainders would add up to many small weights where there should be few.
     """
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
@@ -239,3 +244,22 @@ def drop_small(adagrad, tiers, replica, rates, plan, step):
             reach = pull / np.sqrt(replica.coef_squares[p] + TINY) if adagrad else pull
             if abs(replica.coef[p]) <= reach:
                 replica.coef[p] = ZERO
+
+
+def no_tiers() -> Tiers:
+    """What disciplines without tiers have in their place."""
+    return as_tiers([], [0], [], [], [], [], [])
+
+
+def one_tier(width: int) -> Tiers:
+    """A tier that is merged after every row."""
+    return as_tiers(range(width), [0, width], [1], [1], [1.0], np.ones(width), np.ones(2))
+
+
+def as_tiers(*parts: Any) -> Tiers:
+    """The arrays as kernels want them: of one type each, read-only."""
+    types = np.int32, np.int64, np.int64, np.int64, np.float64, np.float32, np.float32
+    arrays = [np.array(part, dtype=dtype) for part, dtype in zip(parts, types, strict=True)]
+    for array in arrays:
+        array.flags.writeable = False
+    return Tiers(*arrays)

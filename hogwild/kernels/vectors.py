@@ -1,13 +1,13 @@
-"""Rows of factors as vector registers: dot products and steps of whole rows, written as LLVM vector instructions.
+"""Rows of factors in vector registers: dot products and steps of whole rows, written as LLVM vector instructions.
 
 A row is ``16 * len(lanes)`` float32 (a cache line for each lane) of a flat array, row ``u`` at ``u * 16 * len(lanes)``.
-``lanes`` is a tuple whose contents nobody reads: its length is part of its type, so every row is unrolled by then, and
-lives in registers between load and store. Left to the vectoriser, a loop over a row keeps a scalar remainder, tests
-whether the two rows overlap, and sums in an order of its own; it ran at half the speed.
+The contents of the tuple ``lanes`` are never read: its length is part of its type, so every row is unrolled at compile
+time, and stays in registers between load and store. Left to the vectoriser, a loop over a row keeps a scalar remainder,
+tests whether the two rows overlap, and sums in an order of its own; it ran at half the speed.
 
 Sums are made in one order: up to four accumulators of 16 lanes, added pairwise, then halves upon halves. So all
-disciplines agree to the last bit, and the plain Python meaning, which also runs with the JIT off, can be held against
-it. Nothing is fused but what says ``fma``. Rows need no alignment, but one that straddles cache lines is slower.
+disciplines agree to the last bit, and can be checked against the plain Python meaning, which also runs with the JIT
+off. Only explicit ``fma`` calls are fused. Rows need no alignment, but one that straddles cache lines is slower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.extending import intrinsic, overload
 from hogwild.kernels.fma import fma
 
 LANE = 16  # float32 in a cache line, and in the widest register
-SUMS = 4  # accumulators: as many dot products as an add's latency holds
+SUMS = 4  # accumulators: as many dot products as the latency of an addition can hide
 ZERO = np.float32(0)
 
 VECTOR = ir.VectorType(ir.FloatType(), LANE)
@@ -29,13 +29,13 @@ INT = ir.IntType(32)
 
 
 def row(array, lanes, u):
-    """Row ``u`` as a view; only without the JIT."""
+    """Row ``u`` as a view; used only without the JIT."""
     size = LANE * len(lanes)
     return array[int(u) * size : (int(u) + 1) * size]
 
 
 def dot(lanes, p, u, q, i):
-    """``p_u . q_i``."""
+    """Return ``p_u . q_i``."""
     a, b = row(p, lanes, u).reshape(-1, LANE), row(q, lanes, i).reshape(-1, LANE)
     sums = [a[k] * b[k] for k in range(min(len(lanes), SUMS))]
     for k in range(SUMS, len(lanes)):
@@ -49,12 +49,12 @@ def dot(lanes, p, u, q, i):
 
 
 def move(lanes, nonnegative, p, u, q, i, step, shrink):
-    """``p_u <- shrink * (p_u - step * q_i)``, at least 0 if ``nonnegative``."""
+    """Set ``p_u <- shrink * (p_u - step * q_i)``, at least 0 if ``nonnegative``."""
     row(p, lanes, u)[:] = _moved(nonnegative, row(p, lanes, u), row(q, lanes, i), step, shrink)
 
 
 def move_both(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
-    """``move`` of each of two rows along the other as it was before."""
+    """Do ``move`` for each of two rows along the other, both as they were before."""
     a, b = row(p, lanes, u), row(q, lanes, i)
     new = _moved(nonnegative, a, b, step, shrink_p)
     b[:] = _moved(nonnegative, b, a, step, shrink_q)
@@ -62,7 +62,7 @@ def move_both(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
 
 
 def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
-    """``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, all as they were before; i is not j."""
+    """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
     a, b, c = row(p, lanes, u), row(q, lanes, i), row(q, lanes, j)
     new = _moved(nonnegative, fma(step, c, a), b, step, shrink_p)
     b[:] = _moved(nonnegative, b, a, step, shrink_i)
@@ -71,12 +71,12 @@ def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shri
 
 
 def copy_row(lanes, p, u, q, i):
-    """``p_u <- q_i``."""
+    """Set ``p_u <- q_i``."""
     row(p, lanes, u)[:] = row(q, lanes, i)
 
 
 def merge_row(lanes, p, u, q, r, j):
-    """``p_u``, ``q_j`` and ``r_j`` all become ``q_j + (p_u - r_j)``: just ``q_j`` where the other two are equal."""
+    """Set ``p_u``, ``q_j`` and ``r_j`` all to ``q_j + (p_u - r_j)``: exactly ``q_j`` where the other two are equal."""
     new = row(q, lanes, j) + (row(p, lanes, u) - row(r, lanes, j))
     for array, k in ((p, u), (q, j), (r, j)):
         row(array, lanes, k)[:] = new
@@ -84,11 +84,11 @@ def merge_row(lanes, p, u, q, r, j):
 
 def _moved(nonnegative, a, b, step, shrink):
     new = fma(-step, b, a) * shrink
-    return np.where(new < ZERO, ZERO, new) if nonnegative else new  # which leaves NaN as it is
+    return np.where(new < ZERO, ZERO, new) if nonnegative else new  # this comparison keeps NaN
 
 
 class _Rows:
-    """What the code generators below share: the arrays' rows as vectors, and the arithmetic of ``_moved``."""
+    """Shared parts of the code generators below: the arrays' rows as vectors, and the arithmetic of ``_moved``."""
 
     def __init__(self, context, builder, signature, args, lanes=0):
         self.context, self.builder, self.types, self.args = context, builder, signature.args, args
@@ -98,7 +98,7 @@ class _Rows:
         )
 
     def pointers(self, array, index):
-        """Of each lane of the row that two arguments name."""
+        """Pointers to each lane of the row that two arguments name."""
         struct = self.context.make_array(self.types[array])(self.context, self.builder, self.args[array])
         number = self.context.cast(self.builder, self.args[index], self.types[index], types.uint64)
         first = self.builder.mul(number, ir.Constant(number.type, LANE * self.count))
@@ -113,7 +113,7 @@ class _Rows:
             self.builder.store(vector, pointer, align=4)
 
     def spread(self, argument):
-        """A float32 argument in every lane."""
+        """Copy a float32 argument into every lane."""
         number = self.context.cast(self.builder, self.args[argument], self.types[argument], types.float32)
         one = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, ir.Constant(INT, 0))
         return self.builder.shuffle_vector(
@@ -121,7 +121,7 @@ class _Rows:
         )
 
     def moved(self, flag, a, b, step, shrink):
-        """``shrink * (a + step * b)``, and the projection, which is folded away where the flag is a constant."""
+        """Return ``shrink * (a + step * b)`` and its projection, which is folded away if the flag is a constant."""
         zero = ir.Constant(VECTOR, [0.0] * LANE)
         wanted = self.context.cast(self.builder, self.args[flag], self.types[flag], types.boolean)
         out = []
@@ -132,7 +132,7 @@ class _Rows:
         return out
 
     def total(self, vectors):
-        """The sum of all lanes, pairwise."""
+        """Return the sum of all lanes, added pairwise."""
         builder = self.builder
         while len(vectors) > 1:
             pairs = zip(vectors[::2], vectors[1::2])

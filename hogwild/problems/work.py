@@ -1,8 +1,8 @@
-"""What hosts and problems say to each other: the call that does a worker's share of an epoch, and what it is given.
+"""The interface between hosts and problems: the call that does a worker's share of an epoch, and its arguments.
 
-The one call every host makes is ``problem.work(shared, scratch, data, part, step)``. ``shared`` is what all workers
-write to, ``scratch`` what one of them owns, ``data`` what nobody writes. A problem is a few numbers, so it is pickled
-to worker processes as it is; everything large reaches them through shared memory or a memory map.
+Every host calls ``problem.prepare(shared, scratch, data, part, step)()``. All workers write to ``shared``, one worker
+owns ``scratch``, and nobody writes to ``data``. A problem is a few numbers, so it is pickled to worker processes as it
+is; everything large reaches them through shared memory or a memory map.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hogwild.data.order import Order
-from hogwild.kernels.control import LAST, NEXT, TURN
+from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, TURN, WORKERS
 from hogwild.kernels.order import shuffle_blocks
 from hogwild.kernels.tiers import Tiers
+from hogwild.training.schedule import Step
 
-NO_LIMIT = 1 << 62
-HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a dead worker may hold what others wait for
+HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a worker may die holding what others wait for
 
 
 class Cut(Protocol):
-    """How an epoch's examples are cut into the chunks that workers claim: ``data/order.Order``, or another one."""
+    """How an epoch's examples are cut into the chunks that workers claim: ``data/order.Order``, or another class."""
 
     @property
     def n_rows(self) -> int:
-        """Examples in an epoch."""
+        """Number of examples in an epoch."""
 
     @property
     def n_blocks(self) -> int:
-        """Elements of the array that ``problem.shuffle`` permutes for an epoch."""
+        """Number of elements of the array that ``problem.shuffle`` permutes for an epoch."""
 
     @property
     def n_chunks(self) -> int:
-        """Chunks that workers claim, counted from 0."""
+        """Number of chunks that workers claim, counted from 0."""
 
 
 class Shared(NamedTuple):
-    """What all workers write to."""
+    """The arrays that all workers write to."""
 
     parameters: Any  # the problem's named views of the flat array
     control: np.ndarray  # int64, see kernels/control.py
-    locks: np.ndarray  # int32: as many as the discipline takes
+    locks: np.ndarray  # int32, as many as the discipline uses
     tiers: Tiers  # read-only; empty unless tiered, when ``parameters`` hold the weights by rank
 
 
 class OrderSlice(NamedTuple):
-    """Which part of which epoch a call of ``work`` is to do, and who does it."""
+    """The part of an epoch that a call of ``work`` is to do, and the worker that does it."""
 
     order: Any  # a Cut
     blocks: np.ndarray  # (n_blocks,) int32
     seed: int
     epoch: int
-    start: int  # first chunk: not 0 when an epoch is resumed
+    start: int  # first chunk: nonzero when an epoch is resumed
     worker: int
     workers: int
-    limit: int = NO_LIMIT  # examples after which ``work`` returns, to be called again with the same scratch
+    limit: int = NO_LIMIT  # examples after which a call returns; it is then called again
     crew: Any = None  # virtual workers, whose events are done instead (see hosts/simulator.py)
 
 
 class Problem(Protocol):
-    """What hosts ask of a problem; ``problems/linear.py`` has the first one."""
+    """The interface that hosts ask of a problem; ``linear/problem.py`` is an example."""
 
     @property
     def discipline(self) -> str:
@@ -80,16 +80,16 @@ class Problem(Protocol):
         """Whether a worker that dies may hold what others wait for."""
 
     def parameters(self, flat: np.ndarray) -> Any:
-        """The named views of the flat array."""
+        """Named views of the flat array."""
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """The parts of the flat array that tiers keep by rank, as views with a row each."""
+        """The parts of the flat array that tiers keep by rank, as views with a row for each feature."""
 
     def start(self, flat: np.ndarray, seed: int) -> None:
-        """Set the parameters that training starts from in an array of zeros."""
+        """Write the parameters that training starts from into an array of zeros."""
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """What the kernel reads, of read-only arrays by name."""
+        """The kernel's read-only inputs, made of arrays by name."""
 
     def scratch(self, order: Any, tiers: int = 0) -> Any:
         """A worker's own memory."""
@@ -101,31 +101,33 @@ class Problem(Protocol):
         """Set the shared cells for workers that start an epoch at chunk ``start``."""
 
     def position(self, control: np.ndarray, order: Any) -> int:
-        """Number of chunks done (the workers stand still)."""
+        """Number of chunks done, while the workers stand still."""
 
-    def work(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: tuple[float, float, float]) -> None:
-        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-
-    def prepare(
-        self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: tuple[float, float, float]
-    ) -> Callable[[], Any]:
-        """``work`` as a function of nothing, to be called again and again under ``part.limit``."""
+    def prepare(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: Step) -> Callable[[], int]:
+        """Return a function that does at most ``part.limit`` examples (modules: whole minibatches up to there), counts
+        them in ``control`` and returns how many it did; a further call continues. A return below the limit means that
+        the epoch has no more for this worker, or that the stop flag is up. State that an earlier function left in
+        ``scratch`` is discarded.
+        """
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
 
 
-class Prepared:
-    """``work`` of problems whose ``prepare`` makes a call of one kernel."""
+def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:
+    """Wrap a kernel's call to return how many examples it has counted for the worker."""
+    cell = WORKERS + LINE * worker + ROWS
 
-    def work(self, *parts: Any) -> None:
-        """Run one worker until its share of the epoch is done or the stop flag is up; counts go to ``control``."""
-        prepare: Callable[..., Callable[[], Any]] = self.prepare  # type: ignore[attr-defined]
-        prepare(*parts)()
+    def turn() -> int:
+        before = int(control[cell])
+        kernel()
+        return int(control[cell]) - before
+
+    return turn
 
 
 class InChunks:
-    """What problems have in common whose examples are cut by ``data/order.Order``; the kernels claim its chunks."""
+    """Shared methods of problems whose examples are cut by ``data/order.Order``; their kernels claim its chunks."""
 
     discipline: str
 
@@ -146,7 +148,7 @@ class InChunks:
         control[LAST] = order.n_rows
 
     def position(self, control: np.ndarray, order: Order) -> int:
-        """Number of chunks done (the workers stand still)."""
+        """Number of chunks done, while the workers stand still."""
         if self.discipline == "round-robin" and control[LAST] == order.n_rows:
             return order.n_chunks
         return int(min(control[NEXT], order.n_chunks))

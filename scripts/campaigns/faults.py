@@ -139,7 +139,14 @@ def run(fault: Fault, host: str, folder: str) -> tuple[str, str]:
     options |= {"--checkpoint": f"{folder}/state"} | dict(zip(fault.options[::2], fault.options[1::2]))
     words = [word for pair in options.items() for word in pair]
     command = [*fault.wrap, sys.executable, "-m", "hogwild", "train", DATA, "--quiet", *words]
-    settings: dict[str, Any] = {"preexec_fn": fault.prepare, "env": os.environ | fault.environment}
+
+    def prepare() -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)  # a shell's background job, or nohup, has some of them ignored
+        if fault.prepare:
+            fault.prepare()
+
+    settings: dict[str, Any] = {"preexec_fn": prepare, "env": os.environ | fault.environment}
     before, seen = segments(), set()
     program = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -156,6 +163,9 @@ def run(fault: Fault, host: str, folder: str) -> tuple[str, str]:
         os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
         return "hung", f"did not end within {LIMIT:.0f} s"
+    except BaseException:  # the campaign itself is stopped
+        os.killpg(program.pid, signal.SIGKILL)
+        raise
     seconds = time.monotonic() - began
     problem = judge(program.returncode, fault, err)
     if not wait_until(lambda: not living(seen) and not descendants()):

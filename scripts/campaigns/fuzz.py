@@ -1,8 +1,8 @@
 """Damage files at random and read them: the values of a slow twin, or one line of an InputError, and nothing else.
 
 Each file is read in a child process with a time limit, many in one, so that a crash or a read without end is found as
-well; text of svmlight and MatrixMarket is compared with the slow readers of the tests. A case is known by the seed, the
-kind of file and its number, and is the same again for these.
+well; text of svmlight and MatrixMarket is compared with the slow readers of the tests. Stores and archives are made
+amiss by ``fuzz_made.py``. A case is known by the seed, the kind of file and its number; it is the same again for these.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_made import MADE, make_stores
 
 COUNT, BATCH = 1200, 100  # cases, and how many of them in one process
 LIMIT = 60.0  # seconds for a batch until it counts as one that does not end
@@ -37,6 +38,7 @@ SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 qid:7 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:1
 MATRIX = b"%%MatrixMarket matrix coordinate real general\n% c\n4 5 4\n1 1 0.5\n2 3 -1e3\n4 5 7\n4 5 1.25\n"
 ARRAY = b"%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n3\n"
 RATINGS = b'user,item,rating,time\na,x,3,100\nb,y,4.5,200\n"c,d",x,1,300\n7,8,2,9\n'
+TABLE = b'y,site,price,"a ""b"""\nyes,a,0.5,"red shoes\nnew"\nno,,2,x\nyes,"c,d",,\n' * 9
 GRAPH = b"c graph\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 4 2\na 3 4 3\na 2 3 1\n"
 
 
@@ -45,7 +47,7 @@ def seeds(kind: str, folder: Path) -> list[bytes]:
     if kind == "npz":
         return [_npz(form, folder) for form in ("csr", "csc", "coo", "bsr")]
     if kind == "model":
-        from hogwild.model import LinearModel
+        from hogwild.problems.linear.model import LinearModel
 
         LinearModel(np.ones((3, 8)), np.zeros(3), "log", labels=[1, 2, 3]).save(folder / "seed")
         return [(folder / "seed").read_bytes()]
@@ -56,9 +58,27 @@ def seeds(kind: str, folder: Path) -> list[bytes]:
 
         hogwild.train(toy(60), checkpoint=folder / "seed", epochs=1, **QUIET).finish()
         return [(folder / "seed" / CHECKPOINT_NAME).read_bytes()]
+    if kind in ("parquet", "arrow"):
+        return _tables(kind)
     packed = [pack(SVMLIGHT * 5) for pack in (gzip.compress, bz2.compress, lzma.compress)]
     return {"svmlight": [SVMLIGHT], "mtx": [MATRIX, ARRAY], "ratings": [RATINGS], "graph": [GRAPH],
-            "archive": packed}[kind]  # fmt: skip
+            "csv": [TABLE], "archive": packed}[kind]  # fmt: skip
+
+
+def _tables(kind: str) -> list[bytes]:
+    import pyarrow as pa
+    from pyarrow import csv, feather, parquet
+
+    table = csv.read_csv(pa.BufferReader(TABLE), parse_options=csv.ParseOptions(newlines_in_values=True))
+    coded = table.set_column(1, "site", table["site"].dictionary_encode())
+    sinks = [pa.BufferOutputStream() for _ in range(2)]
+    if kind == "parquet":
+        parquet.write_table(table, sinks[0], use_dictionary=False, compression="none", row_group_size=8)
+        parquet.write_table(coded, sinks[1])
+    else:
+        feather.write_feather(table, sinks[0], compression="uncompressed", chunksize=8)
+        feather.write_feather(coded, sinks[1])
+    return [sink.getvalue().to_pybytes() for sink in sinks]
 
 
 def _npz(form: str, folder: Path) -> bytes:
@@ -105,10 +125,11 @@ def mutate(data: bytes, source: random.Random, kind: str) -> bytes:
 
 def read(kind: str, path: Path) -> Any:
     """What the package makes of a file: what :func:`expected` says, or anything at all."""
-    from hogwild.data.graph_text import read_dimacs
-    from hogwild.data.rating_source import open_ratings
-    from hogwild.data.source import open_data
-    from hogwild.model_file import load_model
+    from hogwild.data.graphs.text import read_dimacs
+    from hogwild.data.ratings.source import open_ratings
+    from hogwild.data.rows.source import open_data
+    from hogwild.data.tables.source import open_table
+    from hogwild.models import load_model
 
     if kind == "mtx":
         return _entries(path)
@@ -122,6 +143,9 @@ def read(kind: str, path: Path) -> Any:
         return open_ratings(path)._check()
     if kind == "graph":
         return read_dimacs(str(path))
+    if kind in TABLES:
+        rows = open_table(path, "y", hash_bits=10)
+        return rows._check()
     rows = open_data(
         path, format="npz" if kind == "npz" else "svmlight", labels="optional" if kind == "npz" else "required"
     )
@@ -134,7 +158,7 @@ def read(kind: str, path: Path) -> Any:
 def _entries(path: Path) -> Any:
     import scipy.sparse
 
-    from hogwild.data.matrix_market import read_matrix_market
+    from hogwild.data.text.matrix_market import read_matrix_market
 
     found = scipy.sparse.coo_array(read_matrix_market(path, workers=1))
     found.sum_duplicates()
@@ -183,8 +207,14 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
     """Read cases and print how each ended; the number is printed before, so that a crash is known by it."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if kind in MADE:
+        make_stores(folder)
+        for number in range(first, first + count):
+            print(number, end=" ", flush=True)
+            print(MADE[kind](random.Random(f"{seed} {kind} {number}"), folder).replace("\n", " "), flush=True)
+        return
     good = seeds(kind, folder)
-    suffix = {"npz": ".npz", "mtx": ".mtx"}.get(kind, ".txt")
+    suffix = f".{kind}" if kind in ("npz", "mtx", *TABLES) else ".txt"
     for number in range(first, first + count):
         source = random.Random(f"{seed} {kind} {number}")
         text = mutate(source.choice(good), source, kind)
@@ -196,7 +226,8 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
 
 # -- the campaign -----------------------------------------------------------------------------------------------------
 
-KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "checkpoint", "archive")
+TABLES = ("csv", "parquet", "arrow")
+KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, *MADE)
 
 
 def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], found: Callable[[str], None]) -> int:

@@ -26,9 +26,9 @@ from typing import Any
 from common import Campaign, descendants, living, segments_of, wait_until
 
 import hogwild
-from hogwild.config import HOSTS, PROBLEMS
+from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.model_file import has_checkpoint, load_checkpoint
-from hogwild.training import start_pool
+from hogwild.training.engine import start_pool
 
 COUNT = 200
 HOLDING = ("aig", "locked", "round-robin")
@@ -43,11 +43,28 @@ CELLS = [
     for discipline in about["discipline"]
     if (problem, discipline) != ("cuts", "tiered")  # which is refused
 ]
+EXCHANGE = "exchange "  # then the discipline's place has an exchange
+CELLS += [
+    (problem, EXCHANGE + exchange)
+    for problem, exchanges in {
+        "linear": (
+            "averaging:period=200", "averaging:period=200,late=1,momentum=0.5", "averaging:period=200,by=ring",
+            "averaging:period=200,by=tree,mean=rows", "averaging:period=200,share=0.5",
+            "averaging:period=200,threshold=1e-4", "gossip:period=200", "gossip:period=200,top=20,bits=16",
+            "consensus:period=200", "server:push=100,shards=3", "server:push=100,bound=1,late=1",
+            "server:push=100,rule=elastic",
+        ),
+        "completion": ("averaging:period=200", "server:push=200", "consensus:period=200"),
+    }.items()
+    for exchange in exchanges
+]  # fmt: skip
 
 
 def begin(problem: str, **options: Any) -> Any:
     """A run on small data, made once, that goes on until it is stopped."""
     options = {"workers": 2, "epochs": ENDLESS, "seed": 1} | options
+    if options["discipline"].startswith(EXCHANGE):
+        options |= {"discipline": "auto", "exchange": options["discipline"].removeprefix(EXCHANGE), "workers": 3}
     if options["discipline"] == "serial":
         options["workers"] = 1
     if problem == "module":
@@ -89,7 +106,7 @@ def kill(pids: list[int]) -> None:
 
 def kill_workers(problem: str, discipline: str, chance: random.Random, folder: str) -> str:
     """One run on processes, disturbed; how it ended, or what was wrong after "FOUND"."""
-    workers = 1 if discipline == "serial" else 2
+    workers = 1 if discipline == "serial" else 3 if discipline.startswith(EXCHANGE) else 2
     pool = start_pool("processes", workers)
     delay, everybody = chance.choice([0.002, 0.02, LATEST]) * chance.random(), chance.random() < 0.3
     victim, checkpoint = chance.randrange(workers), folder if chance.random() < 0.5 else None
@@ -186,7 +203,7 @@ def main(arguments: list[str]) -> int:
         problem, discipline = cells[number % len(cells)]
         chance = random.Random(f"{campaign.asked.seed} {number}")
         whole = number % 4 == 3  # a program costs seconds, for it imports torch
-        host = chance.choice(HOSTS[:2]) if whole else "processes"
+        host = chance.choice(REAL_HOSTS) if whole else "processes"
         with tempfile.TemporaryDirectory() as folder:
             if whole:
                 how = kill_program(problem, discipline, host, chance, folder)

@@ -1,9 +1,13 @@
-"""Click-through rates from categories with hashing: who clicks, told by dictionaries of strings.
+"""Click-through rates from categories
+===================================
+
+Who clicks, told from dictionaries of strings by hashing::
 
     python scripts/examples/click_through.py            # 20,000 made-up impressions
 
 Categories have no numbers and new ones turn up every day, so ``FeatureHasher`` gives each ``name=value`` a place among
-2^20; rows are binary, and hogwild does not even read their values. What counts is the log loss of the probabilities.
+2^20. The rows are binary, and hogwild does not even read their values. What counts is the log loss of the
+probabilities.
 """
 
 from __future__ import annotations

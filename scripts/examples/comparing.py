@@ -1,10 +1,13 @@
-"""Comparing methods from Python: was it worth leaving the locks out, on these data and this machine?
+"""Comparing methods from Python
+=============================
+
+Was it worth leaving the locks out, on these data and this machine? ::
 
     python scripts/examples/comparing.py                             # a small generated set, some seconds
     python scripts/examples/comparing.py rows.svm.gz comparison      # your data, results kept in comparison/
 
-The same as ``hogwild compare``: the step of every method is tuned alike, repeats are interleaved, and the verdict is in
-words. Started again with the same arguments, it goes on where it was.
+This does the same as ``hogwild compare``: the step of every method is tuned alike, repeats are interleaved, and the
+verdict is in words. Started again with the same arguments, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,16 +17,16 @@ import tempfile
 from pathlib import Path
 
 from hogwild import open_data
-from hogwild.compare.harness import Comparison
-from hogwild.compare.plan import Plan
-from hogwild.compare.report import write_report
+from hogwild.compare.report.page import write_report
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
 
 
 def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str = "") -> None:
     train, test = open_data(data).split(0.2, seed=0)
     methods = ("serial", "hogwild", "tiered", "locked")
-    plan = Plan(seeds=3, workers=(2,), grid=(0.5, 1.0, 2.0), epochs=5, methods=methods)
+    plan = ComparisonPlan(seeds=3, workers=(2,), grid=(0.5, 1.0, 2.0), epochs=5, methods=methods)
     comparison = Comparison(train, test, plan, TrainConfig(host="threads"), data=data)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(out or folder)

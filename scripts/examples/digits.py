@@ -1,4 +1,7 @@
-"""A small network on scikit-learn's handwritten digits, by every core at once, without locks.
+"""A network for handwritten digits
+================================
+
+All cores train a small network on scikit-learn's digits at once, without locks::
 
     python scripts/examples/digits.py
     hogwild train-module scripts/examples/digits.py:make_model --data scripts/examples/digits.py:make_train \\

@@ -1,9 +1,12 @@
-"""Texts that do not fit in memory: batches hashed as they come and learnt with ``partial_fit``, scores as they grow.
+"""Texts that do not fit in memory
+===============================
+
+Batches of texts are hashed as they come and learnt with ``partial_fit``; the scores grow::
 
     python scripts/examples/out_of_core.py             # made-up texts
     python scripts/examples/out_of_core.py FILE        # lines "label<TAB>text"
 
-After the pattern of scikit-learn's "Out-of-core classification of text documents", with the classifier replaced. A
+The script follows scikit-learn's "Out-of-core classification of text documents", with the classifier replaced. A
 batch costs what is in it and not the 2^20 weights of the model.
 """
 

@@ -1,9 +1,12 @@
-"""Recommending: ratings as a sparse matrix, factors by lock-free SGD, the best unseen items for a user.
+"""Recommending items
+==================
+
+Ratings are a sparse matrix, lock-free SGD finds factors, and each user is shown the best unseen items::
 
     python scripts/examples/recommendation.py                    # generated ratings
     python scripts/examples/recommendation.py ml-100k/u.data     # any file of "user item rating"
 
-New users are no new training: ``transform`` finds their factors from what they rated.
+New users need no new training: ``transform`` finds their factors from what they rated.
 """
 
 from __future__ import annotations

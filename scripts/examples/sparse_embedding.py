@@ -1,6 +1,9 @@
-"""An embedding of sparse rows: of 47,236 features each row has 76, and only their embeddings are read and written.
+"""An embedding of sparse rows
+===========================
 
-python scripts/examples/sparse_embedding.py
+Each row has 76 of 47,236 features, and only their embeddings are read and written::
+
+    python scripts/examples/sparse_embedding.py
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Text classification with one import replaced: 20 newsgroups, or any texts, as hashed word counts.
+"""Text classification with one import replaced
+============================================
+
+The texts are 20 newsgroups, or any texts, as hashed word counts::
 
     python scripts/examples/text_classification.py            # a few made-up texts, at once
     python scripts/examples/text_classification.py 20news     # downloads 14 MB with scikit-learn
 
-The pipeline is scikit-learn's; only the classifier is from here. ``n_jobs`` is what makes a binary problem faster too.
+The pipeline is scikit-learn's; only the classifier is from here. ``n_jobs`` makes a binary problem faster too.
 """
 
 from __future__ import annotations

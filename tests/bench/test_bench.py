@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from hogwild.bench import estimators, solvers
-from hogwild.bench.plan import Plan, doubling
+from hogwild.bench.plan import BenchPlan, doubling
 from hogwild.bench.rounds import Timing, interleaved, ratio, together
 from hogwild.bench.suite import SECTIONS, chosen, conditions, section
-from hogwild.config import DISCIPLINES
 from hogwild.data.cache import Cache
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.json_rows import to_json
 from hogwild.machine import physical_cores
+from hogwild.methods import DISCIPLINES
 
 NAMES = {
     "rcv1": "synthetic:rcv1?rows=600&features=300&nnz=8",
@@ -35,11 +35,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 
 @pytest.fixture
-def plan(cache: Cache) -> Plan:
-    return Plan((1, 2), repeats=2, quick=True, names=NAMES, cache=cache)
+def plan(cache: Cache) -> BenchPlan:
+    return BenchPlan((1, 2), repeats=2, quick=True, names=NAMES, cache=cache)
 
 
-def rows_of(name: str, plan: Plan) -> list[dict[str, Any]]:
+def rows_of(name: str, plan: BenchPlan) -> list[dict[str, Any]]:
     """A section's rows, checked for what every row promises."""
     rows = list(section(name, plan))
     assert rows
@@ -55,18 +55,18 @@ def rows_of(name: str, plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def test_streaming(plan: Plan) -> None:
+def test_streaming(plan: BenchPlan) -> None:
     assert [row["workers"] for row in rows_of("streaming", plan)] == [1, 2]
 
 
-def test_kernel(plan: Plan) -> None:
+def test_kernel(plan: BenchPlan) -> None:
     rows = rows_of("kernel", plan)
     assert len(rows) == 4 + 5
     assert {row["order"] for row in rows} == {"file", "shuffled"}
     assert all(row["status"] == "ok" for row in rows)
 
 
-def test_estimators(plan: Plan) -> None:
+def test_estimators(plan: BenchPlan) -> None:
     rows = rows_of("estimators", dataclasses.replace(plan, rows=NAMES["uniform"], repeats=1))
     data = ["rcv1", "20 classes", *estimators.TOYS, NAMES["uniform"]]
     assert [(row["data"], row["solver"]) for row in rows] == [
@@ -81,7 +81,9 @@ def test_estimators(plan: Plan) -> None:
     assert digits[1]["ours_faster"] == digits[1]["seconds"] / digits[0]["seconds"]
 
 
-def test_data_without_classes_cost_no_other_row(plan: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_without_classes_cost_no_other_row(
+    plan: BenchPlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "real.svm").write_text("".join(f"{k / 8} 1:{k}\n" for k in range(100)))
     monkeypatch.setattr(estimators, "_of_data", lambda plan, name, *data: iter([{"data": name}]))
     found = []
@@ -91,7 +93,7 @@ def test_data_without_classes_cost_no_other_row(plan: Plan, monkeypatch: pytest.
     assert found == ["rcv1", "20 classes", *estimators.TOYS]
 
 
-def test_scaling_has_every_cell(plan: Plan) -> None:
+def test_scaling_has_every_cell(plan: BenchPlan) -> None:
     rows = rows_of("scaling", plan)
     parallel = list(DISCIPLINES[1:])
     for family, counts in {"rcv1": plan.workers, "uniform": (2,), "ctr": (2,)}.items():
@@ -110,7 +112,7 @@ def test_scaling_has_every_cell(plan: Plan) -> None:
 
 def test_disciplines_that_wait_are_refused_beyond_the_cores(cache: Cache) -> None:
     crowd = physical_cores() + 1
-    plan = Plan((crowd,), 1, names=dict.fromkeys(NAMES, NAMES["rcv1"]), cache=cache)
+    plan = BenchPlan((crowd,), 1, names=dict.fromkeys(NAMES, NAMES["rcv1"]), cache=cache)
     rows = {row["discipline"]: row["status"] for row in rows_of("scaling", plan)}
     assert rows["hogwild"] == "ok"
     assert rows["locked"].startswith("refused: ")
@@ -119,7 +121,7 @@ def test_disciplines_that_wait_are_refused_beyond_the_cores(cache: Cache) -> Non
     assert all(row["seconds"] is None for row in refused)
 
 
-def test_adds_that_lose_nothing(plan: Plan) -> None:
+def test_adds_that_lose_nothing(plan: BenchPlan) -> None:
     rows = rows_of("adds", plan)
     assert {(row["cells"], row["workers"], row["add"]) for row in rows} == {
         (cells, workers, add)
@@ -135,14 +137,14 @@ def test_adds_that_lose_nothing(plan: Plan) -> None:
                 assert row["lost_share"] == 0
 
 
-def test_merge(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hogwild.bench.merge.COORDINATES", (64, 256))
+def test_merge(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.bench.kernels.merge.COORDINATES", (64, 256))
     rows = rows_of("merge", plan)
     assert {row["coordinates"] for row in rows} == {64, 256}
     assert all(row["nanoseconds"] > 0 for row in rows)
 
 
-def test_parsing(plan: Plan) -> None:
+def test_parsing(plan: BenchPlan) -> None:
     rows = rows_of("parsing", plan)
     assert all(row["megabytes_per_second"] > 0 for row in rows)
     assert {row["reader"] for row in rows} == {"hogwild"}
@@ -150,12 +152,12 @@ def test_parsing(plan: Plan) -> None:
 
 @pytest.mark.slow
 def test_parsing_against(cache: Cache) -> None:
-    rows = rows_of("parsing", Plan((1,), 2, against=True, names=NAMES, cache=cache))
+    rows = rows_of("parsing", BenchPlan((1,), 2, against=True, names=NAMES, cache=cache))
     assert [row["reader"] for row in rows] == ["hogwild", "scikit-learn"]
 
 
 @pytest.mark.slow
-def test_startup_and_memory(plan: Plan) -> None:
+def test_startup_and_memory(plan: BenchPlan) -> None:
     rows = rows_of("startup", plan)
     assert [(row["host"], row["part"]) for row in rows] == [
         (host, part) for host in ("processes", "threads") for part in ("imports", "first", "again")
@@ -164,15 +166,15 @@ def test_startup_and_memory(plan: Plan) -> None:
     assert 10 < row["peak_megabytes"] < 10_000
 
 
-def test_a_child_that_fails_is_one_line(plan: Plan) -> None:
+def test_a_child_that_fails_is_one_line(plan: BenchPlan) -> None:
     from hogwild.bench.startup import _in_a_fresh_interpreter
 
     with pytest.raises(TrainingError, match="start-up could not be timed: .*no such synthetic set"):
         _in_a_fresh_interpreter(["synthetic:none", None, "threads", 1, 0.5])
 
 
-def test_against(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = solvers.Solver("absent", "no_such_module", "no-such-package", "epochs", "file", solvers.hogwild)
+def test_against(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = solvers.Outside("absent", "no-such-package", "no_such_module", solvers.Ours, "file")
     ours = [solver for solver in solvers.SOLVERS if solver.module in ("hogwild", "sklearn")]
     monkeypatch.setattr("hogwild.bench.against.SOLVERS", (*ours, absent))
     rows = rows_of("against", plan)
@@ -192,18 +194,18 @@ def test_against(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("solver", solvers.SOLVERS, ids=lambda solver: solver.module)
 @pytest.mark.parametrize("loss", ["log", "hinge"])
-def test_every_solver_learns(solver: solvers.Solver, loss: str, plan: Plan) -> None:
+def test_every_solver_learns(solver: solvers.Outside, loss: str, plan: BenchPlan) -> None:
     """Its weights point the right way and lie where ours do: most margins have the sign of their label."""
     if solver.version is None:
         pytest.skip(f"{solver.package} is not installed")
     rows = plan.open("rcv1")
-    found = solver.make(rows, loss, 1e-4)(8, solver.steps[0])
+    found = solvers.Fits(solver, rows, loss, 1e-4)(8, 0.5)
     assert found.seconds > 0
     X, y = rows.to_scipy()
     assert np.mean(np.sign(X @ found.coef + found.intercept) == y) > 0.8
 
 
-def test_fresh_rows_of_the_same_model(plan: Plan) -> None:
+def test_fresh_rows_of_the_same_model(plan: BenchPlan) -> None:
     train, fresh = plan.open("rcv1"), plan.open("rcv1", rows=50, skip=600)
     assert (len(fresh), fresh.width) == (50, train.width)
 

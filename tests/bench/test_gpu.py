@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -14,15 +13,20 @@ import numpy as np
 import pytest
 import torch
 
-from hogwild.bench import gpu, gpu_completion, gpu_linear, gpu_sides, gpu_streams, suite
-from hogwild.bench.gpu_targets import NONZEROS_PER_SECOND, TARGETS, Size, Target, update_bytes
-from hogwild.bench.plan import Plan
+from hogwild.bench import suite
+from hogwild.bench.gpu import completion as gpu_completion
+from hogwild.bench.gpu import linear as gpu_linear
+from hogwild.bench.gpu import sides as gpu_sides
+from hogwild.bench.gpu import streams as gpu_streams
+from hogwild.bench.gpu import suite as gpu
+from hogwild.bench.gpu.sizes import Size, update_bytes
+from hogwild.bench.plan import BenchPlan
 from hogwild.cuda import backend, streams
 from hogwild.data.cache import Cache
-from hogwild.data.source import open_data
+from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, TrainingError
 from hogwild.json_rows import to_json
-from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.completion.problem import CompletionProblem
 from tests.cli.conftest import hogwild  # noqa: F401  (a fixture)
 from tests.cuda.standin import StandIn
 
@@ -48,8 +52,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return Plan((1, 2), repeats=2, quick=True, cache=Cache(tmp_path / "cache"))
+def plan(tmp_path: Path) -> BenchPlan:
+    return BenchPlan((1, 2), repeats=2, quick=True, cache=Cache(tmp_path / "cache"))
 
 
 def of(rows: list[dict[str, Any]], part: str) -> dict[str, dict[str, Any]]:
@@ -58,7 +62,7 @@ def of(rows: list[dict[str, Any]], part: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def rows(device: StandIn, plan: Plan) -> list[dict[str, Any]]:
+def rows(device: StandIn, plan: BenchPlan) -> list[dict[str, Any]]:
     found = list(suite.section("gpu", plan))
     for row in found:
         assert row["section"] == "gpu"
@@ -72,8 +76,7 @@ def test_all_parts(rows: list[dict[str, Any]], device: StandIn) -> None:
     assert rows[0]["gpu"] == device.name
     assert {"gpu_driver", "version_cuda", "version_triton"} <= rows[0].keys()
     assert rows[0]["bytes_per_second"] == pytest.approx(2 * TINY.copied / rows[0]["seconds"])
-    measured = [row for row in rows if row["part"] != "target"]
-    for row in measured:
+    for row in rows:
         assert row["status"] == "ok", row
         assert math.isfinite(row["measured"])
         assert row["measured"] > 0
@@ -81,14 +84,6 @@ def test_all_parts(rows: list[dict[str, Any]], device: StandIn) -> None:
     _check_completion(of(rows, "completion"))
     _check_linear(of(rows, "linear"), of(rows, "to loss"), device)
     _check_streams(of(rows, "streams"))
-    lines = [row for row in rows if row["part"] == "target"]
-    assert [row["asked"] for row in lines] == [target.asked for target in TARGETS]
-    assert rows[-len(lines) :] == lines
-    on_device = {row["what"] for row in measured if row.get("device") == "cuda"}
-    assert all(row["best"] in on_device for row in lines if row["status"] == "ok")
-    by_asked = {row["asked"]: row for row in lines}
-    assert by_asked[8.0]["met"] == (by_asked[8.0]["ratio"] >= 8)
-    assert by_asked[0.9]["status"] == "failed: not measured"  # another rank was
 
 
 def _check_completion(found: dict[str, dict[str, Any]]) -> None:
@@ -112,7 +107,7 @@ def _check_linear(rates: dict[str, dict[str, Any]], times: dict[str, dict[str, A
     for name, row in rates.items():
         assert row["epochs"] == 2 * TINY.epochs["linear"]
         assert row["ratio"] == pytest.approx(rates[gpu_sides.CPU]["seconds"] / row["seconds"])
-        assert row["of_asked"] == pytest.approx(row["nonzeros_per_second"] / NONZEROS_PER_SECOND)
+        assert row["nonzeros_per_second"] == pytest.approx(row["nonzeros"] / row["seconds"])
         assert not name.endswith("full") or row["in_flight"] == device.programs()
     for row in times.values():
         assert row["loss"] <= row["goal"]
@@ -146,7 +141,7 @@ def test_bytes_of_an_update_are_those_of_the_arrays() -> None:
     assert update_bytes(64) == 2 * touched + rating
 
 
-def test_what_fails_keeps_its_place(device: StandIn, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_keeps_its_place(device: StandIn, plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = gpu_streams.ways
 
     def ways(batch: int) -> Any:
@@ -165,11 +160,11 @@ def test_what_fails_keeps_its_place(device: StandIn, plan: Plan, monkeypatch: py
     assert last["status"].startswith("failed: ")
     assert "99" in last["status"]
     assert last["measured"] is None
-    assert found[-1]["part"] == "target"
+    assert found[-1] is last
 
 
 def test_steps_that_are_not_captured_are_no_graphs(
-    device: StandIn, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    device: StandIn, plan: BenchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.captures = False
     found = {row["what"].partition(": ")[2]: row for row in gpu_streams.measure(plan, TINY, None)}
@@ -190,24 +185,6 @@ def test_a_loss_that_is_not_reached(device: StandIn) -> None:
     assert side.last["epoch"] == 1
 
 
-def test_targets_count_what_has_learned() -> None:
-    target = Target("x", 2.0, {"part": "p", "kind": ("a", "b")}, worse=0.02)
-    good = {"part": "p", "kind": "a", "what": "p: a", "ratio": 2.5, "worse": 0.01, "status": "ok", "measured": 5.0}
-    others = [
-        good | {"ratio": 9.0, "worse": 0.03}, good | {"ratio": 9.0, "worse": None}, good | {"ratio": 9.0, "kind": "c"},
-        good | {"ratio": 9.0, "status": "failed: x"}, good | {"ratio": None}, good | {"ratio": 1.0, "kind": "b"},
-    ]  # fmt: skip
-    line = target.row([*others, good])
-    assert (line["ratio"], line["met"], line["best"], line["measured"]) == (2.5, True, "p: a", 5.0)
-    assert target.row(others)["met"] is False
-    assert target.row(others[:1])["status"] == "failed: no run has learned well enough"
-    for missing in ([], others[2:4]):
-        line = target.row(missing)
-        assert (line["met"], line["status"]) == (None, "failed: not measured")
-    over = dataclasses.replace(target, ratio="over_eager", rival="eager").row([good | {"over_eager": 30.0}])
-    assert (over["ratio"], over["rival"]) == (30.0, "eager")
-
-
 def test_numbers_in_hand(device: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = {0.5: 10, gpu_sides.NOTHING: 1000}
     monkeypatch.setattr(gpu_sides, "_taken", lambda data, step, **options: taken[step])
@@ -222,8 +199,8 @@ def test_size_is_for_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu.machine, "physical_cores", lambda: 16)
     for total, ratings in ((None, gpu.FULL.ratings), (1 << 37, gpu.FULL.ratings), (1 << 33, gpu.FEWER)):
         monkeypatch.setattr(gpu.machine, "memory", lambda total=total: (total, total))
-        assert gpu.size_for(Plan((1,))).ratings == ratings
-    assert gpu.size_for(Plan((1,), quick=True)) is gpu.QUICK
+        assert gpu.size_for(BenchPlan((1,))).ratings == ratings
+    assert gpu.size_for(BenchPlan((1,), quick=True)) is gpu.QUICK
     for size in (gpu.FULL, gpu.QUICK):
         assert size.samples % (gpu_streams.REPLICAS[-1] * max(gpu_streams.BATCHES)) == 0
 
@@ -241,7 +218,7 @@ def test_driver(tmp_path: Path) -> None:
 
 
 @without_gpu
-def test_no_gpu_is_one_line(hogwild: Callable, plan: Plan) -> None:  # noqa: F811
+def test_no_gpu_is_one_line(hogwild: Callable, plan: BenchPlan) -> None:  # noqa: F811
     with pytest.raises(InputError, match="^device cuda: "):
         list(gpu.measure(plan))
     result = hogwild("bench", "gpu")
@@ -285,23 +262,20 @@ def test_the_table(
     good = {"part": "p", "kind": "a", "what": "some work", "ratio": 2.5, "worse": 0.01, "status": "ok", "unit": "G/s"}
     good |= {"rival": "the other", "measured": 3.25}
     rows = [good, good | {"what": "worse work", "measured": None, "status": "failed: no memory"}]
-    rows.append(Target("of work", 2.0, {"part": "p"}, worse=0.02).row(rows))
     monkeypatch.setattr("hogwild.cli.bench.section", lambda name, plan: iter([{"section": name} | row for row in rows]))
     result = hogwild("bench", "gpu", "--json", tmp_path / "rows.jsonl")
     assert result.status == 0
     lines = {line.split("  ")[0].strip(): line.split() for line in result.out.splitlines()}
-    assert lines["some work"][2:] == ["-", "3.25", "G/s", "the", "other", "2.5", "-", "-", "1.0%", "-", "-"]
-    assert lines["TARGET of work"][-2:] == ["2", "yes"]
+    assert lines["some work"][2:] == ["-", "3.25", "G/s", "the", "other", "2.5", "-", "-", "1.0%"]
     assert "no memory" in result.out
-    assert "targets" not in result.out.splitlines()[-1]
     kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert [row["section"] for row in kept] == ["gpu"] * 3
+    assert [row["section"] for row in kept] == ["gpu"] * 2
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_on_a_gpu(plan: Plan) -> None:
+def test_on_a_gpu(plan: BenchPlan) -> None:
     found = list(suite.section("gpu", plan))
     assert found[0]["gpu_driver"]
     for row in found:

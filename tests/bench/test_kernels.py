@@ -6,10 +6,10 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.bench.merge import _Side
+from hogwild.bench.kernels.merge import _Side
+from hogwild.bench.kernels.steps_kernel import ADDS, TINY, adds, stream
 from hogwild.bench.sides import Loop, NaiveLoop
-from hogwild.data.source import open_data
-from hogwild.kernels.bench import ADDS, TINY, adds, stream
+from hogwild.data.rows.source import open_data
 from hogwild.kernels.control import cells as control_cells
 
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="random orders overflow by design, which NumPy reports")

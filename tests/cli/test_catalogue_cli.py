@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.cli.data import size
-from hogwild.data import catalogue, fetch_download
+from hogwild.cli.data.commands import size
+from hogwild.data.public import catalogue
+from hogwild.data.public import download as fetch_download
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
 
 RATINGS = "".join(f"{user} {item} {1 + (user * item) % 5}\n" for user in range(20) for item in range(9))
@@ -23,7 +24,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from hogwild.__main__ import main
-from hogwild.data import catalogue
+from hogwild.data.public import catalogue
 catalogue.CARDS = Path(sys.argv[1])
 sys.exit(main(sys.argv[2:]))
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.ratings import Ratings
+from hogwild.data.ratings.container import Ratings
 from tests.test_problems import ratings
 
 QUICK = ("--host", "threads", "--workers", 1, "--epochs", 20, "--rank", 8)

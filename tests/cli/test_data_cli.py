@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.cli.data import size
-from hogwild.data.source import open_data
-from hogwild.model import LinearModel
+from hogwild.cli.data.commands import size
+from hogwild.data.rows.source import open_data
+from hogwild.problems.linear.model import LinearModel
 
 
 def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
@@ -55,6 +55,29 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
         for text in ("1: 100 (50.0%), 2: 100 (50.0%)", "Omega", "Delta", "rho", "in parallel"):
             assert text in shown
     assert "targets       min" in hogwild("info", "synthetic:rcv1?rows=200&features=200&nnz=5&task=regress").out
+
+
+def test_info_on_more_machines(hogwild: Callable, svm: Path) -> None:
+    link = ("--machines", 2, "--link", "latency=0.2ms,bandwidth=1Gbit,row=1ms")
+    found = json.loads(hogwild("info", svm, *link, "--json").out)["machines"]
+    assert (found["count"], found["epoch_seconds"]) == (2, 0.2)
+    assert found["exchanges"][0]["exchange"] == "averaging"
+    assert found["exchanges"][0]["bytes"] == 4 * 20
+    shown = hogwild("info", svm, *link).out
+    assert "machines      2 over latency=0.2ms,bandwidth=1Gbit,row=1ms\n" in shown
+    assert shown.count("gossip:period=1000") == 1
+    assert " ".join(shown.split()).endswith(found["verdict"])
+    timed = json.loads(hogwild("info", svm, *link[:3], "bandwidth=1Gbit", "--json").out)["machines"]
+    assert timed["epoch_seconds"] > 0
+    for command, said in {
+        (svm, *link[:2]): "--machines 2: say what joins them",
+        (svm, *link[2:]): "say how many machines it joins",
+        link: "give the data too",
+        ("synthetic:grid", *link): "is for rows of features",
+    }.items():
+        result = hogwild("info", *command)
+        assert (result.status, result.err.count("\n")) == (2, 1), result.err
+        assert said in result.err
 
 
 def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 import scipy.sparse
 
 import hogwild as package
-from hogwild.cli import sources
-from hogwild.data.source import open_data
-from hogwild.data.store import read_meta, save_store
+from hogwild.cli.data import sources
+from hogwild.data.rows.source import open_data
+from hogwild.data.rows.store import read_meta, save_store
 
 QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3, "--step", 1)
 LINE = "hashed to 2^16 = 65,536 weights: 16 buckets used, about 16 features, under 1 % of them share one"

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.source import open_data
-from hogwild.model import LinearModel
+from hogwild.data.rows.source import open_data
+from hogwild.problems.linear.model import LinearModel
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -169,3 +170,30 @@ def test_no_control_character_reaches_the_screen(
         assert all(c.isprintable() for c in (shown.out + shown.err).replace("\n", "")), arguments
     assert main(["train", f"{name}x"]) == 1
     assert "a\\x1b[31m\\x07\\u202eb.svmx: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("sketched")
+def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: Path) -> None:
+    odd, name = "c\x1b[31mx", tmp_path / "t\x1b[2Jb.csv"
+    name.write_text(f"y,{odd}\n" + "no\x1b[1m,v\x1b[32m\nyes,w\n" * 60)
+    model, out = tmp_path / "m\x1b[5m", tmp_path / "r\x1b[7m"
+    train = ("--label", "y", "--epochs", 1, "-w", 1, "--host", "threads")
+    compare = ("--methods", "hogwild", "--seeds", 1, "--steps", 0.5, "-w", 2, "--host", "threads", "--epochs", 2)
+    fine: list[tuple[object, ...]] = [
+        ("train", name, *train, "--out", model), ("info", name, "--label", "y"), ("info", model), ("inspect", model),
+        ("inspect", model, "--names", name), ("evaluate", model, name),
+        ("predict", model, name, "-o", tmp_path / "p\x1b[1m"), ("convert", name, tmp_path / "s\x1b", "--label", "y"),
+        ("compare", name, "--label", "y", *compare, "--out", out), ("report", out),
+    ]  # fmt: skip
+    wrong: list[tuple[object, ...]] = [
+        ("train", name, "--label", "y\x1b"), ("train", name, "--label", "y", "--ignore", "a\x1bb"),
+        ("inspect", "no\x1b"),
+        ("train", name, "--label", "y", "--numeric", odd), ("evaluate", model, "no\x1b.csv"), ("bench", "no\x1b"),
+    ]  # fmt: skip
+    for arguments in (*fine, *wrong):
+        done = hogwild(*arguments)
+        assert (done.status == 0) == (arguments in fine), (arguments, done.err)
+        assert "\x1b" not in done.out + done.err, arguments
+        assert done.out or done.err or arguments[0] in ("predict", "convert")
+    page = (out / "report.html").read_text()
+    assert "\x1b" not in page

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.source import open_data
-from hogwild.model import LinearModel
+from hogwild.data.rows.source import open_data
+from hogwild.problems.linear.model import LinearModel
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def test_importing_the_command_line_brings_nothing_heavy() -> None:
     assert result.stdout.strip() == "set()"
 
 
+@pytest.mark.usefixtures("sketched")
 def test_several_directories(hogwild: Callable, comparison: Path, tmp_path: Path) -> None:
     result = hogwild("report", comparison, comparison)
     assert result.status == 2
@@ -79,6 +80,7 @@ def test_wrong_usage(hogwild: Callable, arguments: tuple[str, ...], status: int,
     assert len(result.err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_torn_last_line_is_said(hogwild: Callable, comparison: Path) -> None:
     with (comparison / "rows.jsonl").open("a") as file:
         file.write('{"phase": "repor')
@@ -95,6 +97,7 @@ def test_rows_that_are_none(hogwild: Callable, tmp_path: Path) -> None:
     assert "rows.jsonl, line 1: is no JSON" in result.err
 
 
+@pytest.mark.usefixtures("sketched")
 def test_show_the_page(hogwild: Callable, comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)

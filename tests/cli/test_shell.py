@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.compare.methods import METHODS
-from hogwild.config import LOSSES, PROBLEMS
-from hogwild.data.catalogue import cards
+from hogwild.compare.run.methods import METHODS
+from hogwild.data.public.catalogue import cards
+from hogwild.methods import LOSSES, PROBLEMS
 
 PROGRAMS = ([sys.executable, "-m", "hogwild"], [str(Path(sys.executable).with_name("hogwild"))])
 CHOSEN = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # the shell is then an argument

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from hogwild.cli.simulate import OTHER_PROBLEMS, simulate
-from hogwild.cli.train import train
-from hogwild.model_file import load_model
+from hogwild.models import load_model
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 
@@ -124,9 +121,3 @@ def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
     result = hogwild("simulate", svm, "-w", 201)
     assert result.status == 1
     assert "201 workers for 200 rows" in result.err
-
-
-def test_the_options_of_train_and_three_more() -> None:
-    mine, theirs = (set(inspect.signature(command).parameters) for command in (simulate, train))
-    assert mine - theirs == {"delay", "histogram"}
-    assert theirs - mine == {"host", "exchange", *OTHER_PROBLEMS}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +21,7 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clicks")
     random = np.random.default_rng(0)
     site = random.integers(0, 20, 600)
-    table = pyarrow.table(
+    table = pa.table(
         {
             "click": np.where((site % 2 == 1) ^ (random.random(600) < 0.05), "yes", "no"),
             "site": [f"site {k}" for k in site],
@@ -108,3 +111,19 @@ def test_methods_are_compared_on_a_table(clicks: Path, tmp_path: Path, hogwild: 
     assert (tmp_path / "out" / "report.html").exists()
     refused = hogwild("compare", clicks / "clicks.csv", "--out", tmp_path / "other")
     assert "a table needs its label named: --label COLUMN" in refused.err
+
+
+def test_ctrl_c_while_a_table_is_read_leaves_nothing(tmp_path: Path, spawn: Any) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text("click,site,price\n" + "yes,a,1\nno,b,2\n" * 3_000_000)  # seconds of reading
+    for command, *more in (("train", "--out", "here/m", "--cache", "here"), ("convert", "here/store")):
+        here = tmp_path / command / "here"
+        here.mkdir(parents=True)
+        process = spawn(command, path, *more, "--label", "click", cwd=here.parent)
+        while not any(here.iterdir()) and process.poll() is None:  # until it writes what it reads
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        assert list(here.iterdir()) == []

@@ -22,9 +22,9 @@ import torch
 from hogwild import machine
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
-from hogwild.data.source import open_data
+from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
-from hogwild.model_file import load_model
+from hogwild.models import load_model
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
@@ -57,7 +57,7 @@ def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp
     hogwild(*command)
     kept = directory()  # all but one small kernel, for a test should not wait for all of them
     assert kept is not None
-    shutil.copytree(kept, tmp_path / "kernels" / kept.name, ignore=shutil.ignore_patterns("linear.shrink_table*"))
+    shutil.copytree(kept, tmp_path / "kernels" / kept.name, ignore=shutil.ignore_patterns("kernel.shrink_table*"))
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
     said = []
     for _ in range(2):

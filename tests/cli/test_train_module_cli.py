@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hogwild.model_file import load_model
+from hogwild.models import load_model
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "scripts" / "examples"
@@ -103,10 +104,12 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
     result = hogwild(
         "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--test", f"{mine}:make_data", "--loss",
         f"{mine}:my_loss", "--host", host, "--workers", workers, "--optimizer", "adam", "--step", "0.05", "--out",
-        tmp_path / "model", "--json", tmp_path / "rows", "--checkpoint", tmp_path / "state", "--epochs", 3,
+        tmp_path / "model", "--json", tmp_path / "rows", "--checkpoint", tmp_path / "state", "--epochs", 3, "-v",
     )  # fmt: skip
     assert (result.status, result.err) == (0, "")
     assert "14 parameters" in result.out
+    parts = re.findall(r"^([a-z-]+) +[0-9.]+ s +[0-9]+%$", result.out, re.MULTILINE)
+    assert parts == ["start", "reading", "set-up", "compiling", "training", "evaluation", "saving"]
     assert "adam" in result.out
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]

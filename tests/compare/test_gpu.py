@@ -13,20 +13,21 @@ import pytest
 from torch import nn
 
 from hogwild import machine
-from hogwild.compare.harness import Comparison
-from hogwild.compare.methods import METHODS, gpu, usual
-from hogwild.compare.panels import STYLES
-from hogwild.compare.plan import Plan
-from hogwild.compare.results import load
-from hogwild.compare.runner import Pools
-from hogwild.compare.tables import tables
-from hogwild.compare.verdict import verdict
-from hogwild.config import PROBLEMS, TrainConfig
+from hogwild.compare.report.results import load
+from hogwild.compare.report.styles import STYLES
+from hogwild.compare.report.tables import tables
+from hogwild.compare.report.verdict import verdict
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.methods import METHODS, gpu, usual
+from hogwild.compare.run.plan import ComparisonPlan
+from hogwild.compare.run.runner import Pools
+from hogwild.config import TrainConfig
 from hogwild.cuda import streams
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.source import open_data
+from hogwild.data.ratings.source import open_ratings
+from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
-from hogwild.module_training import pose
+from hogwild.methods import PROBLEMS
+from hogwild.problems.module.training import pose
 from tests.compare.rows import about, halving, run, write
 from tests.cuda.standin import StandIn
 
@@ -65,7 +66,9 @@ def rows_in(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
 
 
-def compared(directory: Path, data: Any, base: TrainConfig, plan: Plan, **options: Any) -> dict[tuple[str, int], list]:
+def compared(
+    directory: Path, data: Any, base: TrainConfig, plan: ComparisonPlan, **options: Any
+) -> dict[tuple[str, int], list]:
     """Rows of the reported runs by method and workers."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no word of more workers than cores
@@ -109,7 +112,7 @@ def test_what_is_asked_of_a_gpu_by_name() -> None:
 
 
 def test_without_a_gpu_its_methods_are_refused_in_its_words(nowhere: None, tmp_path: Path) -> None:
-    plan = Plan(1, (1,), (1.0,), 1, ("serial", "cuda-hogwild"))
+    plan = ComparisonPlan(1, (1,), (1.0,), 1, ("serial", "cuda-hogwild"))
     found = compared(tmp_path, few("linear"), LINEAR, plan)
     assert found["cuda-hogwild", 1][0]["status"] == "refused: device cuda: there is none"
     assert found["serial", 1][-1]["status"] == "ok"
@@ -131,7 +134,7 @@ def test_what_else_a_gpu_is_not_for(standin: None) -> None:
         assert says in reason
     assert METHODS["cuda-locked"].refusal(MODULE, posed(), 4, cores=1) is None  # they do not spin
     with pytest.raises(UsageError, match="methods say where they run"):
-        Comparison(rows, None, Plan(1, (1,), (1.0,), 1, ("serial",)), TrainConfig(device="cuda"))
+        Comparison(rows, None, ComparisonPlan(1, (1,), (1.0,), 1, ("serial",)), TrainConfig(device="cuda"))
 
 
 # ---- the harness
@@ -140,7 +143,7 @@ def test_what_else_a_gpu_is_not_for(standin: None) -> None:
 def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine, "physical_cores", lambda: 1)
     names = ("serial", *usual("module", "cuda"))
-    plan = Plan(1, (1, 3), (0.1,), 2, names, cpu_workers=(1,))
+    plan = ComparisonPlan(1, (1, 3), (0.1,), 2, names, cpu_workers=(1,))
     found = compared(tmp_path, posed(), MODULE, plan)
     assert set(found) == {(name, count) for name in names for count in ((1, 3) if METHODS[name].parallel else (1,))}
     for (name, count), rows in found.items():
@@ -170,7 +173,7 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
 def test_sparse_problems_say_how_much_is_in_flight(standin: None, problem: str, tmp_path: Path) -> None:
     base = LINEAR if problem == "linear" else TrainConfig(problem=problem, host="threads", rank=4)
     names = ("serial", "hogwild", "cuda-atomic", "cuda-hogwild")
-    plan = Plan(1, (1,), (0.05,), 1, names, cpu_workers=(2,))
+    plan = ComparisonPlan(1, (1,), (0.05,), 1, names, cpu_workers=(2,))
     found = compared(tmp_path, few(problem), base, plan, in_flight=8)
     assert set(found) == {("serial", 1), ("hogwild", 2), ("cuda-atomic", 1), ("cuda-hogwild", 1)}
     for (name, _), rows in found.items():
@@ -186,7 +189,7 @@ def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> N
         ("b", ("serial", "cuda-atomic"), 9), ("b", ("serial",), None), ("a", ("serial",), None),
     ):  # fmt: skip
         monkeypatch.setattr(streams, "connect", lambda name=name: dataclasses.replace(Named(name)))
-        plan = Plan(1, (1,), (1.0,), 1, methods)
+        plan = ComparisonPlan(1, (1,), (1.0,), 1, methods)
         prints.add(Comparison(rows, None, plan, LINEAR, in_flight=in_flight).identity)
     assert len(prints) == 4  # the last two do not ask for one
 
@@ -206,14 +209,16 @@ def test_crews_of_cores_and_of_streams_are_kept_apart(standin: None) -> None:
 
 
 def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
-    plan = Plan(1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-eager"), cpu_workers=(2,))
+    plan = ComparisonPlan(
+        1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-eager"), cpu_workers=(2,)
+    )
     counts: dict[str, list[int]] = {}
     for method, count in plan.pairs():
         counts.setdefault(method.name, []).append(count)
     assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-eager": [1]}
     assert plan.crews() == (2,)
     assert {cell.method for cell in dataclasses.replace(plan, delays=(0.0,)).delayed(1.0)} == {"serial", "hogwild"}
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert ComparisonPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 # ---- the verdict

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from hogwild import machine
-from hogwild.compare import harness, methods, runner
-from hogwild.compare.harness import Comparison
-from hogwild.compare.ledger import ROWS
-from hogwild.compare.methods import METHODS, Method
-from hogwild.compare.plan import Cell, Plan
-from hogwild.compare.runner import Judge, Pools, Task, run_cell
+from hogwild.compare.run import harness, methods, runner
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.ledger import ROWS
+from hogwild.compare.run.methods import METHODS, Method
+from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.data.source import open_data
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, UsageError
 
 BASE = TrainConfig(host="threads", l2=1e-4)
@@ -37,9 +37,9 @@ def small() -> Rows:
     return open_data("synthetic:rcv1?rows=600&features=60&nnz=8&seed=4")
 
 
-def plan_of(**changes: Any) -> Plan:
+def plan_of(**changes: Any) -> ComparisonPlan:
     fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
-    return Plan(**(fields | changes))
+    return ComparisonPlan(**(fields | changes))
 
 
 def rows_in(directory: Path) -> list[dict]:
@@ -55,7 +55,7 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(rows: Rows, name: 
     method = METHODS[name]
     if workers > 1 and not method.parallel:
         return
-    task = Task(rows, None, BASE, "rows", 60.0)
+    task = ComparedData(rows, None, BASE, "rows", 60.0)
     reason = method.refusal(BASE, rows, workers, cores=2)
     if workers == 4 and method.kind == "locks":
         assert reason is not None
@@ -89,7 +89,6 @@ def _serial() -> Cell:
     ("changes", "name", "says"),
     [
         ({"adagrad": True}, "averaging", "average"),
-        ({"host": "simulator"}, "averaging", "simulator"),
         ({"loss": "poisson"}, "sklearn-sgd", "poisson"),
         ({"l1": 1e-4}, "liblinear", "l1"),
     ],
@@ -138,7 +137,7 @@ def sleepy(monkeypatch: pytest.MonkeyPatch) -> type[Sleepy]:
 
 
 def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Sleepy]) -> None:
-    task = Task(small, None, BASE, "small", 60.0)
+    task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
     assert [row["epoch"] for row in found] == [0, 1, 2, 5]
@@ -153,7 +152,7 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
     sleepy_replace = type("Anew", (sleepy,), {"seconds_replace": True})
     sleepy_replace.advance = lambda self, epoch: time.sleep(self.asleep * epoch)
     runner.OUTSIDE["sleepy"].make = lambda rows, config: sleepy_replace(rows.width)
-    task = Task(small, None, BASE, "small", 60.0)
+    task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
     for row in found[1:]:
@@ -165,14 +164,14 @@ def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sl
     """A target that was reached after no time would be missing from every ratio."""
     brief = type("Brief", (sleepy,), {"seconds_replace": True, "untimed": 10.0, "saying": 0.0})
     runner.OUTSIDE["sleepy"].make = lambda rows, config: brief(rows.width)
-    task = Task(small, None, BASE, "small", 60.0)
+    task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 3, pools, Judge(task))
     assert all(row["train_seconds"] > 0 for row in found[1:])
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hogwild.problems.objective import Objective
+    from hogwild.problems.linear.objective import Objective
 
     evaluate = Objective.evaluate
 
@@ -181,24 +180,25 @@ def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: p
         return evaluate(self, *about)
 
     monkeypatch.setattr(Objective, "evaluate", slow)
-    task = Task(small, None, BASE, "small", 60.0)
+    task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(_serial(), task, 4, pools, Judge(task))
     assert found[-1]["train_seconds"] < 0.6 < 0.8 < found[-1]["wall_seconds"]
 
 
 def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:
-    task = Task(small, None, BASE, "small", 0.1)
+    task = ComparedData(small, None, BASE, "small", 0.1)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 50, pools, Judge(task))
         assert found[-1]["status"] == "timed out after 0.1 s"
-        assert len(found) == 4
+        late = [row["train_seconds"] > 0.1 for row in found]
+        assert late == [False] * (len(found) - 1) + [True]
+        assert len(found) <= 4  # fewer on a machine that oversleeps
         slow = dataclasses.replace(task, base=dataclasses.replace(BASE, gradient_delay=0.0), timeout=0.3)
         cell = Cell("reported", "hogwild", 2, 1.0, 0, gradient_delay=0.01)  # six seconds an epoch
-        began = time.perf_counter()
         found = run_cell(cell, slow, 5, pools, Judge(task))
     assert found[-1]["status"] == "timed out after 0.3 s"
-    assert time.perf_counter() - began < 15
+    assert found[-1]["updates"] < len(small)  # within its first epoch
     assert found[0]["status"] == "ok"
 
 
@@ -206,7 +206,7 @@ def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: 
 def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
     small: Rows, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
-    from hogwild.problems.objective import Objective
+    from hogwild.problems.linear.objective import Objective
 
     evaluate = Objective.evaluate
 
@@ -215,7 +215,7 @@ def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
         return evaluate(self, *about)
 
     monkeypatch.setattr(Objective, "evaluate", slow)
-    task = Task(small, None, BASE, "small", 1e-7 if not ahead else 1e-3)
+    task = ComparedData(small, None, BASE, "small", 1e-7 if not ahead else 1e-3)
     with Pools("threads") as pools:
         found = run_cell(_serial(), task, 200, pools, Judge(task))
     assert found[-1]["status"].startswith("timed out after")
@@ -223,7 +223,7 @@ def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
 
 
 def test_who_is_late_with_the_last_epoch_has_timed_out_whoever_it_is(small: Rows) -> None:
-    task = Task(small, None, BASE, "small", 1e-6)
+    task = ComparedData(small, None, BASE, "small", 1e-6)
     with Pools("threads") as pools:
         for cell in (Cell("reported", "sklearn-sgd", 1, 1.0, 0), _serial()):
             assert run_cell(cell, task, 1, pools, Judge(task))[-1]["status"] == "timed out after 1e-06 s"
@@ -234,7 +234,7 @@ def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sl
         if epoch > 1:
             raise ValueError("no\nway")
 
-    task = Task(small, None, BASE, "small", 60.0)
+    task = ComparedData(small, None, BASE, "small", 60.0)
     failing = type("Failing", (sleepy,), {"advance": fail, "saying": 0.0})
     runner.OUTSIDE["sleepy"].make = lambda rows, config: failing(rows.width)
     with Pools("threads") as pools:
@@ -248,7 +248,10 @@ def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sl
 
 def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
     order = np.argsort(small.targets, kind="stable")
-    task, cell = Task(small.select(order), None, BASE, "small", 60.0), Cell("delay", "serial", 1, 1.0, 0, (), 0.003)
+    task, cell = (
+        ComparedData(small.select(order), None, BASE, "small", 60.0),
+        Cell("delay", "serial", 1, 1.0, 0, (), 0.003),
+    )
     with Pools("threads") as pools:
         [row] = harness._delayed(cell, task, pools, Judge(task))
     assert row["status"] == "ok"
@@ -258,7 +261,7 @@ def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: 
 
 def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
     base = dataclasses.replace(BASE, loss="squared-error", l2=0.0)
-    task = Task(rows, None, base, "rows", 60.0)
+    task = ComparedData(rows, None, base, "rows", 60.0)
     with Pools("threads") as pools:
         for name in ("serial", "sklearn-sgd"):
             found = run_cell(Cell("tuning", name, 1, 1e6, 0), task, 5, pools, Judge(task))
@@ -408,10 +411,10 @@ def test_workers_are_started_once(small: Rows, tmp_path: Path, monkeypatch: pyte
 def test_the_judge_says_what_the_run_says(rows: Rows) -> None:
     train_rows, test_rows = rows.split(0.2, 0)
     base = dataclasses.replace(BASE, l1=1e-6, class_weight="balanced", normalize="l2")
-    task = Task(train_rows, test_rows, base, "rows", 60.0)
+    task = ComparedData(train_rows, test_rows, base, "rows", 60.0)
     with Pools("threads") as pools:
         found = run_cell(_serial(), task, 2, pools, Judge(task))
-        from hogwild.training import train
+        from hogwild.training.train import train
 
         config = dataclasses.replace(task.config(_serial(), 2))
         run = train(train_rows, test_rows, config=config)
@@ -433,12 +436,12 @@ def test_data_are_given_as_to_train(small: Rows, tmp_path: Path) -> None:
 
 def test_cells_share_one_evaluator(rows, monkeypatch):
     """What judges is made once, of the same data; and says what a run's own would have said."""
-    from hogwild.cases import linear
+    from hogwild.problems.linear import case as linear
 
     made, usual = [], linear.Evaluator
     monkeypatch.setattr(linear, "Evaluator", lambda *args, **more: made.append(1) or usual(*args, **more))
     rest, test = rows.split(0.2)
-    task = Task(rest, test, BASE, "rows", 60.0)
+    task = ComparedData(rest, test, BASE, "rows", 60.0)
     judge = Judge(task)
     with Pools("threads") as pools:
         shared = [run_cell(_serial(), task, 2, pools, judge) for _ in range(2)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.compare.ledger import ROWS, Ledger
+from hogwild.compare.run.ledger import ROWS, Ledger
 from hogwild.errors import OutputError, UsageError
 
 

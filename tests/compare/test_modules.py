@@ -14,19 +14,20 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from hogwild.cases.module import STEPS, Posed
-from hogwild.compare.harness import Comparison
-from hogwild.compare.methods import METHODS, usual
-from hogwild.compare.plan import Cell, Plan, delay_rows
-from hogwild.compare.results import load
-from hogwild.compare.runner import Judge, Pools, Task, run_cell
-from hogwild.compare.subjects import SUBJECTS, hold_out
-from hogwild.compare.tables import tables
-from hogwild.config import OPTIMIZERS, TrainConfig
-from hogwild.data.source import open_data
+from hogwild.compare.report.results import load
+from hogwild.compare.report.tables import tables
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.methods import METHODS, usual
+from hogwild.compare.run.plan import Cell, ComparisonPlan, delay_rows
+from hogwild.compare.run.problems import SUBJECTS, hold_out
+from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.config import TrainConfig
+from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
-from hogwild.module_training import pose, train_module
-from hogwild.problems.module_data import take_data
+from hogwild.methods import OPTIMIZERS
+from hogwild.problems.module.case import STEPS, Posed
+from hogwild.problems.module.feed import take_data
+from hogwild.problems.module.training import pose, train_module
 
 MODULE = SUBJECTS["module"]
 BASE = TrainConfig(problem="module", host="threads", batch=16)
@@ -82,9 +83,9 @@ def posed() -> Posed:
     return pose(network, "cross-entropy", data())[0]
 
 
-def plan_of(**changes: Any) -> Plan:
+def plan_of(**changes: Any) -> ComparisonPlan:
     fields = {"seeds": 1, "workers": (1,), "grid": (0.1,), "epochs": 2, "methods": ("serial", "hogwild")}
-    return Plan(**(fields | changes))
+    return ComparisonPlan(**(fields | changes))
 
 
 def rows_in(directory: Path) -> list[dict]:
@@ -129,7 +130,7 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
 
 
 def test_a_serial_cell_is_the_run_of_train_module(posed: Posed) -> None:
-    task = Task(posed, None, dataclasses.replace(BASE, loss="cross-entropy"), "mine", 60.0)
+    task = ComparedData(posed, None, dataclasses.replace(BASE, loss="cross-entropy"), "mine", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "serial", 1, 0.1, 3), task, 2, pools, Judge(task))
     theirs = train_module(posed.model, "cross-entropy", data(), discipline="serial", workers=1, seed=3, step=0.1,

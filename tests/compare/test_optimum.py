@@ -11,17 +11,19 @@ import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from hogwild.compare import optimum
-from hogwild.compare.gradient import KINKED, SLOPES, Smooth
-from hogwild.compare.optimum import find_optimum
+from hogwild.compare.reference import optimum
+from hogwild.compare.reference.gradient import KINKED, SLOPES, Smooth
+from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.data.synthetic import generate
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.synthetic import generate
 from hogwild.errors import HogwildWarning, InputError
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.linear_rows import row_weights
-from hogwild.problems.objective import LABEL_LOSSES, Objective
-from hogwild.training import start_pool, train
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.rows import row_weights
+from hogwild.training.engine import start_pool
+from hogwild.training.train import train
 from tests.runs import toy
 
 SMOOTH = sorted(set(SLOPES) - set(KINKED))
@@ -285,7 +287,7 @@ def test_with_a_pool_and_told_of():
 
 
 def test_a_serial_run_that_diverges_is_no_obstacle(monkeypatch):
-    monkeypatch.setattr("hogwild.probe.Probe.search", lambda self: 1e6)
+    monkeypatch.setattr("hogwild.training.probe.Probe.search", lambda self: 1e6)
     found = find_optimum(example("squared-error"), config("squared-error"))
     assert found.gap < 1e-9
 

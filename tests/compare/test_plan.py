@@ -6,18 +6,18 @@ import itertools
 
 import pytest
 
-from hogwild.compare.methods import METHODS, chosen
-from hogwild.compare.plan import DELAY_REPEATS, Plan, Prices, delay_rows, fit
-from hogwild.compare.summary import KINDS
-from hogwild.config import DISCIPLINES, ORDERS
+from hogwild.compare.report.summary import KINDS
+from hogwild.compare.run.methods import METHODS, chosen
+from hogwild.compare.run.plan import DELAY_REPEATS, ComparisonPlan, Prices, delay_rows, fit
 from hogwild.errors import UsageError
+from hogwild.methods import DISCIPLINES, ORDERS
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-def plan_of(**changes: object) -> Plan:
+def plan_of(**changes: object) -> ComparisonPlan:
     fields = {"seeds": 5, "workers": (1, 2), "grid": GRID, "epochs": 10, "methods": ("serial", "hogwild", "liblinear")}
-    return Plan(**(fields | changes))  # type: ignore[arg-type]
+    return ComparisonPlan(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_every_method_that_has_a_step_gets_the_same_trials() -> None:
@@ -125,7 +125,7 @@ def test_what_was_named_is_kept() -> None:
 
 def test_a_plan_survives_json() -> None:
     plan = plan_of(delays=(0.0, 1e-6))
-    assert Plan.from_json(plan.to_json()) == plan
+    assert ComparisonPlan.from_json(plan.to_json()) == plan
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from hogwild.compare.report import inline, write_report
+from hogwild.compare.report.page import inline, write_report
 from hogwild.errors import InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, run, write
 
@@ -102,6 +102,7 @@ def test_summary(made: Path) -> None:
     assert {each["method"] for each in comparison["delays"]} == {"hogwild", "tiered", "aig", "locked", "round-robin"}
 
 
+@pytest.mark.usefixtures("sketched")
 def test_tables(made: Path, tmp_path: Path) -> None:
     report = write_report([made], tmp_path)
     titles = [table.title for table in report.tables]
@@ -134,6 +135,7 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert any("$x_1$" in cell for table in report.tables for row in table.rows for cell in row)
 
 
+@pytest.mark.usefixtures("sketched")
 def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     other = lifelike(tmp_path / "two", pace=2.0, noise=7, epochs=12)
     report = write_report([made, other], tmp_path / "joint")
@@ -146,6 +148,7 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert "one: rcv1, AMD EPYC 7B13, 2 cores; two: rcv1" in text
 
 
+@pytest.mark.usefixtures("sketched")
 def test_the_simulator_has_no_seconds(tmp_path: Path) -> None:
     parts = [run(method, halving(), 1.0, count, seed, staleness_mean=3.0, staleness_max=9, lost_updates=5, updates=50)
              for seed in range(3) for method, count in (("serial", 1), ("hogwild", 64), ("locked", 64))]  # fmt: skip
@@ -157,6 +160,7 @@ def test_the_simulator_has_no_seconds(tmp_path: Path) -> None:
     assert "s to 10 %" not in report.tables[0].columns
 
 
+@pytest.mark.usefixtures("sketched")
 def test_figures_of_an_earlier_report_go(tmp_path: Path) -> None:
     source = write(tmp_path, about(), *(run("serial", halving(), seed=seed) for seed in range(3)))
     (tmp_path / "delay.svg").write_text("old")
@@ -183,17 +187,20 @@ def test_whatever_there_is_can_be_reported(tmp_path: Path, parts: tuple) -> None
     assert (tmp_path / "report.html") in report.files
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_start_at_the_optimum(tmp_path: Path) -> None:
     report = write_report([write(tmp_path, about(start_objective=0.0), run("serial", [0.0, 0.0]))], tmp_path)
     assert "no target has a meaning" in " ".join(report.tables[0].notes)
 
 
+@pytest.mark.usefixtures("sketched")
 def test_methods_and_kinds_that_are_not_known(tmp_path: Path) -> None:
     strange = [row | {"method": "gossip", "kind": "new"} for row in run("tiered", halving(), workers=2)]
     report = write_report([write(tmp_path, about(), run("serial", halving()), strange)], tmp_path)
     assert "gossip" in {row[0] for row in report.tables[0].rows}
 
 
+@pytest.mark.usefixtures("sketched")
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         write_report([tmp_path / "none"], tmp_path / "out")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.compare.results import load, read_rows
-from hogwild.compare.summary import (
+from hogwild.compare.report.results import load, read_rows
+from hogwild.compare.report.summary import (
     delay_points,
     groups,
     lock_caught_up,
@@ -21,7 +21,7 @@ from hogwild.compare.summary import (
     spread,
     trials,
 )
-from hogwild.compare.tables import facts_of, memory, tables
+from hogwild.compare.report.tables import facts_of, memory, tables
 from hogwild.errors import HogwildWarning, InputError
 from tests.compare.rows import about, delay, halving, refused, run, write
 

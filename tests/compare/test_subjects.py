@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.compare import outside
-from hogwild.compare.factorisers import CornacMF, refuse_cornac
-from hogwild.compare.harness import Comparison
-from hogwild.compare.methods import METHODS, usual
-from hogwild.compare.minimum_cut import minimum_cut
-from hogwild.compare.plan import Cell, Plan
-from hogwild.compare.report import write_report
-from hogwild.compare.results import load
-from hogwild.compare.runner import Judge, Pools, Task, run_cell
-from hogwild.compare.subjects import SUBJECTS, start_of
-from hogwild.compare.summary import metric
-from hogwild.compare.tables import facts_of
-from hogwild.compare.targets import lowest
+from hogwild.compare.reference import outside
+from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
+from hogwild.compare.reference.minimum_cut import minimum_cut
+from hogwild.compare.report.page import write_report
+from hogwild.compare.report.results import load
+from hogwild.compare.report.summary import metric
+from hogwild.compare.report.tables import facts_of
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.methods import METHODS, usual
+from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.problems import SUBJECTS, start_of
+from hogwild.compare.run.reached import lowest
+from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
 from hogwild.config import TrainConfig
-from hogwild.data.graph_synthetic import generate_graph
-from hogwild.data.graphs import Graph
-from hogwild.data.ratings import Ratings
+from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.synthetic import generate_graph
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError
 
 BASES = {
@@ -53,9 +53,9 @@ def sets() -> dict[str, Any]:
     return {"completion": rated().split(0.1, 0), "cuts": (generate_graph("synthetic:grid?side=48"), None)}
 
 
-def plan_of(**changes: Any) -> Plan:
+def plan_of(**changes: Any) -> ComparisonPlan:
     fields = {"seeds": 3, "workers": (2,), "grid": (0.05, 0.1), "epochs": 6, "methods": ("serial", "hogwild", "locked")}
-    return Plan(**(fields | changes))
+    return ComparisonPlan(**(fields | changes))
 
 
 # ---- every method
@@ -65,7 +65,7 @@ def plan_of(**changes: Any) -> Plan:
 @pytest.mark.parametrize("problem", ["completion", "cuts"])
 def test_every_method_halves_the_sub_optimality_or_is_refused(sets: dict, problem: str, workers: int) -> None:
     base, (train, test) = BASES[problem], sets[problem]
-    task = Task(train, test, base, problem, 60.0)
+    task = ComparedData(train, test, base, problem, 60.0)
     judge, ran = Judge(task), set()
     with Pools("threads") as pools:
         best = lowest(run_cell(Cell("reported", "serial", 1, base.step, 9), task, 40, pools, judge), np.inf)
@@ -81,8 +81,10 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(sets: dict, proble
             found = run_cell(cell, task, 20, pools, judge)
             assert {row["status"] for row in found} == {"ok"}, name
             assert (found[0]["epoch"], found[0]["train_seconds"], found[-1]["epoch"]) == (0, 0.0, 20)
-            # factors that workers find apart, from small ones, may have turned: their mean is less than each
-            left = 0.8 if (problem, name) == ("completion", "one-shot-averaging") else 0.5
+            # factors that replicas find apart, from small ones, may have turned: their mean is less than each; and
+            # what is divided, or pulled back, takes longer at serial's step
+            apart = problem == "completion" and method.kind == "exchange" and name != "averaging"
+            left = 0.8 if apart else 0.5
             assert found[-1]["objective"] - best <= left * (found[0]["objective"] - best), name
             assert {row["problem"] for row in found} == {problem}
     assert {"hogwild", "aig", "locked", "round-robin", "averaging", "atomic"} <= ran
@@ -112,7 +114,7 @@ def test_refusals_are_sentences(sets: dict, problem: str, name: str, says: str |
 
 
 def test_what_a_problem_does_not_take_is_a_refusal_also_without_asking_first(sets: dict) -> None:
-    task = Task(*sets["cuts"], BASES["cuts"], "grid", 60.0)
+    task = ComparedData(*sets["cuts"], BASES["cuts"], "grid", 60.0)
     with Pools("threads") as pools:
         [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), task, 2, pools, Judge(task))
     assert row["status"].startswith("refused: discipline tiered")
@@ -133,7 +135,7 @@ def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
 
 @pytest.mark.parametrize("problem", ["completion", "cuts"])
 def test_the_judge_says_what_the_run_says(sets: dict, problem: str) -> None:
-    task = Task(*sets[problem], BASES[problem], problem, 60.0)
+    task = ComparedData(*sets[problem], BASES[problem], problem, 60.0)
     judge = Judge(task)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "serial", 1, 0.05, 3), task, 2, pools, judge)
@@ -175,7 +177,7 @@ def test_the_minimum_cut_against_all_cuts(seed: int, whole: bool) -> None:
 
 def test_no_run_gets_below_the_minimum_cut(sets: dict) -> None:
     graph, _ = sets["cuts"]
-    task = Task(graph, None, BASES["cuts"], "grid", 60.0)
+    task = ComparedData(graph, None, BASES["cuts"], "grid", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "hogwild", 2, 1.0, 0), task, 100, pools, Judge(task))
     optimum = minimum_cut(graph).objective
@@ -203,9 +205,9 @@ def test_a_comparison_of_cuts_is_measured_against_the_exact_minimum(sets: dict, 
 def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, why in (("grid?side=8&labels=3", "NP-hard"), ("grid?side=8", "more than the 10")):
         graph = generate_graph(f"synthetic:{name}")
-        monkeypatch.setattr("hogwild.compare.minimum_cut.EDGES", 10)
-        case = Judge(Task(graph, None, BASES["cuts"], name, 1.0)).case
-        found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case, None, None, lambda text: None)
+        monkeypatch.setattr("hogwild.compare.reference.minimum_cut.EDGES", 10)
+        case = Judge(ComparedData(graph, None, BASES["cuts"], name, 1.0)).case
+        found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case, note=lambda text: None)
         assert found.objective is None
         assert why in found.how
 
@@ -284,7 +286,7 @@ def cornac(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cornac_minimises_the_same_objective(sets: dict, cornac: None) -> None:
     train, test = rated(1500, 60, 50).split(0.1, 0)
-    task = Task(train, test, BASES["completion"], "ratings", 60.0)
+    task = ComparedData(train, test, BASES["completion"], "ratings", 60.0)
     judge = Judge(task)
     with Pools("threads") as pools:
         ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools, judge)

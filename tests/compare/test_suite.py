@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.compare import suite as module
-from hogwild.compare.paper import PAPER, shift_for
-from hogwild.compare.report import write_report
-from hogwild.compare.results import ROWS
-from hogwild.compare.suite import Suite, SuitePlan, beyond, largest_that_converges
-from hogwild.compare.suite_report import is_suite, load_suite, markdown, suite_tables, suite_verdict
-from hogwild.data.graph_synthetic import parse_graph_spec
-from hogwild.data.rating_synthetic import parse_rating_spec
-from hogwild.data.synthetic import parse_spec
+from hogwild.compare.report.page import write_report
+from hogwild.compare.report.results import ROWS
+from hogwild.compare.report.suite import is_suite, load_suite, markdown, suite_tables, suite_verdict
+from hogwild.compare.run import suite as module
+from hogwild.compare.run.paper import PAPER, shift_for
+from hogwild.compare.run.suite import Suite, SuitePlan, beyond, largest_that_converges
+from hogwild.data.graphs.synthetic import parse_graph_spec
+from hogwild.data.ratings.synthetic import parse_rating_spec
+from hogwild.data.rows.synthetic import parse_spec
 from hogwild.errors import InputError, UsageError
 
 SMALL = SuitePlan(scale=1e-4, epochs=3, methods=("serial", "hogwild", "tiered", "round-robin"), timeout=20.0)

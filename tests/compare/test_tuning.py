@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from hogwild.compare.targets import crossing
-from hogwild.compare.tuning import best_step
+from hogwild.compare.run.reached import best_step, crossing
 
 
 def run_of(*objectives: float | None, status: str = "ok") -> list[dict]:

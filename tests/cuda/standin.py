@@ -6,6 +6,7 @@ nothing keeps them, what waits for ever is an error, and work that waits for the
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections import deque
 
@@ -85,11 +86,13 @@ class StandIn:
 
     device, name = torch.device("cpu"), "stand-in"
 
-    def __init__(self, seed: int = 0, captures: bool = True, free: int = 1 << 30, programs: int = 64) -> None:
+    def __init__(
+        self, seed: int = 0, captures: bool = True, free: int = 1 << 30, programs: int = 64, triton: bool = False
+    ) -> None:
         self.random, self.captures, self.captured = random.Random(seed), captures, 0
         self.streams: list[Queued] = []
         self.inside = False
-        self._free, self._programs = free, programs
+        self._free, self._programs, self._triton = free, programs, triton
 
     def stream(self) -> Queued:
         self.streams.append(Queued(self))
@@ -103,6 +106,12 @@ class StandIn:
 
     def stage(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.array(array))
+
+    def kernels(self, problem: str):
+        """Torch's own arithmetic, or Triton's kernels in their interpreter."""
+        return importlib.import_module(
+            f"hogwild.cuda.{problem}.triton" if self._triton else f"tests.cuda.torch_{problem}"
+        )
 
     def advance(self) -> bool:
         """Do one thing of one stream."""

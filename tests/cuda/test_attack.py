@@ -12,15 +12,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import hogwild
-from hogwild import training
 from hogwild.cli.train_module import _describe
-from hogwild.cuda import backend, linear, streams
-from hogwild.cuda.completion import CompletionLauncher
+from hogwild.cuda import backend, streams
+from hogwild.cuda.completion.launcher import CompletionLauncher
+from hogwild.cuda.linear import launcher as linear
 from hogwild.cuda.loads import Loads
 from hogwild.cuda.problem import DeviceOrder
-from hogwild.data.rating_synthetic import generate_ratings, parse_rating_spec
+from hogwild.data.ratings.source import open_ratings
 from hogwild.errors import InputError
 from hogwild.hosts.job import Task
+from hogwild.training import engine
 from tests.cuda.standin import Queued, StandIn
 from tests.cuda.test_streams import SMALL, STEP, do, parts_of
 from tests.cuda.test_training import begin, device  # noqa: F401
@@ -81,7 +82,7 @@ def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
         return copy(self, load, part)
 
     monkeypatch.setattr(Loads, "_copy", counted)
-    monkeypatch.setattr(streams.Desk, "_rehearse", lambda self: None)
+    monkeypatch.setattr(streams.DeviceJob, "_rehearse", lambda self: None)
     monkeypatch.setattr(Queued, "run", lambda self, work: work())  # as a device: its kernels know addresses only
     gc.collect()
     gc.disable()
@@ -97,7 +98,7 @@ def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
 @contextlib.contextmanager
 def without_collector(run):
     """Whatever is dropped within must go at once: yields whether the parameters on the device are still there."""
-    desk = run._pool._desk
+    desk = run.engine.pool._desk
     for steps in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
         steps.replay = None  # the stand-in captures nothing: it goes on calling what it was given
         del steps
@@ -128,8 +129,8 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
     monkeypatch.setattr(streams, "MOST", 64)
     run = begin("linear", device="cuda", in_flight=1)
     next(run)
-    give = streams.Desk._give
-    monkeypatch.setattr(streams.Desk, "_give", lambda self, replica: (give(self, replica), run.stop()))
+    give = streams.DeviceJob._give
+    monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, replica: (give(self, replica), run.stop()))
     with without_collector(run) as there:
         assert next(run)["status"] == "interrupted"
         while device.advance():  # what nobody waited for
@@ -138,9 +139,9 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
 
 
 def test_what_is_known_of_the_data_is_found_out_off_the_clock(monkeypatch):
-    seen, clocks, spectrum, enter = [], [], linear.spectrum, training.Clock.__enter__
+    seen, clocks, spectrum, enter = [], [], linear.spectrum, engine.Clock.__enter__
     monkeypatch.setattr(linear, "spectrum", lambda *about: seen.append(len(clocks)) or spectrum(*about))
-    monkeypatch.setattr(training.Clock, "__enter__", lambda self: clocks.append(1) or enter(self))
+    monkeypatch.setattr(engine.Clock, "__enter__", lambda self: clocks.append(1) or enter(self))
     begin("linear", device="cuda", epochs=1).finish()
     assert clocks
     assert seen == [0]
@@ -158,15 +159,15 @@ def test_few_in_flight_make_short_segments(monkeypatch):
 @pytest.mark.parametrize("loss", ["log", "bpr"])
 def test_negatives_are_not_those_of_the_epoch_before(loss, monkeypatch, tmp_path):
     """Also of epochs that go together, after a resume, and of runs that take turns."""
-    salts, salt = [], CompletionLauncher._salt
+    salts, salt = [], CompletionLauncher.salt
 
     def noted(self, segment):
         if segment.steps.any():
             salts.append((salt(self, segment), len(segment.rows)))
         return salt(self, segment)
 
-    monkeypatch.setattr(CompletionLauncher, "_salt", noted)
-    ratings = generate_ratings(parse_rating_spec("synthetic:ratings?users=90&items=60&ratings=1200"))
+    monkeypatch.setattr(CompletionLauncher, "salt", noted)
+    ratings = open_ratings("synthetic:ratings?users=90&items=60&ratings=1200")
 
     def visits(**options):
         salts.clear()

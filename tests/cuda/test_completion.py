@@ -1,4 +1,4 @@
-"""Matrix completion as on a device: the kernels in Triton's interpreter and torch's fallback, against a slow twin."""
+"""Matrix completion as on a device: the kernels in Triton's interpreter and torch's twin, against a slow twin."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from hogwild.cuda import completion_kernels, completion_torch
-from hogwild.cuda.completion import SIDES, CompletionLauncher
+from hogwild.cuda.completion import triton as completion_kernels
+from hogwild.cuda.completion.launcher import SIDES, CompletionLauncher
 from hogwild.cuda.work import Segment
 from hogwild.kernels.order import generator
-from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.completion.problem import CompletionProblem
+from tests.cuda import torch_completion as completion_torch
 from tests.cuda.completion_twin import Twin, draw
 from tests.cuda.standin import StandIn
 from tests.kernels.completion_harness import make_job, run_epoch, some_ratings
@@ -47,9 +48,9 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
 
 def launch(problem, arrays, flat, in_flight, rows, steps, salt=HUGE, triton=True, **options):
     """The flat array after one launch."""
-    launcher = CompletionLauncher(problem, arrays, StandIn(), 1, triton=triton, **options)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, **options)
     launcher.flat.copy_(torch.from_numpy(flat))
-    launcher._salt = lambda segment: salt
+    launcher.salt = lambda segment: salt
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
     segment = Segment(data, torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(steps.astype(np.float32)))
     launcher.replica(0, StandIn().stream(), in_flight)(segment)
@@ -80,7 +81,7 @@ def test_kernel_steps_as_the_formulas_say(discipline, in_flight, rank, options):
     problem, arrays, flat = a_problem("squared-error", discipline, rank, **options)
     rows, steps = visits()
     launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
-    group, programs = launcher._grid(in_flight)
+    group, programs = launcher.grid(in_flight)
     assert in_flight // 2 < group * programs <= in_flight
     twin = Twin(problem, flat, arrays, SIDES[discipline])
     twin.run(rows, steps, group, programs)
@@ -108,7 +109,7 @@ def test_kernel_learns_choices_as_the_formulas_say(loss, discipline, in_flight, 
         rows, steps = rows[-16:], steps[-16:]
     launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
     twin = Twin(problem, flat, arrays, SIDES[discipline])
-    twin.run(rows, steps, *launcher._grid(in_flight), salt=HUGE)
+    twin.run(rows, steps, *launcher.grid(in_flight), salt=HUGE)
     np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
 
 
@@ -118,11 +119,11 @@ def test_a_side_each():
     sides = (False, True)
     launcher, found = launch(problem, arrays, flat, 16, rows, steps, sides=sides)
     twin = Twin(problem, flat, arrays, sides)
-    twin.run(rows, steps, *launcher._grid(16))
+    twin.run(rows, steps, *launcher.grid(16))
     np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
 
 
-FALLBACK = [
+IN_BATCHES = [
     ("squared-error", {}),
     ("squared-error", {"nonnegative": True, "biases": False}),
     ("squared-error", {"penalty": "per-row", "l2": 0.01}),
@@ -133,9 +134,9 @@ FALLBACK = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "options"), FALLBACK)
+@pytest.mark.parametrize(("loss", "options"), IN_BATCHES)
 @pytest.mark.parametrize("in_flight", [1, 10])
-def test_fallback_steps_in_batches(loss, options, in_flight):
+def test_torch_steps_in_batches(loss, options, in_flight):
     problem, arrays, flat = a_problem(loss, **options)
     rows, steps = visits()
     _, found = launch(problem, arrays, flat, in_flight, rows, steps, triton=False)
@@ -181,12 +182,13 @@ def test_drawn_items_are_never_chosen_ones(salt):
     rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
     launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, rows[:0], np.zeros(0), triton=False)
     users, tables = arrays["users"][rows], launcher.tables
+    pairs = completion_torch.seen_pairs(tables, SHAPE[1])
     seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
     for t in range(3):
         out = torch.zeros(n, dtype=torch.int32)
         numbers = torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(users)
         draws[(1,)](tables.seen_begin, tables.seen_items, numbers[1], numbers[0], out, salt, SHAPE[1], t, n)
-        again = completion_torch.draw(launcher._seen, SHAPE[1], salt, numbers[0].long(), t, numbers[1].long())
+        again = completion_torch.draw(pairs, SHAPE[1], salt, numbers[0].long(), t, numbers[1].long())
         wanted = [draw(seen[k], SHAPE[1], salt, int(row), t) for k, row in enumerate(rows)]
         assert out.tolist() == again.tolist() == wanted
         assert all((j in range(SHAPE[1])) and j not in seen[k] for k, j in enumerate(wanted) if j >= 0)
@@ -202,7 +204,7 @@ def test_every_visit_draws_anew(triton):
     problem, arrays, flat = a_problem("bpr", rank=3)
 
     def train(seed, *visited, rows=6):
-        launcher = CompletionLauncher(problem, arrays, StandIn(), 1, seed=seed, triton=triton)
+        launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, seed=seed)
         data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
         run = launcher.replica(0, StandIn().stream(), 1)
         launcher.flat.copy_(torch.from_numpy(flat))
@@ -262,7 +264,7 @@ def test_programs_hold_no_more_than_may_be_in_hand():
     for loss, rank, in_flight in itertools.product(("squared-error", "bpr"), (1, 20, 64, 300, 1024), (1, 7, 64, 5000)):
         problem, arrays, _ = a_problem(loss, rank=rank)
         launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
-        group, programs = launcher._grid(in_flight)
+        group, programs = launcher.grid(in_flight)
         assert programs >= 1
         assert in_flight / 2 < group * programs <= in_flight
         assert group & (group - 1) == 0
@@ -282,7 +284,7 @@ def popular(n=10_000, seed=0):
 
 
 def train_in_batches(ratings, in_flight, step=0.05, epochs=5, **options):
-    """RMSE in deviations of the values after some epochs of torch's fallback, and what would be in hand by default."""
+    """RMSE in deviations of the values after some epochs of torch's twin, and what would be in hand by default."""
     users, items, values = ratings
     problem = CompletionProblem.of((1000, 400), items, values, "atomic", 8, **options)
     arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)

@@ -21,10 +21,10 @@ import json, re, subprocess, sys, tempfile
 import numpy as np, torch, triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from hogwild.cuda import completion_kernels as kernels
-from hogwild.cuda.completion import CompletionLauncher
+from hogwild.cuda.completion import triton as kernels
+from hogwild.cuda.completion.launcher import CompletionLauncher
 from hogwild.cuda.work import Segment
-from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.completion.problem import CompletionProblem
 from tests.cuda.standin import StandIn
 
 TYPES = {torch.float32: "*fp32", torch.int32: "*i32", torch.int64: "*i64"}
@@ -95,7 +95,7 @@ for name, (discipline, rank, loss, options, sides) in json.loads(sys.argv[1]).it
     values = np.arange(4, dtype=np.float32)
     problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
-    launcher = CompletionLauncher(problem, arrays, StandIn(), 1, triton=True, sides=sides)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), 1, sides=sides)
     data = {name: torch.from_numpy(part) for name, part in arrays.items()}
     segment = Segment(data, torch.zeros(4, dtype=torch.int32), torch.ones(4))
     launcher.replica(0, None, 1 << 20)(segment)

@@ -13,14 +13,16 @@ import torch
 pytest.importorskip("triton")
 
 from hogwild.config import TrainConfig
-from hogwild.cuda import linear_kernels, linear_torch
-from hogwild.cuda.linear import LinearLauncher
+from hogwild.cuda.linear import triton as linear_kernels
+from hogwild.cuda.linear.launcher import LinearLauncher
 from hogwild.cuda.work import Segment
-from hogwild.data.examples import Rows
-from hogwild.data.synthetic import generate
-from hogwild.kernels.losses import LABEL_LOSSES, LOSSES
-from hogwild.problems.linear import LinearProblem
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.synthetic import generate
+from hogwild.kernels.losses import LOSSES
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.problem import LinearProblem
 from tests import reference
+from tests.cuda import torch_linear as linear_torch
 from tests.cuda.linear_twin import Twin
 from tests.cuda.standin import StandIn
 from tests.kernels.harness import CONSTANT, make_job, run_epoch, sequence
@@ -125,7 +127,7 @@ def test_kernel_visits_as_twin(loss, classes, options):
 
 @pytest.mark.parametrize(("loss", "classes", "options"), CASES[::2], ids=IDS[::2])
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_fallback_visits_batches_as_twin(loss, classes, options, in_flight):
+def test_torch_visits_batches_as_twin(loss, classes, options, in_flight):
     trial = Trial(small_rows(loss, classes, weights=options["adagrad"]), loss=loss, **options)
     sequence = np.random.default_rng(3).permutation(12)
     steps = steps_of(len(sequence))
@@ -195,7 +197,7 @@ def test_long_numbers(monkeypatch, classes):
     for long in (False, True):
         trial = Trial(small_rows(classes=classes), l2=0.02)
         if long:
-            monkeypatch.setattr("hogwild.cuda.linear.INT32", 1)
+            monkeypatch.setattr("hogwild.cuda.linear.launcher.INT32", 1)
             monkeypatch.setattr(linear_kernels, "INT32", 1)
             assert trial.data()["begin"].dtype == torch.int64
         trial.visit(linear_kernels, np.arange(12), steps_of(12), 2)

@@ -23,8 +23,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from hogwild.cuda import linear_kernels
-from hogwild.problems.linear import LinearProblem
+from hogwild.cuda.linear import triton as linear_kernels
+from hogwild.problems.linear.problem import LinearProblem
 
 FLOATS = {"l1": "fp32", "l2": "fp32", "param": "fp32", "share": "fp32", "count": "i32"}
 WHOLE = ("begin", "end", "indices", "rows")

@@ -15,15 +15,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hogwild.cuda import module_feed, module_rules
-from hogwild.cuda.module import ModuleLauncher, as_tensors
-from hogwild.cuda.module_replica import unpack
+from hogwild.cuda.module import feed as module_feed
+from hogwild.cuda.module import rules as module_rules
+from hogwild.cuda.module.launcher import ModuleLauncher, as_tensors
+from hogwild.cuda.module.replica import unpack
 from hogwild.cuda.work import Segment
-from hogwild.data.examples import readonly
+from hogwild.data.rows.container import readonly
 from hogwild.errors import HogwildWarning, UsageError
-from hogwild.problems.module import ModuleProblem
-from hogwild.problems.module_data import feed_of, take_data
-from hogwild.problems.module_layout import Layout, pack
+from hogwild.problems.module.feed import feed_of, take_data
+from hogwild.problems.module.layout import Layout, pack
+from hogwild.problems.module.problem import ModuleProblem
 from tests.cuda.standin import StandIn
 
 STEPS = {"sgd": 0.125, "momentum": 0.0625, "adagrad": 0.0625, "adam": 0.015625}  # exact in float32
@@ -486,7 +487,7 @@ def test_buffers_that_a_module_replaces(launch: str) -> None:
 
 def test_minibatches_are_filled_up_with_their_own_features() -> None:
     posed = pose(Embedded(True), bag_data(30, least=0))
-    feed = module_feed.SparseFeed(posed.arrays, 8)
+    feed = module_feed.DeviceSparseFeed(posed.arrays, 8)
     data, rows = as_tensors(feed.part(0, 30)), torch.randperm(24, generator=torch.Generator().manual_seed(0)).view(3, 8)
     assert feed.room is not None
     found = module_feed.filled(data, rows.int(), feed.room)
@@ -506,7 +507,7 @@ def test_minibatches_are_filled_up_with_their_own_features() -> None:
 
 def test_rows_without_any_entry() -> None:
     posed = pose(Embedded(True), bag_data(30, least=0))
-    feed = module_feed.SparseFeed(posed.arrays, 4)
+    feed = module_feed.DeviceSparseFeed(posed.arrays, 4)
     nothing = {"begin": [0, 0], "end": [0, 0], "target": [1, 2]}
     data = {name: torch.tensor(numbers) for name, numbers in nothing.items()}
     data |= {"indices": torch.zeros(0, dtype=torch.int32), "values": torch.zeros(0)}
@@ -528,7 +529,7 @@ def test_parts_of_rows_that_lie_anywhere() -> None:
     order = np.random.default_rng(1).permutation(posed.n)
     scattered = dict(posed.arrays)
     scattered |= {name: posed.arrays[name][order] for name in ("begin", "end", "target")}
-    feed, plain = module_feed.SparseFeed(scattered, BATCH), module_feed.SparseFeed(posed.arrays, BATCH)
+    feed, plain = module_feed.DeviceSparseFeed(scattered, BATCH), module_feed.DeviceSparseFeed(posed.arrays, BATCH)
     for first, last in [(0, posed.n), (10, 60), (149, 150), (7, 7)]:
         found = feed.part(first, last)
         assert sum(array.nbytes for array in found.values()) == feed.bytes_of(first, last)
@@ -689,7 +690,7 @@ def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch)
     """Minibatches so large that one is put together at a time."""
     posed = pose(network(), dense_data(), rule="momentum")
     usual = drive(posed)
-    monkeypatch.setattr("hogwild.cuda.module_steps.ROOM", 1)
+    monkeypatch.setattr("hogwild.cuda.module.steps.ROOM", 1)
     np.testing.assert_array_equal(drive(posed), usual)
 
 

@@ -223,7 +223,7 @@ def test_a_part_is_copied_when_the_one_before_the_last_is_done(seed, monkeypatch
 
     monkeypatch.setattr(Loads, "_copy", logged)
     monkeypatch.setattr(Counting, "replica", replica)
-    monkeypatch.setattr(streams.Desk, "_rehearse", lambda self: None)  # on a load of its own
+    monkeypatch.setattr(streams.DeviceJob, "_rehearse", lambda self: None)  # on a load of its own
     numbers = iter(range(1000))
     pool, job, launcher = parts_of(500, 3, free=SMALL, chunk=16, seed=seed)
     log.clear()

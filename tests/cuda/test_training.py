@@ -13,10 +13,10 @@ from torch import nn
 
 import hogwild
 from hogwild.cuda import streams
-from hogwild.data.rating_synthetic import generate_ratings, parse_rating_spec
+from hogwild.data.ratings.source import open_ratings
 from hogwild.errors import InputError, UsageError
-from hogwild.model_file import load_model
-from hogwild.training import start_pool
+from hogwild.models import load_model
+from hogwild.training.engine import start_pool
 from tests.cuda.standin import StandIn
 from tests.runs import toy
 
@@ -48,7 +48,7 @@ def begin(problem, **options):
     if problem == "linear":
         return hogwild.train(ROWS, TEST, **{"step": 0.5, "epochs": 4} | options)
     if problem == "completion":
-        ratings = generate_ratings(parse_rating_spec("synthetic:ratings?users=90&items=60&ratings=1200"))
+        ratings = open_ratings("synthetic:ratings?users=90&items=60&ratings=1200")
         return hogwild.train(ratings, **{"problem": "completion", "rank": 8, "epochs": 4} | options)
     options = {"device": "cuda", "batch": 16, "epochs": 4} | options
     return hogwild.train_module(network(), "cross-entropy", examples(), examples(100, 1), **options)
@@ -97,10 +97,10 @@ def test_resumed_is_the_same(problem, inside, tmp_path, monkeypatch):
     next(run)
     if inside:
         monkeypatch.setattr(streams, "MOST", 64)
-        give = streams.Desk._give
-        monkeypatch.setattr(streams.Desk, "_give", lambda self, replica: (give(self, replica), run.stop()))
+        give = streams.DeviceJob._give
+        monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, replica: (give(self, replica), run.stop()))
         row = next(run)
-        monkeypatch.setattr(streams.Desk, "_give", give)
+        monkeypatch.setattr(streams.DeviceJob, "_give", give)
         assert row["status"] == "interrupted"
         assert 1 < row["epoch"] < 2
     run.close()
@@ -113,7 +113,7 @@ def test_data_beyond_the_device(device):
     whole = begin("linear", device="cuda", in_flight=8, order="file")
     device._free = 20_000
     parts = begin("linear", device="cuda", in_flight=8, order="file")
-    assert parts._pool is not whole._pool
+    assert parts.engine.pool is not whole.engine.pool
     assert [row["objective"] for row in whole] == [row["objective"] for row in parts]
     some = list(begin("linear", device="cuda", in_flight=8))
     assert some[-1]["objective"] == pytest.approx(whole.history[-1]["objective"], rel=0.05)
@@ -160,7 +160,7 @@ def test_a_model_too_large_is_one_line(monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate")
 
-    monkeypatch.setattr("hogwild.cuda.linear.LinearLauncher.__init__", full)
+    monkeypatch.setattr("hogwild.cuda.linear.launcher.LinearLauncher.__init__", full)
     with pytest.raises(
         hogwild.HogwildError, match="^device cuda: setting up: OutOfMemoryError: CUDA out of memory. Tri"
     ):

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from hogwild.data import cache as cache_module
-from hogwild.data import leases, store
+from hogwild.data import locks as leases
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.columns import Column
-from hogwild.data.store import Sink, open_store, save_store
+from hogwild.data.rows import store
+from hogwild.data.rows.store import Sink, open_store, save_store
 from hogwild.errors import HogwildWarning, InputError
 
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hogwild.data import catalogue
-from hogwild.data.catalogue import cards, data_folder, find, is_fetched, located, look_up, near, place, read_card
-from hogwild.data.fetch import fetch
-from hogwild.data.source import convert, is_text, open_data
+from hogwild.data.public import catalogue
+from hogwild.data.public.catalogue import cards, data_folder, find, is_fetched, located, look_up, near, place, read_card
+from hogwild.data.public.fetch import fetch
+from hogwild.data.rows.source import convert, is_text, open_data
 from hogwild.errors import InputError, UsageError
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, write_card
 

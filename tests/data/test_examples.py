@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.examples import Rows, shortest
-from hogwild.data.picked import joined, narrowed, picked
-from hogwild.data.statistics import describe
+from hogwild.data.rows.container import Rows, shortest
+from hogwild.data.rows.copies import joined, narrowed, picked
+from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 
 VALUES, TARGETS = np.ones(3, np.float32), np.array([1.0, 2.0], np.float32)

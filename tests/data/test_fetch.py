@@ -20,17 +20,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.data import catalogue, fetch_download
-from hogwild.data import fetch as fetch_module
-from hogwild.data.catalogue import File, cards, place
-from hogwild.data.fetch import fetch
-from hogwild.data.fetch_convert import read_qrels
-from hogwild.data.fetch_download import Partial, download
-from hogwild.data.fetch_unpack import fits, is_archive, unpack
-from hogwild.data.graphs import open_graph
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.source import open_data
-from hogwild.data.store import read_meta
+from hogwild.data.graphs.source import open_graph
+from hogwild.data.public import catalogue
+from hogwild.data.public import download as fetch_download
+from hogwild.data.public import fetch as fetch_module
+from hogwild.data.public.catalogue import File, cards, place
+from hogwild.data.public.convert import read_qrels
+from hogwild.data.public.download import Partial, download
+from hogwild.data.public.fetch import fetch
+from hogwild.data.public.unpack import fits, is_archive, unpack
+from hogwild.data.ratings.source import open_ratings
+from hogwild.data.rows.source import open_data
+from hogwild.data.rows.store import read_meta
 from hogwild.errors import InputError, OutputError, UsageError
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
 
@@ -387,6 +388,9 @@ def test_names_in_archives_lead_nowhere(tmp_path: Path) -> None:
         assert sorted(os.listdir(tmp_path)) == ["archive", "out"]
         for path in found:
             path.unlink()
+    (tmp_path / "archive").write_bytes(zipped(**{"a\nb.txt": "e"}))
+    with pytest.raises(InputError, match=r"no c\.txt in the archive, which holds 'a\\nb\.txt'$"):
+        unpack(tmp_path / "archive", "c.txt", out)
 
 
 def test_links_in_archives_are_not_followed(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.graph_mrf import mrf_graph
-from hogwild.data.graphs import open_graph
+from hogwild.data.graphs.mrf import mrf_graph
+from hogwild.data.graphs.source import open_graph
 from hogwild.errors import InputError
-from hogwild.problems.cut_objective import CutEvaluator
+from hogwild.problems.cuts.objective import CutEvaluator
 
 GOOD = {"unary": np.arange(12.0).reshape(4, 3) % 5, "edges": [[0, 1], [1, 3], [2, 3]], "weights": [1.0, 2.0, 3.0]}
 

@@ -7,8 +7,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from hogwild.data.graph_synthetic import parse_graph_spec
-from hogwild.data.graphs import graph_statistics, open_graph
+from hogwild.data.graphs.container import graph_statistics
+from hogwild.data.graphs.source import open_graph
+from hogwild.data.graphs.synthetic import parse_graph_spec
 from hogwild.errors import InputError
 
 CHECKSUMS = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data import graph_text
-from hogwild.data.graphs import open_graph
+from hogwild.data.graphs import text as graph_text
+from hogwild.data.graphs.source import open_graph
 from hogwild.errors import HogwildWarning, InputError
 
 FLOW = """c a comment

@@ -12,16 +12,16 @@ import pytest
 import scipy.sparse
 
 import hogwild
-from hogwild.data import hashing
 from hogwild.data.cache import Cache
-from hogwild.data.examples import Rows
-from hogwild.data.source import convert, open_data
-from hogwild.data.statistics import describe
-from hogwild.data.store import open_store, read_meta, save_store
-from hogwild.data.svmlight import ParseSummary, iter_svmlight
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import convert, open_data
+from hogwild.data.rows.statistics import describe
+from hogwild.data.rows.store import open_store, read_meta, save_store
+from hogwild.data.text import hashing
+from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.metrics import evaluate
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 from tests.reference import bucket, hashed_row
 from tests.runs import QUIET, toy
 
@@ -363,7 +363,7 @@ def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
     raw = toy(400)
     X, y = raw.to_scipy()
     path = tmp_path / "x.svm"
-    from hogwild.data.svmlight import write_svmlight
+    from hogwild.bench.kernels.parsing import write_svmlight
 
     write_svmlight(path, raw)
     convert(path, tmp_path / "store", hash_bits=BITS)

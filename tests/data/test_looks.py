@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import hogwild
-from hogwild.cli.sources import check_readable, check_writable
+from hogwild.cli.data.containers import check_readable
+from hogwild.cli.data.sources import check_writable
 from hogwild.errors import HogwildError, InputError, OutputError
 
 RATINGS = "it looks like ratings: --problem completion$"
@@ -95,3 +96,13 @@ def test_a_name_that_is_nearly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         where = os.path.dirname(name)
         with pytest.raises(OutputError, match=f"--out {name}: cannot write there: there is no directory {where}$"):
             check_writable("--out", name)
+
+
+@pytest.mark.parametrize("name", ["a9a", "a9a.gz", "covtype"])
+def test_a_file_that_is_nearly_called_as_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
+    (tmp_path / f"{name.removesuffix('.gz')}.bz2").touch()
+    for opened in (hogwild.open_data, check_readable):
+        hint = f"did you mean {name.removesuffix('.gz')}.bz2?"
+        assert re.match(f"{name}: [Nn]o such file.*{re.escape(hint)}", said(opened, name))

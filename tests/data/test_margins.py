@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data import chunks as chunks_module
-from hogwild.data.chunks import chunks, count_unknown, map_chunks
-from hogwild.data.examples import Rows
-from hogwild.data.margins import margins
-from hogwild.data.normalize import row_scales
+from hogwild.data.rows import chunks as chunks_module
+from hogwild.data.rows.chunks import chunks, count_unknown, map_chunks
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.margins import margins
+from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import UsageError
 from tests import reference
 

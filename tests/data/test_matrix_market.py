@@ -13,10 +13,10 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hogwild.data import matrix_market
-from hogwild.data.matrix_market import read_matrix_market
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.source import open_data
+from hogwild.data.ratings.source import open_ratings
+from hogwild.data.rows.source import open_data
+from hogwild.data.text import matrix_market
+from hogwild.data.text.matrix_market import read_matrix_market
 from hogwild.errors import InputError
 from tests.readers import matrix
 

@@ -10,7 +10,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.ratings import SPLITS, Ids, Ratings, describe, last_of_repeats, rating_statistics
+from hogwild.data.ratings.container import SPLITS, Ids, Ratings, describe, last_of_repeats, rating_statistics
 from hogwild.errors import InputError, UsageError
 
 

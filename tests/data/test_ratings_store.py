@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hogwild.data.cache import Cache
-from hogwild.data.examples import Rows
-from hogwild.data.rating_source import convert_ratings, open_ratings
-from hogwild.data.rating_store import (
+from hogwild.data.ratings.container import Ids, Ratings
+from hogwild.data.ratings.source import convert_ratings, open_ratings
+from hogwild.data.ratings.store import (
     FILES,
     RatingRecipe,
     build_ratings,
@@ -19,8 +19,8 @@ from hogwild.data.rating_store import (
     open_ratings_store,
     save_ratings,
 )
-from hogwild.data.ratings import Ids, Ratings
-from hogwild.data.store import open_store, read_meta, save_store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, read_meta, save_store
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 
@@ -99,7 +99,7 @@ def test_damage_is_found(tmp_path, name, how):
 
 def edit(path, **changes):
     """Change the meta data, with a right checksum."""
-    from hogwild.data.store import _meta_checksum
+    from hogwild.data.rows.store import _meta_checksum
 
     meta = json.loads((path / "meta.json").read_text()) | changes
     meta["checksum"] = _meta_checksum(meta)
@@ -152,7 +152,7 @@ def test_text_is_read_once(tmp_path, monkeypatch):
     assert first.store is not None
     assert first.store.parent == tmp_path / "cache"
     assert same(first, open_ratings(path))
-    monkeypatch.setattr("hogwild.data.rating_source.parse_ratings", None)
+    monkeypatch.setattr("hogwild.data.ratings.source.parse_ratings", None)
     assert same(open_ratings(path, cache=cache), first)
     assert [entry.source for entry in cache.list()] == [str(path)]
     assert cache.clear() == (0, 1)  # one in use

@@ -17,10 +17,10 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data import rating_text
 from hogwild.data.cache import Cache
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.rating_text import compact, parse_ratings
+from hogwild.data.ratings import text as rating_text
+from hogwild.data.ratings.source import open_ratings
+from hogwild.data.ratings.text import compact, parse_ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 

@@ -13,12 +13,12 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hogwild.data import source
 from hogwild.data.cache import Cache
-from hogwild.data.examples import Rows
-from hogwild.data.rating_source import open_ratings
-from hogwild.data.source import convert, open_data
-from hogwild.data.store import open_store, read_meta, save_store
+from hogwild.data.ratings.source import open_ratings
+from hogwild.data.rows import source
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import convert, open_data
+from hogwild.data.rows.store import open_store, read_meta, save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
 
 TEXT = "1 1:0.5 3:2\n-1 2:1\n1 1:1 2:-1 4:0.25\n"

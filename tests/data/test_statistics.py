@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hogwild
-from hogwild.data import chunks, statistics
-from hogwild.data.examples import Rows
-from hogwild.data.source import open_data
-from hogwild.data.statistics import describe, meets
+from hogwild.data.rows import chunks, statistics
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import open_data
+from hogwild.data.rows.statistics import describe, meets
 
 
 def rows_of(sets: list[set[int]], width: int = 12) -> Rows:

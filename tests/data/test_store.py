@@ -11,15 +11,19 @@ import resource
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hogwild.data import columns, leases, store
-from hogwild.data.degrees import degrees
-from hogwild.data.examples import Rows
-from hogwild.data.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store
+from hogwild.data import columns
+from hogwild.data import locks as leases
+from hogwild.data.columns import HEADER, header
+from hogwild.data.rows import store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store
 from hogwild.errors import InputError, OutputError, UsageError
 
 ARRAYS = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "degrees.npy"]
@@ -181,6 +185,36 @@ def test_meta_that_does_not_fit_the_arrays(saved):
         open_store(saved)
 
 
+@pytest.mark.parametrize("name", ["indptr", "indices"])
+def test_forged_numbers_that_send_a_kernel_out_of_its_arrays(saved, name):
+    for value in (-1, 41, 10**8):
+        array = np.load(saved / f"{name}.npy")
+        array[3] = value
+        np.save(saved / f"{name}.npy", array)
+        reseal(saved)
+        with pytest.raises(InputError, match=f"{name}.npy (does not ascend|holds {value}, expected 0 to 39)"):
+            open_store(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": None}, {"nnz": -1}, {"width": 1.5}, {"arrays": 1}, {"arrays": {"x": {}}}, {"hash_bits": "x"},
+     {"table": {}}, {"warnings": 1}, {"hashing": {"share": 1}}],
+)  # fmt: skip
+def test_forged_facts(saved, change):
+    rewrite_meta(saved, **change)
+    with pytest.raises(InputError, match="damaged store: .*convert the source again"):
+        open_store(saved)
+
+
+def reseal(path):
+    """Make the checksums right for what the arrays hold."""
+    meta = json.loads((path / "meta.json").read_bytes())
+    crcs = np.array([zlib.crc32((path / f"{name}.npy").read_bytes()[HEADER:]) for name in meta["arrays"]], "<u4")
+    (path / "checksums.npy").write_bytes(header("<u4", len(crcs)) + crcs.tobytes())
+    rewrite_meta(path, checksums=zlib.crc32(crcs.tobytes()))
+
+
 @pytest.mark.parametrize("what", ["nothing", "file", "empty directory", "other meta.json", "broken meta.json"])
 def test_what_is_no_store(tmp_path, what):
     path = tmp_path / "x"
@@ -309,7 +343,7 @@ def test_append_refuses_arrays_that_do_not_fit(tmp_path):
 
 WRITE_AND_WAIT = """
 import sys
-from hogwild.data.store import StoreWriter
+from hogwild.data.rows.store import StoreWriter
 with StoreWriter(sys.argv[1]) as writer:
     writer.append([1] * 1000, [1] * 1000, [1.0] * 1000, [1.0] * 1000)
     print("writing", flush=True)

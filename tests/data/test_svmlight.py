@@ -21,9 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data import text as text_module
-from hogwild.data.examples import Rows
-from hogwild.data.svmlight import ParseSummary, format_row, iter_svmlight, parse_svmlight, write_svmlight
+from hogwild.bench.kernels.parsing import write_svmlight
+from hogwild.data.rows.container import Rows
+from hogwild.data.text import lines as text_module
+from hogwild.data.text.svmlight import ParseSummary, iter_svmlight, parse_svmlight
 from hogwild.errors import InputError, OutputError, UsageError
 from tests.readers import LARGEST, reference
 
@@ -178,6 +179,7 @@ def test_round_trip(tmp_path_factory: Any, matrix: Any, zero_based: bool, suffix
     rows = rows_of(matrix)
     path = tmp_path_factory.mktemp("round-trip") / f"rows.svm{suffix}"
     write_svmlight(path, rows, zero_based)
+    path.write_bytes(PACK.get(suffix[1:], bytes)(path.read_bytes()))
     sink = Collected()
     parse_svmlight(path, sink, zero_based=zero_based, chunk_bytes=chunk)
     expected = [rows.end - rows.begin, rows.indices, rows.values, rows.targets]
@@ -521,7 +523,7 @@ def test_iterator() -> None:
 
 MEMORY = """
 import io, resource, sys
-from hogwild.data.svmlight import parse_svmlight
+from hogwild.data.text.svmlight import parse_svmlight
 class Long(io.RawIOBase):
     def __init__(self, line, size):
         self.block, self.at, self.size = line * (100_000 // len(line)), 0, size
@@ -550,20 +552,3 @@ def test_bounded_memory() -> None:
     assert done.returncode == 0, done.stderr
     grown = [int(line.split()[1]) for line in done.stdout.splitlines()]
     assert max(grown) < 256, done.stdout  # MiB above the baseline
-
-
-# -- writing ----------------------------------------------------------------------------------------------------------
-
-
-def test_format_row() -> None:
-    assert format_row(1, np.array([0, 6]), np.float32([0.1, -3])) == "1 1:0.1 7:-3"
-    assert format_row(-0.5, np.array([0]), np.float32([1e-30]), zero_based=True) == "-0.5 0:1e-30"
-
-
-def test_unwritable(tmp_path: Path) -> None:
-    rows = Rows([0, 1], [0], [1.0], [1.0], 1)
-    with pytest.raises(OutputError, match="cannot be written: No such file"):
-        write_svmlight(tmp_path / "no" / "file", rows)
-    with pytest.raises(OutputError, match="cannot be written"):
-        write_svmlight(tmp_path, rows)
-    assert list(tmp_path.iterdir()) == []

@@ -8,11 +8,12 @@ import zlib
 import numpy as np
 import pytest
 
-from hogwild.data import synthetic
+from hogwild.data import synthetic as common
 from hogwild.data.cache import Cache
-from hogwild.data.examples import Rows
-from hogwild.data.statistics import describe
-from hogwild.data.synthetic import FAMILIES, SyntheticSpec, generate, parse_spec
+from hogwild.data.rows import synthetic
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.statistics import describe
+from hogwild.data.rows.synthetic import FAMILIES, SyntheticSpec, generate, parse_spec
 from hogwild.errors import InputError
 
 SMALL = "synthetic:rcv1?rows=400&features=900&nnz=12"  # small enough for Python without the JIT
@@ -235,13 +236,13 @@ def test_bad_specs():
 
 def test_the_exact_functions_are_close_to_the_real_ones():
     x = np.linspace(-20, 20, 999)
-    assert np.allclose(synthetic._exp(x), np.exp(x), rtol=1e-9)
+    assert np.allclose(common.portable_exp(x), np.exp(x), rtol=1e-9)
     x = np.geomspace(1e-12, 1e12, 999)
-    assert np.allclose(synthetic._log(x), np.log(x), rtol=1e-14, atol=1e-14)
+    assert np.allclose(common.portable_log(x), np.log(x), rtol=1e-14, atol=1e-14)
 
 
 def test_python_and_kernel_mix_alike():
     from hogwild.kernels.order import GOLDEN, mix
 
     with np.errstate(over="ignore"):
-        assert int(mix(np.uint64(5) + GOLDEN)) == synthetic._mix(5)
+        assert int(mix(np.uint64(5) + GOLDEN)) == common.mix_bits(5)

@@ -41,6 +41,8 @@ TEXTS = {
     "y\n0\n1\n": "no column is left to learn from beside y",
     "y,a\n0,\0\n": "not a text: it has zero bytes in it",
     "PAR1": "a Parquet file, expected CSV text in UTF-8",
+    "y,a\r0,1\r1,2\r": "lines that end in a carriage return alone, expected LF or CR LF",
+    "\n\n\n": "no rows in it",
 }
 
 
@@ -59,6 +61,7 @@ def test_bytes(tmp_path: Path) -> None:
     cases = {
         "y,a\n0,b\n1,Größe\n".encode("latin-1"): "line 3: column a: 'Gr\\\\\\\\xf6\\\\\\\\xdfe' is not UTF-8",
         "y,a\n0,b\n".encode("utf-16"): "UTF-16 text, expected CSV text in UTF-8",
+        "y,größe\n0,b\n".encode("latin-1"): "line 1: the column's name 'gr\\\\\\\\xf6\\\\\\\\xdfe' is not UTF-8",
         gzip.compress(b"y,a\n0,1\n1,2\n" * 9999)[:-20]: "line .*: the archive is truncated",
     }
     for content, said in cases.items():
@@ -68,8 +71,11 @@ def test_bytes(tmp_path: Path) -> None:
 
 
 COLUMNS = {
-    "lists": (pa.array([[1], [2]]), "column x holds lists or other nested values, which are not taken"),
-    "structs": (pa.array([{"a": 1}, {"a": 2}]), "column x holds lists or other nested values, which are not taken"),
+    "lists": (pa.array([[1], [2]]), "column x holds lists or values of another odd type, which are not taken"),
+    "structs": (
+        pa.array([{"a": 1}, {"a": 2}]),
+        "column x holds lists or values of another odd type, which are not taken",
+    ),
     "bytes": (pa.array([b"a", b"b"]), "column x holds bytes, which are not taken"),
     "dates": (pa.array([datetime.date(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
     "times": (pa.array([datetime.datetime(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
@@ -85,6 +91,20 @@ def test_columns(kind: str) -> None:
     with pytest.raises(InputError, match=f"^the table: {said}"):
         hogwild.open_table(table, "y")
     assert hogwild.open_table(table, "y", ignore="x").nnz == 2
+
+
+def test_what_pyarrow_cannot_write_or_decode() -> None:
+    ends = pa.array([1, 2], pa.int32())
+    words = pa.array(["a", "b"])
+    runs = pa.RunEndEncodedArray.from_arrays(ends, words.dictionary_encode())
+    assert hogwild.open_table(pa.table({"y": [0, 1], "x": runs}), "y").indices.tolist() == (
+        hogwild.open_table(pa.table({"y": [0, 1], "x": words}), "y").indices.tolist()
+    )
+    for odd in (pa.array([1, 2], pa.timestamp("us", tz="No/City")), pa.array([pa.MonthDayNano([1, 2, 3])] * 2)):
+        with pytest.raises(InputError, match="^the table: row 1: column x: cannot be categorical: [^\n]*$"):
+            hogwild.open_table(pa.table({"y": [0, 1], "x": odd}), "y", categorical="x")
+    with pytest.raises(InputError, match=r"^the table: no column y \(--label\); it has no columns$"):
+        hogwild.open_table(pa.table({}), "y")
 
 
 def test_names_are_not_trained_on_as_numbers() -> None:

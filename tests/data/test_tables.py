@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import hogwild
-from hogwild.data.store import open_store
-from hogwild.data.tables import stream_table
+from hogwild.data.rows.store import open_store
+from hogwild.data.tables import csv, text_kernel
+from hogwild.data.tables.source import stream_table
 from hogwild.errors import InputError
 from tests.data.table_twin import features, hashed
 
@@ -129,8 +130,8 @@ def test_frames_become_the_rows_of_the_twin(kind: str, table: pa.Table) -> None:
 
 def test_a_large_file_is_cut_into_pieces_at_rows(table: pa.Table, tmp_path: Path, monkeypatch: Any) -> None:
     path = write(table, tmp_path / "a.csv")
-    monkeypatch.setattr("hogwild.data.table_csv.CHUNK", 200)
-    monkeypatch.setattr("hogwild.data.table_files.PIECE", 7)
+    monkeypatch.setattr("hogwild.data.tables.csv.CHUNK", 200)
+    monkeypatch.setattr("hogwild.data.tables.files.PIECE", 7)
     check(hogwild.open_table(path, "click", text="title", categorical="id", hash_bits=BITS), table)
     check(hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS), table)
 
@@ -156,15 +157,15 @@ def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) 
 
 def test_the_plan_goes_with_parts_stores_and_caches(table: pa.Table, tmp_path: Path) -> None:
     from hogwild.data.cache import Cache
-    from hogwild.data.source import convert
-    from hogwild.data.table_plan import Asked
+    from hogwild.data.rows.source import convert
+    from hogwild.data.tables.plan import AskedColumns
 
     path, cache = write(table, tmp_path / "d.parquet"), Cache(tmp_path / "cache")
     rows = hogwild.open_table(path, "click", cache=cache)
     again = hogwild.open_table(path, "click", cache=cache)
     assert rows.store == again.store is not None
     assert rows.table == again.table == rows.split(0.3)[1].table == rows.block(3, 9).compact().table
-    convert(path, tmp_path / "store", columns=Asked.of(label="click"))
+    convert(path, tmp_path / "store", columns=AskedColumns.of(label="click"))
     assert open_store(tmp_path / "store").table == rows.table
     other = hogwild.open_table(path, "click", ignore="price", cache=cache)
     assert other.table != rows.table
@@ -175,7 +176,7 @@ def test_the_plan_goes_with_parts_stores_and_caches(table: pa.Table, tmp_path: P
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.dictionary(pa.int8(), pa.float32())])
 def test_a_number_in_few_bits_is_the_category_it_is_in_text(kind: pa.DataType, tmp_path: Path) -> None:
-    from hogwild.data.table_names import feature_names
+    from hogwild.data.tables.source import feature_names
 
     numbers = ["0.1", "16777216", "1e-07", "-2.7", "", "3.4e+38"]
     (tmp_path / "t.csv").write_text("y,x\n" + "".join(f"{k % 2},{number}\n" for k, number in enumerate(numbers)))
@@ -196,7 +197,7 @@ def test_bits_are_chosen_by_how_many_features_there_are() -> None:
 
 @pytest.mark.parametrize("kind", ["pyarrow", "csv"])
 def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Path) -> None:
-    from hogwild.data.table_names import feature_names
+    from hogwild.data.tables.source import feature_names
 
     rows = hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS)
     assert rows.table is not None
@@ -208,3 +209,18 @@ def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Pat
     assert {bucket: sorted(names) for bucket, names in found.items()} == {
         bucket: [name] for bucket, name in zip(buckets, names)
     }
+
+
+def test_where_whole_rows_end() -> None:
+    """NumPy's count of quotes, used where quotes are regular, finds what the kernel finds byte by byte."""
+    random, shortcuts = np.random.default_rng(0), 0
+    for _ in range(3000):
+        kinds = np.frombuffer(b'",\na', np.uint8)
+        text = random.choice(kinds, random.integers(0, 12), p=[0.35, 0.25, 0.2, 0.2])
+        expected = text_kernel.whole_rows(text, len(text), ord(","))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text_kernel, "whole_rows", lambda *_: None)
+            found = csv.whole_rows(text, ",")
+        shortcuts += found is not None
+        assert found in (None, expected), bytes(text)
+    assert 500 < shortcuts < 2900

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hogwild.data.tiles import FILE_CHUNK, LINE, Tiles, cut, file_order, split, tile
+from hogwild.problems.completion.tiles import FILE_CHUNK, FLOATS, Tiles, cut, file_order, split, tile
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -41,7 +41,7 @@ def test_tiles_hold_every_rating_once_and_ranges_do_not_overlap(workers, fenced)
     np.testing.assert_array_equal(items[came_from], arrays["items"])
     at = np.repeat(np.arange(order.n_chunks), np.diff(arrays["begin"]))
     for name, ranges in (("users", at // columns), ("items", at % columns)):
-        for members in (arrays[name], arrays[name] // LINE):  # nor cache lines of biases
+        for members in (arrays[name], arrays[name] // FLOATS):  # nor cache lines of biases
             assert len(set(zip(members, ranges))) == len(set(members)), name
     if fenced:
         assert rows >= columns >= 2 * workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ import scipy.sparse
 import hogwild
 from hogwild import HogwildClassifier
 from hogwild.data.order import Order
-from hogwild.estimators import workers
-from hogwild.estimators.crew import Classes, Crew, Solo, can_share_out
-from hogwild.estimators.gauge import Gauge
+from hogwild.data.rows.container import readonly
+from hogwild.estimators import jobs as workers
+from hogwild.estimators.arrays import about_rates, as_targets, converted, problem_of, rates_of, rows_of
 from hogwild.estimators.options import read_options
-from hogwild.estimators.posing import about_rates, as_targets, problem_of, row_arrays, rows_of
-from hogwild.estimators.steps import Steps
-from hogwild.kernels.gauge import sum_of_squares
+from hogwild.estimators.sample_objective import Gauge
+from hogwild.estimators.steps import FitSteps
+from hogwild.estimators.workers import Classes, RacingWorkers, can_share_out
+from hogwild.problems.linear.sample_kernel import sum_of_squares
+from hogwild.training.solo import Solo
 from tests import reference
 
 
@@ -33,7 +36,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     given = np.random.default_rng(0).random(len(y)).astype(np.float32) if weights else None
     rows = rows_of(X, as_targets(y, classes), given)
     problem = problem_of(read_options(HogwildClassifier(loss, **options)), rows, classes, "serial", whole=True)
-    return rows, problem, row_arrays(problem, rows, 1)
+    return rows, problem, converted(rows, rates_of(problem, rows, 1))
 
 
 @pytest.mark.parametrize("groups", [2, 3])
@@ -120,8 +123,10 @@ def test_what_a_worker_raises_is_raised_where_it_is_waited_for(monkeypatch: pyte
     crew.close()
 
 
-@pytest.mark.parametrize("loss", ["hinge", "log_loss", "modified_huber", "softmax"])
-@pytest.mark.parametrize("classes", [2, 3, 7, 11, 40])
+@pytest.mark.parametrize(
+    ("loss", "classes"),
+    [*product(["hinge", "softmax"], [2, 3, 7, 11, 40]), *product(["log_loss", "modified_huber"], [2, 3])],
+)
 def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
     weights = classes == 7
     rows, problem, _ = posed(loss, classes, weights, penalty="elasticnet", alpha=0.01)
@@ -139,19 +144,19 @@ def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
-    assert Gauge(problem, rows)(flat) == pytest.approx(expected, rel=1e-5)
+    assert Gauge(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1_024, 1_087, 1_088, 5_003])
+@pytest.mark.parametrize("size", [0, 1, 7, 5_003])
 def test_a_sum_of_squares(size: int) -> None:
     w = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    assert sum_of_squares(w) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-6)
+    assert sum_of_squares(readonly(w)) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-14)
 
 
 def test_a_crew_of_racing_workers_has_the_same_face() -> None:
     rows, problem, arrays = posed(classes=3)
     racing = dataclasses.replace(problem, discipline="hogwild")
-    crew = Crew(racing, Order.of(len(rows)), rows, arrays, 0, 2, "threads", None)
+    crew = RacingWorkers(racing, Order.of(len(rows)), rows, arrays, 0, 2, "threads", None)
     gauge = Gauge(problem, rows)
     before = crew.objective(gauge)
     for epoch in range(3):
@@ -163,7 +168,7 @@ def test_a_crew_of_racing_workers_has_the_same_face() -> None:
 
 def test_rates_from_a_sample_rank_features_as_all_rows_do() -> None:
     rows, problem, _ = posed()
-    exact = row_arrays(dataclasses.replace(problem, scaled=False), rows, 1)["rates"]
+    exact = rates_of(dataclasses.replace(problem, scaled=False), rows, 1)
     assert np.array_equal(about_rates(rows), exact)  # few enough that all are looked at
     wide = rows_of(scipy.sparse.csr_array((90, 7), dtype=np.float32), np.ones(90, np.float32), None)
     assert np.array_equal(about_rates(wide), np.full(7, 90, np.float32))  # in no row: as if in one
@@ -247,7 +252,7 @@ def test_any_alpha_is_minimised(rate: str, alpha: float) -> None:
 
 
 def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
-    steps = Steps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100, 1e-4)
+    steps = FitSteps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100, 1e-4)
     assert steps.settled(2, 0.0001, 3, 0.001)
     assert steps.settled(2, 0.0007, 3, 0.001)  # as each of them takes smaller steps
     assert not steps.settled(2, 0.0008, 3, 0.001)
@@ -262,7 +267,7 @@ def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
     assert not steps.settled(0, 0.0, 5, 0.001)
     assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
     constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
-    assert not Steps(constant, 0.1, lambda p: 1.0, 100, 1e-4).settled(4, 0.0, 1, 0.001)
+    assert not FitSteps(constant, 0.1, lambda p: 1.0, 100, 1e-4).settled(4, 0.0, 1, 0.001)
 
 
 @pytest.mark.parametrize("classes", [1, 3, 20])

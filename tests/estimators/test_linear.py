@@ -23,9 +23,9 @@ from sklearn.preprocessing import StandardScaler, scale
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, InputError, TrainingError, UsageError
 from hogwild.errors import HogwildWarning
-from hogwild.estimators import workers
+from hogwild.estimators import jobs as workers
+from hogwild.estimators.arrays import rows_of
 from hogwild.estimators.options import LOSSES
-from hogwild.estimators.posing import rows_of
 
 FORMATS = [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array, scipy.sparse.csr_matrix]
 
@@ -146,7 +146,7 @@ def test_csr_is_used_where_it_lies(text: Any, monkeypatch: pytest.MonkeyPatch) -
 
     seen = []
     monkeypatch.setattr(linear, "rows_of", lambda *args: seen.append(rows_of(*args)) or seen[-1])
-    from hogwild.estimators.posing import rows_of
+    from hogwild.estimators.arrays import rows_of
 
     X, y = text
     HogwildClassifier(random_state=0).fit(X, y)
@@ -302,19 +302,19 @@ def test_max_iter_and_tol(cancer: Any) -> None:
     ("wrong", "said"),
     [
         ({"loss": "squared"}, "loss='squared': expected one of hinge, log_loss"),
-        ({"penalty": "l3"}, "penalty='l3': expected one of 'l2', 'l1', 'elasticnet', None"),
-        ({"alpha": -1}, "alpha=-1: expected a number of at least 0"),
-        ({"max_iter": 0}, "max_iter=0: expected a whole number of at least 1"),
-        ({"learning_rate": "fast"}, "learning_rate='fast': expected one of 'auto', 'optimal'"),
-        ({"learning_rate": "constant", "eta0": 0.0}, "eta0=0.0: expected a number above 0"),
+        ({"penalty": "l3"}, "penalty='l3': expected one of l2, l1, elasticnet, None"),
+        ({"alpha": -1}, "alpha=-1: expected a finite number of at least 0"),
+        ({"max_iter": 0}, "max_iter=0: expected a whole number from 1"),
+        ({"learning_rate": "fast"}, "learning_rate='fast': expected one of auto, optimal"),
+        ({"learning_rate": "constant", "eta0": 0.0}, "eta0=0.0: expected a finite number above 0"),
         ({"learning_rate": "optimal", "alpha": 0}, "divides by alpha"),
-        ({"validation_fraction": 1.0}, "validation_fraction=1.0: expected a number above 0 and below 1"),
-        ({"tol": -1e-3}, "tol=-0.001: expected a number of at least 0"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0: expected a finite number above 0 and below 1"),
+        ({"tol": -1e-3}, "tol=-0.001: expected a finite number of at least 0"),
         ({"tol": np.inf}, "tol=inf: expected a finite number of at least 0"),
         ({"shuffle": np.array([1, 0])}, "expected True or False"),
         ({"shuffle": "no"}, "shuffle='no': expected True or False"),
-        ({"host": "cluster"}, "host='cluster': expected one of 'threads', 'processes'"),
-        ({"penalty": "elasticnet", "l1_ratio": 2}, "l1_ratio=2: expected a number of at least 0 and at most 1"),
+        ({"host": "cluster"}, "host='cluster': expected one of threads, processes"),
+        ({"penalty": "elasticnet", "l1_ratio": 2}, "l1_ratio=2: expected a finite number of at least 0 and at most 1"),
     ],
 )
 def test_wrong_parameters_are_one_line(wrong: dict[str, Any], said: str, cancer: Any) -> None:

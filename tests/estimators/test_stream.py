@@ -16,8 +16,8 @@ from sklearn.preprocessing import scale
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, TrainingError
+from hogwild.estimators import jobs as workers
 from hogwild.estimators import stream as stream_module
-from hogwild.estimators import workers
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +258,7 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any) -> None:
         raise TrainingError("cannot start 2 worker processes")
 
-    monkeypatch.setattr(stream_module, "Crew", fail)
+    monkeypatch.setattr(stream_module, "RacingWorkers", fail)
     for wrong, said in ({"n_jobs": 0}, "n_jobs=0"), ({"host": "processes"}, "cannot start"):
         with pytest.raises(ValueError if "n_jobs" in wrong else TrainingError, match=said):
             copy.copy(model).set_params(**wrong).partial_fit(X[100:], y[100:] > 0)

@@ -16,19 +16,26 @@ import pytest
 
 import hogwild
 from hogwild.__main__ import main
-from hogwild.config import EXCHANGES, TrainConfig
-from hogwild.data.examples import Rows
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.exchanges.averaging import LINE, PIECE, Replicas
-from hogwild.hosts.job import Job, Pool, Task
+from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.replicas import LINE_FLOATS, PIECE, take
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.pool import Pool
 from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, NEXT
-from hogwild.model_file import load_checkpoint, load_model, save_checkpoint
-from hogwild.training import resolve, start_pool
+from hogwild.methods import EXCHANGES
+from hogwild.model_file import load_checkpoint, save_checkpoint
+from hogwild.models import load_model
+from hogwild.training.engine import start_pool
+from hogwild.training.probe import Probe
+from hogwild.training.run import resolve
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
 from tests.runs import QUIET, long_epochs, start, toy, until, when
 
-AVERAGING, ONE_SHOT = EXCHANGES[1:]
+AVERAGING, ONE_SHOT = [*EXCHANGES][1:3]
+ROWS = f"{AVERAGING}:mean=rows"
 both = pytest.mark.parametrize("exchange", [AVERAGING, ONE_SHOT])
 hosts = pytest.mark.parametrize("host", ["threads", "processes"])
 
@@ -36,9 +43,27 @@ hosts = pytest.mark.parametrize("host", ["threads", "processes"])
 # ---- the arrays
 
 
+class Replicas:
+    """An exchange with its arrays."""
+
+    def __init__(self, size: int, workers: int, one_shot: bool) -> None:
+        self.exchange = Averaging(one_shot=one_shot)
+        spec = {"flat": ((size,), np.float32)} | self.exchange.spec(size, workers)
+        self.arrays = Block(spec, shared=False).arrays
+        self.flat, self.rows, self.replicas = (self.arrays[name] for name in ("flat", "rows", "replicas"))
+
+    def begin(self) -> None:
+        self.exchange.begin(self.flat, self.arrays)
+
+    def take(self, worker: int) -> np.ndarray:
+        return take(self.flat, self.arrays, worker)
+
+    def meet(self, rows: np.ndarray) -> None:
+        self.exchange.meet(self.flat, self.arrays, rows)
+
+
 def replicas(size: int, workers: int, one_shot: bool = False) -> Replicas:
-    block = Block({"flat": ((size,), np.float32)} | Replicas.spec(size, workers), shared=False)
-    return Replicas(one_shot=one_shot, **block.arrays)
+    return Replicas(size, workers, one_shot)
 
 
 @pytest.mark.parametrize("size", [1, 40, PIECE, PIECE + 5])
@@ -54,7 +79,7 @@ def test_the_mean_is_weighted_by_rows(size: int) -> None:
 
 
 def test_replicas_start_on_cache_lines_of_their_own() -> None:
-    r = replicas(LINE + 1, 3)
+    r = replicas(LINE_FLOATS + 1, 3)
     starts = [r.take(worker).__array_interface__["data"][0] for worker in range(3)]
     assert [start % 64 for start in starts] == [0, 0, 0]
     assert np.diff(starts).tolist() == [128, 128]
@@ -126,7 +151,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@both
+@pytest.mark.parametrize("exchange", [AVERAGING, ROWS, ONE_SHOT])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> None:
     """Two epochs, three workers, unequal parts: for ``averaging`` from the mean, else each from where it was."""
@@ -145,7 +170,12 @@ def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> Non
             did[worker] += twin.done()[0]
             ends.append(twin.flat.copy())
         assert job.done() == (len(rows), rows.nnz)  # disjoint and complete
-        np.testing.assert_allclose(job.flat, did @ np.array(ends, np.float64) / did.sum(), rtol=1e-6, atol=1e-7)
+        weights = np.repeat(did[:, None], len(job.flat), axis=1)
+        if exchange == AVERAGING:  # over those that have moved a weight
+            weights[np.array(ends) == starts] = 0
+            weights[:, ~weights.any(axis=0)] = 1
+        mean = np.average(np.array(ends, np.float64), axis=0, weights=weights)
+        np.testing.assert_allclose(job.flat, mean, rtol=1e-6, atol=1e-7)
         starts = ends if exchange == ONE_SHOT else [job.flat.copy()] * 3
 
 
@@ -153,7 +183,7 @@ def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> Non
 def test_one_epoch_of_either_is_the_same(name: str) -> None:
     made, options = OPTIONS[name]
     rows, found = awkward_rows(n=500, **made), []
-    for exchange in (AVERAGING, ONE_SHOT):
+    for exchange in (ROWS, ONE_SHOT):
         job = job_of(rows, exchange, **options)
         drive(job, [(0, 3), (1, 8)])
         found.append(bits(job))
@@ -193,18 +223,35 @@ def test_one_worker_stopped_goes_on_to_the_bit(exchange: str) -> None:
     drive(parts, [(0, 3)])
     assert parts.problem.position(parts.control, parts.order) == 3
     again = job_of(rows, exchange, 1)
-    assert parts.replicas is not None
-    assert again.replicas is not None
     again.restore(parts.export())
-    again.replicas.restore(parts.replicas.state())
+    for name, array in parts.kept().items():
+        again.kept()[name][...] = array
     drive(again, [(0, 8)], start=3)
     assert bits(again) == bits(whole)
 
 
+def test_an_average_after_every_row_is_a_step_along_the_mean_gradient() -> None:
+    """Equal shares, no penalty, no intercept: the float64 twin takes the mean of three rows' gradients at a time."""
+    rows = toy(3 * 128, classes=0)
+    options = {"loss": "squared-error", "l2": 0.0, "step": 0.02, "schedule": "constant", "intercept": False}
+    run = hogwild.train(
+        rows, order="file", workers=3, host="simulator", exchange=f"{ROWS},period=1", epochs=1, **options
+    )
+    model = run.finish()
+    chunk = run.engine.job.order.chunk
+    assert len(rows) % (3 * chunk) == 0
+    x, w = rows.to_scipy()[0].toarray().astype(np.float64), np.zeros(rows.width)
+    for row in range(len(rows) // 3):  # the replicas take chunks in turn
+        some = row // chunk * 3 * chunk + row % chunk + chunk * np.arange(3)
+        w -= 0.02 * ((x[some] @ w - rows.targets[some]) @ x[some]) / 3
+    np.testing.assert_allclose(model.coef_[0], w, rtol=1e-5, atol=1e-6)
+
+
 def test_no_exchange_has_no_replicas() -> None:
     job = make_job(awkward_rows())
-    assert job.replicas is None
-    assert not any(name.startswith("replica") for name in job.state.arrays)
+    assert job.exchange is None
+    assert not any(name.startswith(("exchange_", "link_")) for name in job.state.arrays)
+    assert job.kept() == {}
     before = bits(job)
     job.meet()
     assert bits(job) == before
@@ -291,7 +338,7 @@ def test_averaging_halves_the_suboptimality(exchange: str) -> None:
 
 
 def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hogwild.training.machine, "physical_cores", lambda: 6)
+    monkeypatch.setattr(hogwild.training.run.machine, "physical_cores", lambda: 6)
     for discipline in ("auto", "serial"):
         config = TrainConfig(exchange=AVERAGING, discipline=discipline)
         for asked, expected in ((None, 6), (1, 1), (3, 3)):
@@ -301,10 +348,27 @@ def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.Mo
 
 
 @both
-def test_the_step_is_probed_for_as_without(rows: Rows, exchange: str) -> None:
-    without, run = (hogwild.train(rows, workers=2, epochs=1, exchange=name) for name in ("none", exchange))
+def test_the_step_of_one_replica_is_probed_for_as_without(rows: Rows, exchange: str) -> None:
+    without, run = (hogwild.train(rows, workers=1, epochs=1, exchange=name) for name in ("none", exchange))
     assert run.config.step == without.config.step
     run.close(), without.close()
+
+
+def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
+    """Eight that are averaged want a larger step than one; it does not depend on the host, and nothing is left over."""
+    rows = toy(4000)
+    options = {"workers": 8, "epochs": 6, "exchange": AVERAGING, "host": "simulator"}
+    alone = Probe(TrainConfig(), rows)
+    found = Probe(TrainConfig(workers=8, exchange=AVERAGING, host="threads"), rows)
+    step = found.search()
+    assert step >= 2 * alone.search()
+    assert found._run(0) == found._run(0)
+    run = hogwild.train(rows, **options)
+    assert run.config.step == step
+    run.finish()
+    smaller = hogwild.train(rows, step=alone.search(), **options)
+    smaller.finish()
+    assert run.history[-1]["objective"] < smaller.history[-1]["objective"]
 
 
 # ---- faults, stopping, resuming
@@ -316,11 +380,11 @@ def test_a_killed_worker(tmp_path: Path, exchange: str) -> None:
     rows = long_epochs(tmp_path, 300)
     run = start(rows, exchange=exchange, workers=2, host="processes", epochs=2)
     next(run)
-    victim = run._pool._crew[0].pid  # type: ignore[attr-defined]
+    victim = run.engine.pool._crew[0].pid  # type: ignore[attr-defined]
     when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(rows) - run._order.chunk <= row["updates"] < len(rows)
+    assert len(rows) - run.engine.job.order.chunk <= row["updates"] < len(rows)
     assert row["objective"] < run.history[0]["objective"]
     row = next(run)
     assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", 1, len(rows))
@@ -340,11 +404,11 @@ def test_stopped_and_resumed(tmp_path: Path, host: str, exchange: str) -> None:
     again = start(rows, epochs=1, resume=True, **options)
     assert again._job.export().tobytes() == run._job.export().tobytes()
     if exchange == ONE_SHOT:
-        assert run._job.replicas is not None
-        assert again._job.replicas is not None
-        np.testing.assert_array_equal(again._job.replicas.replicas, run._job.replicas.replicas)
-        assert again._job.replicas.rows.tolist() == run._job.replicas.rows.tolist()
-        assert run._job.replicas.rows.sum() == row["updates"]
+        mine, theirs = again._job.kept(), run._job.kept()
+        assert {name: array.tobytes() for name, array in mine.items()} == {
+            name: array.tobytes() for name, array in theirs.items()
+        }
+        assert theirs["exchange_rows"].sum() == row["updates"]
     (row,) = again
     assert (row["status"], row["epoch"], row["updates"]) == ("ok", 1, len(rows))
     assert row["objective"] < run.history[0]["objective"]
@@ -356,7 +420,7 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
     for exchange in (AVERAGING, ONE_SHOT):
         path = tmp_path / exchange
         hogwild.train(rows, exchange=exchange, workers=2, epochs=1, checkpoint=path, **options).finish()
-        assert ("replicas" in load_checkpoint(path)[0]) == (exchange == ONE_SHOT)
+        assert ("exchange_replicas" in load_checkpoint(path)[0]) == (exchange == ONE_SHOT)
     run = hogwild.train(rows, exchange=AVERAGING, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
     assert [row["epoch"] for row in run] == [2]
     before = threading.active_count()
@@ -391,9 +455,9 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str)
     """Replicas are of the job: another one in between changes nothing, and what was dropped is forgotten."""
     pool = pools(host)
     options = {"step": 0.5, "epochs": 3, "pool": pool}
-    runs = [hogwild.train(rows, exchange=exchange, **options) for exchange in EXCHANGES]
+    runs = [hogwild.train(rows, exchange=exchange, **options) for exchange in ("none", AVERAGING, ONE_SHOT)]
     for found in zip(*runs, strict=True):
-        assert [row["exchange"] for row in found] == list(EXCHANGES)
+        assert [row["exchange"] for row in found] == ["none", AVERAGING, ONE_SHOT]
     assert all(run.history[-1]["objective"] < 0.5 * run.history[0]["objective"] for run in runs)
     assert until(lambda: pool.job is None)
     assert all(run._job.control[LAST] == len(rows) for run in runs)
@@ -404,5 +468,11 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     command = ["train", "synthetic:rcv1?rows=600&features=500&nnz=10", "--host", "threads", "--epochs", "1"]
     assert main([*command, "--workers", "2", "--exchange", ONE_SHOT, "--json", str(rows), "--quiet"]) == 0
     assert [json.loads(line)["exchange"] for line in rows.read_text().splitlines()] == [ONE_SHOT] * 2
+    simulate = ["simulate", command[1], "--epochs", "1", "--workers", "3", "--exchange", f"{AVERAGING}:period=50"]
+    capfd.readouterr()
+    assert main([*simulate, "--link", "latency=1ms"]) == 0
+    said = capfd.readouterr()
+    assert "3 replicas sent" in said.out + said.err
+    assert "virtual seconds" in said.out + said.err
     assert main([*command, "--exchange", AVERAGING, "--adagrad"]) == 2
     assert "leave adagrad out" in capfd.readouterr().err

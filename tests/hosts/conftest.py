@@ -9,8 +9,9 @@ import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.hosts.job import Job, Pool, Task
-from hogwild.problems.linear import LinearProblem
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.pool import Pool
+from hogwild.problems.linear.problem import LinearProblem
 from tests.runs import toy
 
 STEP = (0.1, 1.0, 0.0)

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 import hogwild
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
-from hogwild.data.store import save_store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import save_store
 from hogwild.hosts.job import Job
-from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear.problem import LinearProblem
 
 
 def test_rows_cut_short_keep_their_own_offsets(tmp_path):

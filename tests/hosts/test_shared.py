@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hogwild.errors import OutputError
-from hogwild.hosts.shared import LINE, Block
+from hogwild.hosts.shared import CACHE_LINE, Block
 
 SPEC = {
     "a": ((3,), np.int32),
@@ -28,7 +28,7 @@ def test_arrays_are_zero_aligned_and_apart(shared: bool) -> None:
     for name, (shape, dtype) in SPEC.items():
         array = block[name]
         assert (array.shape, array.dtype) == (shape, dtype)
-        assert array.size == 0 or array.__array_interface__["data"][0] % LINE == 0
+        assert array.size == 0 or array.__array_interface__["data"][0] % CACHE_LINE == 0
         assert not array.any()
         assert array.flags.writeable
     for number, name in enumerate(SPEC, 1):

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import DELAYS, DISCIPLINES, parse_delay
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.hosts.delays import Law, Schedule
+from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import Simulator, _Copies
-from hogwild.kernels.simulated import END, KINDS, LOAD, READ, STORE
-from hogwild.training import start_pool
+from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
+from hogwild.problems.linear.simulated_kernel import END, KINDS, LOAD, READ, STORE
+from hogwild.training.engine import start_pool
 from tests.kernels.harness import (
     FALLING,
     PENALTIES,
@@ -99,7 +99,7 @@ def test_turns_are_serial_with_a_delay(workers: int, classes: int) -> None:
     for epoch in range(2):
         run_epoch(threads, epoch, FALLING)
     assert bits(job) == bits(threads)
-    assert pool.histogram == Counter(range(workers - 1)) + Counter({workers - 1: 300 - workers + 1})
+    assert Counter(pool.staleness) == Counter(range(workers - 1)) + Counter({workers - 1: 300 - workers + 1})
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 65])
@@ -107,7 +107,7 @@ def test_turns_with_few_rows(n: int) -> None:
     job, twin = job_of("round-robin", 4, n=n, loss="epsilon-insensitive")
     pool = play(job)
     assert_delayed(job, twin, 4)
-    assert sum(pool.histogram.values()) == n
+    assert sum(pool.staleness.values()) == n
 
 
 @pytest.mark.parametrize("discipline", PHASED)
@@ -119,14 +119,14 @@ def test_staleness_is_what_the_law_says(discipline: str, workers: int, delay: st
     """Exactly so, but for the first rows of an epoch, which have not so many before them; and so is the result."""
     job, twin = job_of(discipline, workers, intercept=False)
     pool = play(job, delay + ("," if ":" in delay else ":") + "window=0")
-    assert pool.histogram == Counter(range(exactly)) + Counter({exactly: 300 - exactly})
+    assert Counter(pool.staleness) == Counter(range(exactly)) + Counter({exactly: 300 - exactly})
     assert pool.measured()["staleness_max"] == exactly
     assert_delayed(job, twin, exactly + 1)
 
 
 def test_the_intercept_too_when_paid_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Round robin by the law is round robin by turns."""
-    monkeypatch.setattr("hogwild.problems.linear.FLUSH", 1)
+    monkeypatch.setattr("hogwild.problems.linear.problem.FLUSH", 1)
     results = []
     for discipline in ("atomic", "round-robin"):
         job, _ = job_of(discipline, 6, **PENALTIES["l2"])
@@ -176,7 +176,7 @@ def test_the_longer_the_window_the_more_is_lost() -> None:
 def test_locked_rows_are_never_stale(discipline: str, delay: str) -> None:
     job, _ = job_of(discipline, 1 if discipline == "serial" else 5)
     pool = play(job, delay)
-    assert pool.histogram == {0: 300}
+    assert pool.staleness == {0: 300}
     assert pool.measured() == {"staleness_mean": 0, "staleness_max": 0, "lost_updates": 0}
     assert job.done()[0] == 300
 
@@ -313,11 +313,11 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
     found = run("hogwild", 5)
     next(found)
 
-    def interrupt(self: Schedule, rows: int) -> list[int]:
+    def interrupt(self: DelaySchedule, rows: int) -> list[int]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Schedule, "read", interrupt)
+        patch.setattr(DelaySchedule, "read", interrupt)
         row = next(found)
     assert row["status"] == "interrupted"
     with pytest.raises(KeyboardInterrupt):
@@ -385,7 +385,7 @@ def test_config_and_back() -> None:
 @pytest.mark.parametrize("delay", [*LAWS, "straggler:window=1", "random:window=1e-300", "constant:delay=2,window=0.5"])
 def test_every_worker_reads_loads_and_stores_in_this_order(delay: str) -> None:
     law = Law(delay, 6)
-    schedule = Schedule(law, (0, 0, 0), law.window)
+    schedule = DelaySchedule(law, (0, 0, 0), law.window)
     events = [event for rows in (64, 1, 35) for event in schedule.read(rows)] + schedule.end()
     for worker in range(6):
         kinds = [event % KINDS for event in events if event // KINDS == worker]
@@ -402,7 +402,7 @@ def test_row_times_have_mean_one(delay: str) -> None:
 
 
 def test_slow_workers_do_less() -> None:
-    schedule = Schedule(Law("straggler:alpha=1000,slow=2,factor=5", 10), (0, 0, 0), 0.0)
+    schedule = DelaySchedule(Law("straggler:alpha=1000,slow=2,factor=5", 10), (0, 0, 0), 0.0)
     events = schedule.read(5000) + schedule.end()
     rows = Counter(event // KINDS for event in events if event % KINDS == READ)
     assert rows[9] == pytest.approx(rows[0] / 5, rel=0.1)

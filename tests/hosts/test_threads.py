@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hogwild.errors import TrainingError, UsageError
-from hogwild.hosts.job import Desk, Job, Task
+from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
 from hogwild.problems.work import Shared
@@ -107,12 +107,12 @@ def test_a_worker_that_fails_does_not_keep_the_others_waiting(
 
 
 def test_a_worker_that_cannot_lay_out_its_job(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Desk, message: object) -> None:
+    def fail(self: WorkerState, message: object) -> None:
         raise MemoryError("too large")
 
     pool = Threads(2)
     with monkeypatch.context() as patch:
-        patch.setattr(Desk, "take", fail)
+        patch.setattr(WorkerState, "take", fail)
         with pytest.raises(TrainingError, match="too large"):
             pool.open(make_job(pool))
     pool.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 
-from hogwild.config import LABEL_LOSSES, LOSSES
-from hogwild.model import LinearModel
+from hogwild.methods import LABEL_LOSSES, LOSSES
+from hogwild.problems.linear.model import LinearModel
 
 WIDTH = 30
 LABELS = {1: [], 2: [-1.0, 1.0], 3: [2.0, 5.0, 9.0], 5: [0.0, 1.0, 2.0, 3.0, 4.0]}

@@ -11,8 +11,8 @@ import pytest
 
 from hogwild.errors import HogwildError, InputError, OutputError, UsageError
 from hogwild.interchange import FORMATS, export_model, import_model
-from hogwild.model import LinearModel
-from hogwild.recommender import CompletionModel
+from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.linear.model import LinearModel
 from tests.interchange.bad_files import BAD_FILES
 from tests.interchange.models import KINDS, LABELS, made, rows
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from hogwild import machine
-from hogwild.data.ratings import Ids
+from hogwild.data.ratings.container import Ids
 from hogwild.errors import InputError, UsageError
 from hogwild.interchange import export_model, import_model
-from hogwild.model import LinearModel
-from hogwild.module_model import ModuleModel
-from hogwild.recommender import CompletionModel
-from hogwild.segmentation import Segmentation
+from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.cuts.model import Segmentation
+from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.module.model import ModuleModel
 from tests.interchange.models import made, rows
 
 RNG = np.random.default_rng(0)
@@ -108,6 +108,7 @@ HEADER = json.dumps(made("log", 2).to_file()[1] | {"schema": 1})
         ({"coef": huge((-2, -2)), "intercept": [0.0]}, "coef: an array of shape "),
         ({"coef": np.array([{}], object), "intercept": [0.0]}, "coef: holds Python objects, which could run code"),
         ({"coef": b"rubbish", "intercept": [0.0]}, "coef: not a NumPy array"),
+        ({"coef": b"\x93NUMPY\x01\0\x06\0{'a':\n"}, "coef: not a NumPy array: .*EOF in multi-line statement"),
         ({"coef": [1.0, np.nan]}, "weight of feature 2 is not a finite float32"),
         ({"coef": [1.0, 1e39]}, "weight of feature 2 is not a finite float32"),
         ({"coef": [[1.0], [2.0]], "intercept": [1.0, np.inf], "classes": [0, 1]}, "intercept of class 2 is not"),

@@ -10,7 +10,7 @@ import pytest
 
 from hogwild.errors import InputError
 from hogwild.interchange import export_model, import_model
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 from tests.interchange.models import KINDS, WIDTH, made, rows, size
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")

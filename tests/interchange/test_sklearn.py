@@ -18,7 +18,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from hogwild.errors import InputError, UsageError
 from hogwild.interchange import export_model, import_model, writing
-from hogwild.model import PROBABILITIES
+from hogwild.problems.linear.model import PROBABILITIES
 from tests.interchange.models import KINDS, WIDTH, made, rows, size
 
 skops = pytest.importorskip("skops.io", reason="skops is not installed")

@@ -15,7 +15,7 @@ import scipy.sparse
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model, import_model
 from hogwild.interchange.vw import CONSTANT
-from hogwild.model import LinearModel
+from hogwild.problems.linear.model import LinearModel
 from tests.interchange.bad_files import vw_text
 from tests.interchange.models import KINDS, WIDTH, made, rows, size
 

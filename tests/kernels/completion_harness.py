@@ -5,19 +5,21 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
 import numpy as np
 
 from hogwild.hosts.job import Job, Task
-from hogwild.kernels import implicit
-from hogwild.kernels.completion import Plan, line_at, open_tile
-from hogwild.kernels.completion_turns import TURNS_STATE
 from hogwild.kernels.control import ABORT
 from hogwild.kernels.order import generator
-from hogwild.problems.completion import CompletionProblem
+from hogwild.problems.completion import implicit_kernel as implicit
+from hogwild.problems.completion.kernel import Plan, line_at, open_tile
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.completion.turns_kernel import TURNS_STATE
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
 SHAPE = (43, 37)
 SIDE = 16
+RANK = 5 if numba.config.DISABLE_JIT else 20  # plain Python takes its time for each factor
 
 
 def some_ratings(n=600, shape=SHAPE, rank=3, noise=0.1, seed=0):
@@ -33,7 +35,7 @@ def some_ratings(n=600, shape=SHAPE, rank=3, noise=0.1, seed=0):
 def make_job(discipline="serial", workers=1, ratings=None, shape=SHAPE, seed=0, cache_bytes=1 << 13, **options):
     """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
     users, items, values = ratings if ratings is not None else some_ratings()
-    options = {"rank": 20, "l2": 0.05} | options
+    options = {"rank": RANK, "l2": 0.05} | options
     problem = CompletionProblem.of(shape, items, values, discipline, workers=workers, **options)
     order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed)
     return Job.of(problem, order, seed, workers, arrays, shared=False)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
+from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT, LAST
-from hogwild.kernels.linear import BEGUN
-from hogwild.kernels.losses import LABEL_LOSSES
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.work import OrderSlice
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.kernel import BEGUN
+from hogwild.problems.linear.problem import LinearProblem
 from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
@@ -53,7 +53,9 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     problem = LinearProblem.of(config, rows, discipline, cache_bytes)
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
-    job = Job.of_rows(problem, order, seed, workers, rows, arrays, shared=False, exchange=config.exchange)
+    job = Job.of_rows(
+        problem, order, seed, workers, rows, arrays, shared=False, exchange=make_exchange(config.exchange)
+    )
     if start:
         rng, flat = np.random.default_rng(1), np.zeros_like(job.flat)
         for part, spread in zip(problem.parameters(flat), (rng.normal, rng.normal, rng.random, rng.random)):
@@ -127,10 +129,15 @@ def interleave(job, epoch=0, step=CONSTANT, seed=0, longest=8, stops=()):
     job.begin_epoch(epoch, 0)
     rng, scratches = np.random.default_rng(seed), [job.scratch() for _ in range(job.workers)]
     shared, data, running = job.shared(), job.data(), list(range(job.workers))
+    turns = {
+        (worker, limit): job.problem.prepare(
+            shared, scratches[worker], data, job.part(Task(epoch, 0, step), worker, limit), step
+        )
+        for worker in running for limit in range(1, longest + 1)
+    }  # fmt: skip
     while running:
         worker, limit = int(rng.choice(running)), int(rng.integers(1, longest + 1))
-        part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, worker, job.workers, limit)
-        job.problem.work(shared, scratches[worker], data, part, step)
+        turns[worker, limit]()
         if worker in stops or not scratches[worker].state[BEGUN]:
             running.remove(worker)
 

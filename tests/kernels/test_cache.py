@@ -73,6 +73,17 @@ def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert kernel()(1) == 2
 
 
+def test_nothing_is_kept_once_a_file_with_kernels_was_edited(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = kernel()
+    monkeypatch.setattr("hogwild.kernels.directory._digest", lambda flags: "other")
+    assert edited(1) == 2
+    assert not [*disk.rglob("*.nbc")]
+    monkeypatch.undo()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(disk))
+    assert kernel()(1) == 2
+    assert [*disk.rglob("*.nbc")]
+
+
 def test_a_damaged_file_is_made_anew(disk: Path) -> None:
     assert kernel()(1) == 2
     (damaged,) = disk.glob("kernels-*/*.nbc")

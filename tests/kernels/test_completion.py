@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.kernels import implicit
 from hogwild.kernels.order import generator
+from hogwild.problems.completion import implicit_kernel as implicit
 from tests.kernels.completion_harness import (
     CONSTANT,
     FALLING,

@@ -12,7 +12,7 @@ import pytest
 
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
-from hogwild.kernels.linear import DISCIPLINES
+from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.work import OrderSlice
 from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
 

@@ -14,8 +14,8 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT
 from tests.kernels.harness import awkward_rows, make_job, run_epoch

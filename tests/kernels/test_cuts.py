@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.examples import readonly
-from hogwild.data.graphs import Graph
+from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
+from hogwild.data.rows.container import readonly
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS, cells
-from hogwild.kernels.cuts import project
-from hogwild.problems.cuts import CutsProblem, onto_simplex
-from hogwild.problems.tiers import no_tiers
+from hogwild.kernels.tiers import no_tiers
+from hogwild.problems.cuts.kernel import project
+from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
 from hogwild.problems.work import OrderSlice, Shared
 from tests import reference
 
@@ -69,9 +69,15 @@ class Bench:
         return OrderSlice(self.order, self.blocks, self.seed, epoch, start, worker, self.workers, **more)
 
     @np.errstate(all="ignore")
-    def work(self, worker, epoch, step, start=0, **more):
+    def turn(self, worker, epoch, step, start=0, **more):
+        """What does a worker's edges, up to a limit, whenever it is called."""
         part = self.slice(worker, epoch, start, **more)
-        self.problem.work(self.shared, self.scratches[worker], self.data, part, step)
+        return np.errstate(all="ignore")(
+            self.problem.prepare(self.shared, self.scratches[worker], self.data, part, step)
+        )
+
+    def work(self, worker, epoch, step, start=0):
+        return self.turn(worker, epoch, step, start)()
 
     def epoch(self, epoch=0, step=CONSTANT, start=0):
         """An epoch by all workers: threads if there are several."""
@@ -213,9 +219,9 @@ def test_few_rows_a_call_are_the_same_as_all(discipline, labels):
     whole, parts = Bench(random_graph(labels), discipline), Bench(random_graph(labels), discipline)
     whole.epoch()
     parts.begin(0)
-    calls = parts.order.n_rows // 7 + 1  # round robin's last turn only applies what is pending
-    for _ in range(calls):
-        parts.work(0, 0, CONSTANT, limit=7)
+    turn, calls = parts.turn(0, 0, CONSTANT, limit=7), parts.order.n_rows // 7 + 1
+    done = [turn() for _ in range(calls)]  # round robin's last turn only applies what is pending
+    assert (done[0], sum(done)) == (7, parts.order.n_rows)
     assert parts.shared.control[WORKERS + ROWS] == parts.order.n_rows
     assert parts.bits() == whole.bits()
 
@@ -226,9 +232,10 @@ def test_an_epoch_can_be_resumed_at_a_chunk():
     whole.epoch(1, FALLING)
     assert order.n_chunks > 3
     parts.begin(1)
-    parts.work(0, 1, FALLING, limit=order.chunk)
+    turn = parts.turn(0, 1, FALLING, limit=order.chunk)
+    assert turn() == order.chunk
     parts.shared.control[STOP] = 1
-    parts.work(0, 1, FALLING, limit=order.chunk)  # begins nothing
+    assert turn() == 0  # begins nothing
     assert parts.problem.position(parts.shared.control, order) == 1
     parts.epoch(1, FALLING, start=1)
     assert parts.bits() == whole.bits()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +37,23 @@ def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch
     kernels = places / "package" / "kernels"
     kernels.mkdir(parents=True)
     monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "directory.py"))
-    (kernels / "losses.py").write_text("x = 1\n")
-    kernel_directory.cache_clear()
-    before = kernel_directory("", "")
-    (kernels / "losses.py").write_text("x = 2\n")
-    kernel_directory.cache_clear()
-    assert kernel_directory("", "") != before
+    moved = places / "package" / "problems" / "linear" / "turns_kernel.py"
+    moved.parent.mkdir(parents=True)
+    found = [kernel_directory("", "")]
+    for file in (kernels / "losses.py", moved):
+        for text in ("x = 1\n", "x = 2\n"):
+            file.write_text(text)
+            kernel_directory.cache_clear()
+            found.append(kernel_directory("", ""))
+    assert len(set(found)) == 5
+
+
+def test_every_file_with_a_compiled_function_is_covered() -> None:
+    package = Path(place.__file__).parents[1]
+    holding = {path for path in package.rglob("*.py") if re.search(r"^\s*@njit", path.read_text(), re.M)}
+    others = {path for path in holding if path.parent.name != "kernels" and not path.name.endswith("kernel.py")}
+    assert not others, f"kernels lie in kernels/ or in files named *kernel.py: {others}"
+    assert {len(path.relative_to(package).parts) for path in holding} == {2, 3}
 
 
 def test_where_the_user_wants_it(places: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, TURN
-from hogwild.kernels.linear import DISCIPLINES
+from hogwild.problems.linear.kernel import DISCIPLINES
 from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
 
 # name: classes and options; between them every penalty, AdaGrad or not, one margin or several

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.cli.predict import number_lines
+from hogwild.cli.models.predict import number_lines
 
 
 def beside(values):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hogwild.kernels import hashing, parse
+from hogwild.data.text import hashing_kernel as hashing
+from hogwild.data.text import parse_kernel as parse
 from tests.reference import bucket
 
 EDGES = [0, 1, 2, 2**31 - 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]

@@ -6,8 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
 from hogwild.kernels.control import NONZEROS, ROWS, WORKERS
 from hogwild.kernels.losses import LOSSES
 from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch

@@ -16,7 +16,7 @@ FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
         "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing "
-        "cuts lanes scaled vectors completion completion_disciplines".split()
+        "cuts lanes scaled vectors deltas completion completion_disciplines".split()
     )
 ]
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 def run_tests(flag, *arguments):
     """pytest in a process with this NUMBA flag; returns how many tests passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {flag: "1"}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {flag: "1"}, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 

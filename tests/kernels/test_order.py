@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hogwild.data import order as cut
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
-from hogwild.data.source import open_data
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import open_data
 from hogwild.kernels import order as kernel
-from hogwild.problems.objective import Objective
+from hogwild.problems.linear.objective import Objective
 from tests import reference
 from tests.kernels.harness import make_job, run_epoch
 

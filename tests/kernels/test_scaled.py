@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.data.examples import readonly
+from hogwild.data.rows.container import readonly
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.steps import area
 from tests import reference

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hogwild.data.examples import Rows
 from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
 from hogwild.hosts.simulator import make_crew
-from hogwild.kernels.simulated import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
+from hogwild.problems.linear.simulated_kernel import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
 from hogwild.problems.work import OrderSlice
 from tests.kernels.harness import (
     CONSTANT,
@@ -40,7 +40,7 @@ def play(job, events, crew, chunk=0, epoch=0, step=STEP):
     crew.events[CHUNK], crew.events[COUNT] = chunk, len(events)
     crew.events[FIRST : FIRST + len(events)] = [worker * KINDS + kind for kind, worker in events]
     part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, 0, job.workers, crew=crew)
-    job.problem.work(job.shared(), job.scratch(), job.data(), part, step)
+    job.problem.prepare(job.shared(), job.scratch(), job.data(), part, step)()
 
 
 def turn_by_turn(job, delay, loads, epochs=2, step=FALLING):
@@ -101,7 +101,7 @@ def test_several_are_serial_with_a_delay(combination, workers, delay):
 @np.errstate(all="ignore")
 @pytest.mark.parametrize("combination", ["plain", "l2", "elastic", "multi-class"])
 def test_the_intercept_too_when_paid_at_once(combination, monkeypatch):
-    monkeypatch.setattr("hogwild.problems.linear.FLUSH", 1)
+    monkeypatch.setattr("hogwild.problems.linear.problem.FLUSH", 1)
     job, rows = job_for(combination, "atomic", 4)
     twin = twin_of(job, rows)
     turn_by_turn(job, 2, loads=False, epochs=1)

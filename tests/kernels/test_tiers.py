@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
-from hogwild.data.store import open_store, save_store
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
-from hogwild.kernels.linear import Plan
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
-from hogwild.problems import linear as problem_module
-from hogwild.problems import tiers as module
-from hogwild.problems.linear import LinearProblem
-from hogwild.problems.objective import Objective
-from hogwild.problems.tiers import choose, merge_seconds, plan_tiers
+from hogwild.problems.linear import problem as problem_module
+from hogwild.problems.linear import tiers as module
+from hogwild.problems.linear.kernel import Plan
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.tiers import choose, merge_seconds, plan_tiers
 from tests import reference
 from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, interleave, make_job, run_epoch
 
@@ -144,6 +144,7 @@ def test_rates_where_no_row_weighs_anything_in_the_sample():
     assert tiers.rates.any()
 
 
+@needs_jit
 def test_tiers_of_a_store_and_a_part_of_it(tmp_path):
     """The same as of the same rows in memory."""
     stored = open_store(save_store(zipf_rows(600, 80, targets=np.arange(600) % 2), tmp_path / "a.store"))
@@ -179,6 +180,7 @@ def test_auto_weighs_contention_against_merging():
     assert "costs less" in why
 
 
+@needs_jit
 def test_merges_that_cannot_pay_are_not_timed(monkeypatch: pytest.MonkeyPatch):
     """The kernel that would be timed takes longer to compile than all others of a usual run."""
     asked = []

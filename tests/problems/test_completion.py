@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.completion import CompletionProblem
-from hogwild.problems.linear import aligned
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.linear.problem import aligned
 from tests.kernels.completion_harness import SHAPE, make_job, run_epoch, some_ratings
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow

@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import maximum_flow
 
-from hogwild.data.examples import readonly
-from hogwild.data.graph_mrf import mrf_graph
-from hogwild.data.graphs import Graph, open_graph
+from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.mrf import mrf_graph
+from hogwild.data.graphs.source import open_graph
 from hogwild.data.order import Order
+from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels.control import cells
-from hogwild.problems.cut_objective import CutEvaluator
-from hogwild.problems.cuts import DECAY, EPOCHS, STEP, CutsProblem, onto_simplex
-from hogwild.problems.tiers import no_tiers
+from hogwild.kernels.tiers import no_tiers
+from hogwild.problems.cuts.objective import CutEvaluator
+from hogwild.problems.cuts.problem import DECAY, EPOCHS, STEP, CutsProblem, onto_simplex
 from hogwild.problems.work import OrderSlice, Shared
 
 
@@ -42,7 +43,7 @@ def train(graph, epochs=EPOCHS, discipline="serial", decay=DECAY, workers=1):
             problem.begin_epoch(shared.control, order, 0)
             parts = [OrderSlice(order, blocks, 0, epoch, 0, worker, workers) for worker in range(workers)]
             step = STEP * decay**epoch, 1.0, 0.0
-            list(pool.map(lambda part, own: problem.work(shared, own, data, part, step), parts, scratches))  # noqa: B023
+            list(pool.map(lambda part, own: problem.prepare(shared, own, data, part, step)(), parts, scratches))  # noqa: B023
     return problem.solution(flat)[0]
 
 
@@ -177,7 +178,7 @@ def test_large_graphs_are_evaluated_in_pieces(monkeypatch):
     graph = random_graph(0, 3, directed=False)
     x = np.random.default_rng(0).random((30, 3)).astype(np.float32)
     whole = CutEvaluator(graph)(x)
-    monkeypatch.setattr("hogwild.problems.cut_objective.PIECE", 20)
+    monkeypatch.setattr("hogwild.problems.cuts.objective.PIECE", 20)
     assert CutEvaluator(graph)(x)["objective"] == pytest.approx(whole["objective"])
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hogwild.config import TrainConfig
-from hogwild.data.examples import Rows
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError
-from hogwild.problems.linear import LinearProblem
+from hogwild.problems.linear.problem import LinearProblem
 
 
 def labels_of(targets, loss: str = "log") -> tuple[float, ...]:

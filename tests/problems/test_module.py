@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn import functional
 
 import hogwild
-from hogwild.kernels import modules
 from hogwild.kernels.order import shuffle_blocks
-from hogwild.problems.module_layout import Layout, pack, unpack
+from hogwild.problems.module import kernel as modules
+from hogwild.problems.module.layout import Layout, pack, unpack
 from tests.threads import one_thread  # noqa: F401
 
 SENTINEL = np.float32(-7.25)

@@ -10,15 +10,17 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data import chunks
-from hogwild.data.auc import auc
-from hogwild.data.examples import Rows
+from hogwild.data.rows import chunks
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.objective import LABEL_LOSSES, Objective, class_numbers, loss_values
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.auc import auc
+from hogwild.problems.linear.objective import Evaluator, Objective, class_numbers, loss_values
 from tests import numpy_objective, reference
 from tests.numpy_objective import VALUES
 
-REAL = sorted(set(VALUES) - LABEL_LOSSES)
+REAL = sorted(set(VALUES) - set(LABEL_LOSSES))
 
 
 @pytest.fixture(autouse=True)
@@ -264,3 +266,22 @@ def test_auc_of_many():
     positive = rng.random(100_000) < 0.1
     scores = (rng.normal(size=100_000) + positive).astype(np.float32).round(3)
     assert auc(scores, positive) == pytest.approx(roc_auc_score(positive, scores), rel=1e-12)
+
+
+@pytest.mark.parametrize("normalize", ["none", "max"])
+@pytest.mark.parametrize("loss", ["log", "softmax", "squared-error"])
+def test_a_hold_out_is_evaluated_in_one_pass_as_in_two(loss, normalize, monkeypatch):
+    rows, _, _, labels = example(loss, classes=3 if loss == "softmax" else 2, n=200)
+    rest, held = rows.split(0.3, seed=4)
+    w, b = parameters(rows.width, 3 if loss == "softmax" else None)
+    weights = np.random.default_rng(2).random(len(rest)).astype(np.float32)
+    same = {"normalize": normalize, "labels": labels}
+    once = Evaluator(rest, held, loss, None, l2=0.1, weights=weights, **same)
+    apart = Evaluator(rest, held.compact(), loss, None, l2=0.1, weights=weights, **same)
+    expected, entries = apart(w, b), []
+    monkeypatch.setattr(Margins, "between", lambda self, rows, *cut, between=Margins.between: (
+        entries.append(cut[1] - cut[0]) or between(self, rows, *cut)))  # fmt: skip
+    found = once(w, b)
+    assert sum(entries) == len(rows)
+    assert list(found) == list(expected)
+    assert list(found.values()) == [None if x is None else pytest.approx(x, rel=1e-12) for x in expected.values()]

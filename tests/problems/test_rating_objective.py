@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.ratings import Ratings
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import UsageError
-from hogwild.kernels.scores import sum_softplus
-from hogwild.problems import rating_objective
-from hogwild.problems.rating_objective import (
+from hogwild.methods import PENALTIES
+from hogwild.problems.completion import objective as rating_objective
+from hogwild.problems.completion.objective import (
     LOSSES,
-    PENALTIES,
     RatingEvaluator,
     RatingObjective,
     Scores,
     draw_negatives,
     merge_lists,
 )
+from hogwild.problems.completion.scores_kernel import sum_softplus
 
 SETUPS = [(loss, penalty) for loss in LOSSES for penalty in PENALTIES]
 

@@ -1,0 +1,82 @@
+"""Sphinx's settings. `scripts/docs` builds the site with them, without the network and with warnings as errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "_ext"))
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")  # nothing is executed, so nothing has to be compiled
+
+import hogwild  # noqa: E402
+
+project = "hogwild"
+author = "hogwild developers"
+project_copyright = author
+version = release = hogwild.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "reference_pages",
+]
+exclude_patterns = ["examples/*.ipynb", "examples/**sg_execution_times.rst", "sg_execution_times.rst"]
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+smartquotes = False  # options and quoted values stay as they are typed
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the parameters' sections give the types
+autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
+autodoc_inherit_docstrings = False
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../scripts/examples",
+    "gallery_dirs": "examples",
+    "plot_gallery": False,
+    "filename_pattern": "/nothing-is-run",
+    "ignore_pattern": r"slowed\.py",  # what the examples beside it import
+    "download_all_examples": False,
+    "notebook_extensions": set(),
+    "show_signature": False,
+    "remove_config_comments": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "hogwild"
+html_css_files = ["hogwild.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "hogwild"},
+    "show_prev_next": True,
+    "show_toc_level": 2,
+    "navigation_depth": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {name: [] for name in ("index", "extend", "measured", "stopwatch")}  # they have no pages below
+
+
+def skip_member(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what estimators have from scikit-learn: its documentation is there, and its links point there."""
+    return True if (getattr(thing, "__module__", None) or "").startswith("sklearn.") else None
+
+
+def setup(app: Any) -> None:
+    """Register what is above."""
+    app.connect("autodoc-skip-member", skip_member)

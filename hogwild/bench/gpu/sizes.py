@@ -1,0 +1,72 @@
+"""The constants of the section gpu, as data: sizes, steps, bytes of an update.
+
+Bytes are those that an update logically moves: caches may serve some, and memory reads whole sectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hogwild.bench.plan import L2, STEPS
+
+FLOAT, RATING = 4, 12  # bytes of a number; of a user, an item and a value
+GIGA, TERA, MEGA = 1e9, 1e12, 1e6
+RANKS = (64, 128)
+DISCIPLINES = ("atomic", "hogwild")
+COMPLETION = {"step": 0.03, "l2": 0.05}  # as in the section completion
+LINEAR = {"step": STEPS["rcv1"], "l2": L2}
+BATCHES, REPLICAS, LOCKED = (128, 32), (4, 8, 16), 8
+MODULE_STEP = 0.05
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of the measurements.
+
+    Attributes
+    ----------
+    copied : int
+        Bytes of the array that is copied, if the device has room.
+    ratings, rows : str
+        Names of synthetic sets.
+    samples : int
+        Samples of the network, a multiple of the largest batch.
+    epochs : dict
+        Epochs between evaluations, for each part: some 20 ms or more on an H200.
+    goal : int
+        Epochs after which the CPU's loss becomes the goal.
+    most : int
+        Most epochs in which to reach it.
+    rounds : int
+        Most rounds that count.
+    """
+
+    copied: int
+    ratings: str
+    rows: str
+    samples: int
+    epochs: Mapping[str, int]
+    goal: int = 10
+    most: int = 50
+    rounds: int = 3
+
+
+#: Factors of 480,189 users take 123 MB at rank 64, more than an L2 cache holds; 300,000 rows have 21.8M nonzeros.
+#: Half as many ratings as Netflix's: on 16 cores an evaluation takes seconds, and all evaluations take ten minutes.
+FULL = Size(
+    1 << 32, "synthetic:netflix?ratings=50000000&shift=137", "synthetic:rcv1?rows=300000", 1 << 16,
+    {"completion": 5, "linear": 30, "streams": 2},
+)  # fmt: skip
+#: Fewer ratings, for hosts with little memory or few cores to evaluate with.
+FEWER = "synthetic:netflix?ratings=20000000"
+MEMORY, CORES = 48 << 30, 8
+QUICK = Size(
+    1 << 28, "synthetic:netflix?users=60000&items=4000&ratings=1000000", "synthetic:rcv1?rows=60000", 1 << 14,
+    {"completion": 2, "linear": 5, "streams": 1}, goal=5, rounds=1,
+)  # fmt: skip
+
+
+def update_bytes(rank: int) -> int:
+    """Bytes of an update of matrix completion: a rating, and two rows with their biases, read and written."""
+    return 2 * 2 * FLOAT * (rank + 1) + RATING

@@ -1,0 +1,81 @@
+"""``hogwild report``: rebuilds the report of a comparison from its rows, on any machine, without training again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hogwild.cli.display import Display
+from hogwild.cli.options import Quiet
+from hogwild.errors import UsageError
+from hogwild.screen import printable
+
+if TYPE_CHECKING:
+    from hogwild.compare.report.page import Report
+    from hogwild.compare.report.tables import Table
+
+
+def report(
+    directories: Annotated[list[str], typer.Argument(
+        metavar="DIR", show_default=False, help="What hogwild compare --out wrote; several stand side by side.")],
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if only one is given",
+                                            help="Directory of the report.")] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
+    if "" in (*directories, out):
+        raise UsageError("'': expected the name of a directory")
+    if out is None:
+        if len(directories) > 1:
+            raise UsageError(f"a report of {len(directories)} directories needs a place of its own: give --out DIR")
+        out = directories[0]
+    display = Display(sys.stdout, quiet)
+    from hogwild.compare.report.page import write_report
+
+    with display.live(lambda: "drawing"):
+        made = write_report([Path(directory) for directory in directories], Path(out))
+    show_report(display, made)
+    if browse:
+        import webbrowser
+
+        webbrowser.open((Path(out) / "report.html").resolve().as_uri())
+
+
+def show_report(display: Display, report: Report) -> None:
+    """Print the tables, then the verdict, which so stays on the screen, and the page's path."""
+    if display.quiet:
+        return
+    for table in report.tables:
+        show_table(display, table)
+    for sentence in report.verdict:
+        display.say(sentence)
+    display.say("")
+    pages = [path for path in report.files if path.name == "report.html"]
+    display.say(f"report: {', '.join(map(str, pages))}")
+
+
+def show_table(display: Display, table: Table) -> None:
+    """Print one table with its notes below."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=Text(table.title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, is_text in zip(table.columns, table.texts):
+        shown.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+    for row in table.rows:
+        shown.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(file=display.stream, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 200  # in a file lines are not wrapped
+    with console.capture() as text:  # if rich itself printed, a closed pipe would end it as a failure without a message
+        console.print(shown)
+    print(text.get(), end="", file=display.stream, flush=True)
+    for note in table.notes:
+        display.say(note)
+    display.say("")

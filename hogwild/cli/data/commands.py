@@ -1,0 +1,275 @@
+"""``hogwild convert``, ``info`` and ``cache``: data made into stores, and facts about data, models and this machine."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from hogwild.cli import shell
+from hogwild.cli.data.containers import CONTAINERS, check_readable, chosen
+from hogwild.cli.data.machines import check_between, machines_facts, machines_lines
+from hogwild.cli.data.sources import Sources, check_memory
+from hogwild.cli.display import Display, Reading
+from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
+from hogwild.config import OPTIONS
+from hogwild.errors import UsageError
+from hogwild.json_rows import to_json
+from hogwild.methods import PROBLEMS
+from hogwild.screen import printable
+
+STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
+
+KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
+
+
+@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False, autocompletion=shell.data)
+    ],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
+    quiet: Quiet = False,
+    **given: Any,
+) -> None:
+    """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    sources = Sources.take(given | {"no_cache": True})
+    problem, format = chosen(given["problem"], source, given["format"]), given["format"]
+    check_readable(source, problem)
+    sources.check(problem)
+    display, reading = Display(quiet=quiet), Reading(source)
+    if problem == "cuts":
+        raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
+    if problem == "completion":
+        from hogwild.data.ratings.source import convert_ratings
+
+        with display.live(reading.line):
+            made = convert_ratings(source, destination, format=format, overwrite=overwrite, progress=reading.update)
+        display.say(f"{destination}: {made['rows']:,} ratings of {made['users']:,} users x {made['items']:,} items")
+        return
+    from hogwild.data.rows.source import convert as make_store
+    from hogwild.data.text.hashing import collision_line
+
+    with display.live(reading.line):
+        meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.options())
+    display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
+    if "hashing" in meta:
+        display.say(collision_line(meta["hashing"]))
+
+
+@takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
+def info(
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine", autocompletion=shell.data),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
+    machines: Annotated[int | None, typer.Option(
+        min=2, max=1024, help="Say whether so many machines would train on the data sooner than one.",
+        show_default=False)] = None,
+    link: Annotated[str, typer.Option(
+        metavar="LINE", show_default=False, help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; "
+        "with row=2us an epoch is not timed.")] = "",
+    json: Json = False,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Print the facts of a data file, a store or a model, or of this machine."""
+    show, sources = lines, Sources.take(given)
+    check_between(machines, link)
+    if path is None:
+        if machines is not None:
+            raise UsageError(f"--machines {machines}: give the data too: hogwild info DATA --machines {machines}")
+        facts = machine_facts()
+    else:
+        kind = chosen(given["problem"], path, sources.format)
+        check_readable(path, kind)
+        sources.check(kind)
+        if machines is not None and (is_model(path) or kind != "linear"):
+            raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
+        if is_model(path):
+            facts = model_facts(path)
+        elif kind == "linear":
+            facts = data_facts(path, sources, seed, json, machines, link)
+            show = data_lines
+        else:
+            facts = other_facts(path, sources, kind, json)
+    for line in [to_json(facts)] if json else show(facts):
+        typer.echo(printable(line))
+
+
+def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
+    """Describe ratings or a graph, with the statistics that determine how often workers collide."""
+    from hogwild.data.graphs.container import graph_statistics
+    from hogwild.data.ratings.container import rating_statistics
+
+    container, display, reading = CONTAINERS[problem], Display(quiet=quiet), Reading(path)
+    with display.live(reading.line):
+        examples = container.open(sources, path, reading.update)
+    statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
+    return {"data": path, "problem": problem, "what": container.facts(examples), **statistics}
+
+
+def is_model(path: str) -> bool:
+    """Whether a file begins like a safetensors file: an 8-byte length, then a JSON object."""
+    if not os.path.isfile(path):  # a directory, generated data, or a pipe, whose first bytes must not be consumed
+        return False
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
+
+
+def model_facts(path: str) -> dict[str, Any]:
+    import numpy as np
+
+    from hogwild.models import load_model
+    from hogwild.problems.linear.model import LinearModel
+
+    model = load_model(path)
+    arrays, header = model.to_file()
+    facts: dict[str, Any] = {"model": path, "problem": header["problem"]}
+    if isinstance(model, LinearModel):
+        facts |= {
+            "loss": model.loss, "labels": " ".join(model.label_texts) or "real targets",
+            "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)),
+            "normalize": model.normalize,
+        }  # fmt: skip
+        if model.hash_bits is not None:
+            facts["hash_bits"] = model.hash_bits
+    else:
+        facts |= {name: value for name, value in header.items() if isinstance(value, str | int | float)}
+        facts |= {name: " x ".join(map(str, array.shape)) for name, array in arrays.items()}
+    facts |= {"trained_by": f"hogwild {model.version}", "data": model.fingerprint}
+    if model.history:
+        shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse", "cut_value")
+        facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
+    others = {name for name, about in OPTIONS.items() if header["problem"] not in (about.owners or PROBLEMS)}
+    options = {name: value for name, value in model.config.items() if value is not None and name not in others}
+    return facts | {f"option_{name}": value for name, value in options.items()}
+
+
+def data_facts(
+    path: str, sources: Sources, seed: int, quiet: bool, machines: int | None = None, link: str = ""
+) -> dict[str, Any]:
+    from hogwild.data.rows.statistics import describe
+
+    display, reading = Display(quiet=quiet), Reading(path)
+    with display.live(reading.line):
+        rows = sources.open(path, reading.update)
+    check_memory(path, rows.width, STATISTICS_BYTES)
+    facts = {"data": path, **describe(rows, seed)}
+    if machines is not None:
+        with display.live(lambda: "timing an epoch"):
+            facts["machines"] = machines_facts(rows, "labels" in facts["targets"], machines, link)
+    return facts
+
+
+def machine_facts() -> dict[str, Any]:
+    from hogwild import machine
+
+    total, available = machine.memory()
+    shared = machine.shared_memory()
+    facts: dict[str, Any] = {
+        "cpu": machine.cpu_model(),
+        "physical_cores": machine.physical_cores(),
+        "cpus_allowed": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
+        "caches": ", ".join(f"{level} {size}" for level, size in machine.caches().items()),
+        "load": f"{os.getloadavg()[0]:.2f}",
+    }
+    if (quota := machine.cpu_quota()) is not None:
+        facts["cpu_quota"] = quota
+    if total is not None and available is not None:
+        facts["memory"] = f"{size(total)}, {size(available)} available"
+    if shared is not None:
+        facts["shared_memory"] = f"{size(shared[0])}, {size(shared[1])} free in /dev/shm"
+    return facts | {f"{name}_version": version for name, version in machine.versions().items()}
+
+
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield one aligned line for each fact."""
+    for name, value in facts.items():
+        if isinstance(value, float):
+            value = f"{value:.6g}"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        yield f"{name.replace('_', ' '):<20} {value}"
+
+
+def data_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the facts of data, each with its meaning."""
+    from hogwild.data.text.hashing import collision_line
+
+    n = max(facts["rows"], 1)
+    exact = "" if facts["rho_exact"] else f" to {facts['rho_upper']:.4g}"
+    shown = {
+        "data": facts["data"],
+        "rows": f"{facts['rows']:,}" + (f" ({facts['empty_rows']:,} empty)" if facts["empty_rows"] else ""),
+        "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
+        "nonzeros": f"{facts['nnz']:,} ({facts['nnz_mean']:.1f} a row, density {facts['density']:.3g})",
+    }
+    if "hashing" in facts:
+        shown["hashing"] = collision_line(facts["hashing"])
+    if "labels" in facts["targets"]:
+        counts = facts["targets"]["labels"].items()
+        shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
+        if "others" in facts["targets"]:
+            shown["labels"] += f", and {facts['targets']['others']:,} others"
+    else:
+        shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
+    hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])
+    shown |= {
+        "most popular": hottest + " (features counted from 0)" if hottest else "-",
+        "Omega": f"{facts['omega']:,} (most features in a row)",
+        "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
+        "rho": f"{facts['rho']:.4g}{exact} (largest share of rows that one row meets; {facts['rho_how']})",
+        "two rows meet": f"with probability {facts['collision']:.3g} +- {facts['collision_stderr']:.1g}, "
+        f"sharing {facts['shared']:.3g} features on average",
+        "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
+    }
+    for name, value in [*shown.items(), ("in parallel", facts["meaning"])]:
+        yield from textwrap.wrap(value, 118, initial_indent=f"{name:<14}", subsequent_indent=" " * 14,
+                                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    if "machines" in facts:
+        yield from machines_lines(facts["machines"])
+
+
+def size(count: int) -> str:
+    """Format bytes in the unit that leaves one to three digits before the point."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
+
+
+@cache.command("list")
+@takes("cache")
+def list_(**given: Any) -> None:
+    """List what the cache holds, the latest used first."""
+    from hogwild.data.cache import Cache
+
+    store = Cache(given["cache"])
+    entries = store.list()
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
+        typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
+    total = sum(entry.bytes for entry in entries)
+    typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
+
+
+@cache.command("clear")
+@takes("cache")
+def clear(**given: Any) -> None:
+    """Remove everything the cache holds, except what is in use."""
+    from hogwild.data.cache import Cache
+
+    gone, in_use = Cache(given["cache"]).clear()
+    typer.echo(f"removed {gone} entries" + (f", {in_use} in use stay" if in_use else ""))

@@ -1,0 +1,298 @@
+"""``hogwild predict`` and ``hogwild evaluate``: a model applied to data that need not fit in memory.
+
+Text is read in batches straight from the file or from standard input, without a cache, since it is read only once.
+Memory holds a batch and, for ``evaluate``, one number per row and class. Neither command imports torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
+
+import typer
+
+from hogwild.cli import shell
+from hogwild.cli.data.containers import check_readable
+from hogwild.cli.data.sources import Sources, check_apart, check_writable
+from hogwild.cli.options import CACHE, Json, takes
+from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.screen import printable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hogwild.data.ratings.container import Ratings
+    from hogwild.data.rows.container import Rows
+    from hogwild.problems.linear.model import LinearModel
+
+TABLE_LABELS = 12  # most that fit on a terminal
+PAIRS = 1 << 16  # pairs whose scores are written at a time
+OTHERS = 64  # rows that NumPy formats where the fast path stops
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, autocompletion=shell.data,
+                                     help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+                                     "set's name or synthetic:...; for a model of ratings any ratings.")]  # fmt: skip
+
+
+@takes(f"zero_based format targets {CACHE}")
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="OUT", help="Write predictions here ('-': standard output).")
+    ] = "-",
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Probabilities, a column for each label in ascending order.")
+    ] = False,
+    decision: Annotated[bool, typer.Option("--decision", help="Margins, before they become labels.")] = False,
+    **given: Any,
+) -> None:
+    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each."""
+    if proba and decision:
+        raise UsageError("--proba and --decision ask for different outputs: give one of them")
+    sources = Sources.take(given)
+    linear = open_model(model, data)
+    if not is_linear(linear):
+        predict_ratings(linear, sources, data, out, [model, data], proba or decision)
+        return
+    if proba:
+        linear.check_probabilities()
+    if out != "-":
+        check_apart({"--out": out}, [model, data])
+        check_writable("--out", out)
+    lines = formatter(linear, "proba" if proba else "decision" if decision else "label")
+    unknown = 0
+    with output(out) as stream:
+        for text, beyond in predictions(linear, features_of(linear, sources, data, labels="optional"), lines):
+            stream.write(text)
+            unknown += beyond
+    linear.warn_unknown(unknown)
+
+
+@takes(f"zero_based format targets {CACHE}")
+def evaluate(
+    model: Model,
+    data: Data,
+    json: Json = False,
+    seen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
+            autocompletion=shell.data,
+        ),
+    ] = None,
+    **given: Any,
+) -> None:
+    """Measure a model on DATA: accuracy, log loss, AUC and F1; errors of values or ratings; how items are ranked."""
+    sources = Sources.take(given)
+    linear = open_model(model, data)
+    if not is_linear(linear):
+        show_facts(evaluate_ratings(linear, sources, data, seen), json)
+        return
+    if seen is not None:
+        raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
+    from hogwild.metrics import evaluate as measure  # only linear models need it
+
+    try:
+        facts = measure(linear, features_of(linear, sources, data))
+    except InputError as error:
+        if str(error).startswith((data, "<stdin>")):
+            raise
+        raise InputError(f"{data}: {error}") from error
+    show_facts(facts, json)
+
+
+def show_facts(facts: dict[str, Any], json: bool) -> None:
+    """Print measurements as one JSON object, or as lines."""
+    from hogwild.json_rows import to_json
+
+    if json:
+        typer.echo(to_json(facts))
+    else:
+        for line in table(facts):
+            typer.echo(printable(line))
+
+
+def open_model(model: str, data: str) -> Any:
+    """Return the model, after checking that the data can be opened too."""
+    check_readable(model)
+    if data != "-" and not data.startswith("synthetic:"):
+        check_readable(data)
+    from hogwild.models import load_model
+
+    trained = load_model(model)
+    if data.startswith("synthetic:"):
+        check_readable(data, "linear" if is_linear(trained) else "completion")
+    return trained
+
+
+def is_linear(model: Any) -> TypeGuard[LinearModel]:
+    """Whether the model is linear; others are for ratings or cuts."""
+    from hogwild.problems.linear.model import LinearModel
+
+    return isinstance(model, LinearModel)
+
+
+def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
+    """Return pairs of user and item, numbered as in the model; -1 if unknown to it."""
+    from hogwild.problems.completion.model import CompletionModel
+
+    if not isinstance(model, CompletionModel):
+        if type(model).__name__ != "Segmentation":
+            raise InputError(f"a module is applied to {data} from Python: hogwild.load(path).into(module)")
+        raise InputError(f"a cut has no other data to be applied to than its own, got {data}: see hogwild labels")
+    sources.check("completion")
+    source: Any = sys.stdin.buffer if data == "-" else data
+    ids = {"users": model.user_ids, "items": model.item_ids}
+    placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))
+    return placed
+
+
+def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: list[str], other: bool) -> None:
+    """Write a line with the score of each pair."""
+    if other:
+        raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
+    pairs = pairs_of(model, sources, data, "optional")
+    if out != "-":
+        check_apart({"--out": out}, inputs)
+        check_writable("--out", out)
+    with output(out) as stream:
+        for first in range(0, len(pairs), PAIRS):
+            part = pairs.block(first, first + PAIRS)
+            scores = model.scores(part.users, part.items).astype("float32")
+            stream.write(number_lines(scores))
+    model.warn_unknown(pairs.users, pairs.items)
+
+
+def evaluate_ratings(model: Any, sources: Sources, data: str, seen: str | None) -> dict[str, Any]:
+    """Return errors of predicted ratings, or how well items are ranked."""
+    from hogwild.problems.completion.model import evaluate_completion
+
+    pairs = pairs_of(model, sources, data, "required")
+    return evaluate_completion(model, pairs, None if seen is None else pairs_of(model, sources, seen, "optional"))
+
+
+def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:
+    """Yield blocks of the data with the model's features, hashed if they were hashed in training.
+
+    A store is taken as it is, so it must have been hashed in the same way. A model of a table reads tables by its plan.
+    """
+    from hogwild.data.tables.plan import check_plan
+    from hogwild.data.text.hashing import check_same
+
+    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits, plan=model.table).stream(data, labels):
+        check_plan(rows.table, model.table, data)
+        check_same(rows.hash_bits, model.hash_bits, data, "those of the model")
+        yield rows
+
+
+def predictions(
+    model: LinearModel, blocks: Iterable[Rows], lines: Callable[[np.ndarray], bytes]
+) -> Iterator[tuple[bytes, int]]:
+    """Yield each block's output text and number of unknown features, in order, computed a few blocks ahead."""
+    from hogwild.data.parallel import in_order
+    from hogwild.data.rows.chunks import count_unknown
+
+    margins = model.margins_of()
+
+    def apply(rows: Rows) -> tuple[bytes, int]:
+        return b"".join(margins.each(rows, lines, threads=1)), count_unknown(rows, model.width, threads=1)
+
+    return in_order(blocks, apply)
+
+
+def formatter(model: LinearModel, kind: str) -> Callable[[np.ndarray], bytes]:
+    """Return a function from margins to the lines of the output."""
+    import numpy as np
+
+    names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
+
+    if kind == "label" and model.labels:
+        return lambda margins: b"".join(names[model.decide_classes(margins)])
+    apply = {"label": model.decide, "proba": model.probabilities, "decision": lambda margins: margins}[kind]
+    return lambda margins: number_lines(apply(margins))
+
+
+def number_lines(values: Any) -> bytes:
+    """Format numbers, (n,) or (n, columns), in the shortest form that reads back as the same float32."""
+    import numpy as np
+
+    from hogwild.data.text.format_kernel import MOST, format_lines
+
+    rows = np.ascontiguousarray(values, dtype=np.float32)
+    rows = rows[:, np.newaxis] if rows.ndim == 1 else rows
+    room, parts, row = np.empty(MOST * rows.size + 1, np.uint8), [], 0
+    while row < len(rows):
+        row, size = format_lines(rows, row, room)
+        parts.append(room[:size].tobytes())
+        if row < len(rows):  # not finite, very large or small, or a power of two: NumPy formats them all
+            others = rows[row : row + OTHERS].astype(str)
+            parts.append("".join(" ".join(other) + "\n" for other in others).encode())
+            row += len(others)
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def output(name: str) -> Iterator[IO[bytes]]:
+    """Open a binary stream to standard output, or to a file that takes its name only when it is complete."""
+    if name == "-" or (os.path.exists(name) and not os.path.isfile(name)):  # a pipe or device
+        try:
+            with contextlib.nullcontext(sys.stdout.buffer) if name == "-" else open(name, "wb") as stream:
+                yield stream
+                stream.flush()
+        except OSError as error:
+            error.filename = error.filename or ("standard output" if name == "-" else name)
+            raise
+        return
+    path, temporary = Path(os.path.realpath(name)), None  # a link stays a link
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
+            temporary = Path(stream.name)
+            yield stream
+        mode = 0o666 & ~_umask() if not path.exists() else path.stat().st_mode & 0o777
+        temporary.chmod(mode)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OutputError(f"--out {name}: cannot write there: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def table(facts: dict[str, Any]) -> Iterator[str]:
+    """Format measurements as aligned lines, with the confusion of a few labels as a table (JSON has larger ones)."""
+    from hogwild.data.rows.container import shortest
+
+    labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
+    for name, value in facts.items():
+        if name == "f1":
+            for label, entry in zip(labels, value.values()):
+                yield f"f1 of label {label:<8} {_short(entry)}"
+        elif name not in ("labels", "confusion"):
+            yield f"{name.replace('_', ' '):<20} {_short(value)}"
+    if 0 < len(labels) <= TABLE_LABELS:
+        width = max(7, *map(len, labels)) + 1
+        yield "confusion (true labels down, predicted labels across)"
+        yield " " * width + "".join(f"{label:>{width}}" for label in labels)
+        for label, counts in zip(labels, facts["confusion"]):
+            yield f"{label:>{width}}" + "".join(f"{count:>{width}}" for count in counts)
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -1,0 +1,155 @@
+"""``hogwild recommend``, ``similar`` and ``labels``: answers from completion models and graph cuts.
+
+Output lines have three columns, separated by tabs, which other programs read easily. No command here imports torch.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hogwild.cli.data.containers import check_readable
+from hogwild.cli.data.sources import Sources, check_apart, check_writable
+from hogwild.cli.models.predict import Model, output
+from hogwild.cli.options import CACHE, takes
+from hogwild.cli.shell import data
+from hogwild.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hogwild.problems.completion.model import CompletionModel
+
+BATCH = 4096  # users at a time
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default="all", help="Names as in the data; "
+                                                   "'-': one a line from standard input.")]  # fmt: skip
+Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each.")]
+Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here ('-': standard output).")]
+
+
+@takes(f"format {CACHE}")
+def recommend(
+    model: Model,
+    names: Names = None,
+    count: Count = 10,
+    seen: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.", autocompletion=data)
+    ] = None,
+    out: Out = "-",
+    **given: Any,
+) -> None:
+    """Recommend items to users, best first: lines of user, item and score."""
+    trained = _open(model, seen, out)
+    known = None
+    if seen is not None:
+        ids = {"users": trained.user_ids, "items": trained.item_ids}
+        known = Sources.take(given).ratings(seen, **ids, unknown="drop", values="optional")
+    users = _asked(names, trained.user_ids, trained.shape[0])
+    with output(out) as stream:
+        for first in range(0, len(users), BATCH):
+            part = users[first : first + BATCH]
+            _write(stream, part, *trained.recommend(part, count, known))
+
+
+def similar(model: Model, names: Names = None, count: Count = 10, out: Out = "-") -> None:
+    """Find items like given ones, nearest first: lines of item, other item and cosine."""
+    trained = _open(model, None, out)
+    items = _asked(names, trained.item_ids, trained.shape[1])
+    with output(out) as stream:
+        for first in range(0, len(items), BATCH):
+            part = items[first : first + BATCH]
+            _write(stream, part, *trained.similar_items(part, count))
+
+
+def labels(
+    model: Model,
+    out: Out = "-",
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw the labels of a grid here.")] = None,
+) -> None:
+    """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
+    check_readable(model)
+    check_apart({"--out": out, "--plot": plot}, [model])
+    for option, name in (("--out", out), ("--plot", plot)):
+        if name not in (None, "-"):
+            check_writable(option, str(name))
+    from hogwild.models import load_model
+    from hogwild.problems.cuts.model import Segmentation
+
+    cut = load_model(model)
+    if not isinstance(cut, Segmentation):
+        raise InputError(f"{model}: expected a cut (train --problem cuts), got a {_kind(cut)}")
+    if plot is not None:
+        from hogwild.problems.cuts.picture import draw
+
+        draw(cut, plot)
+    if out.endswith(".npy"):
+        cut.save_labels(out)
+        return
+    with output(out) as stream:
+        vertices = range(len(cut)) if cut.ids is None else cut.ids.names()
+        found = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
+        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, found)).encode())
+
+
+def _open(model: str, seen: str | None, out: str) -> CompletionModel:
+    """Return the model, after checking that the rest can be opened too."""
+    check_readable(model)
+    if seen is not None:
+        check_readable(seen, "completion")
+    if out != "-":
+        check_apart({"--out": out}, [model, seen])
+        check_writable("--out", out)
+    from hogwild.models import load_model
+    from hogwild.problems.completion.model import CompletionModel
+
+    trained = load_model(model)
+    if not isinstance(trained, CompletionModel):
+        raise InputError(f"{model}: expected a model of ratings (train --problem completion), got a {_kind(trained)}")
+    return trained
+
+
+def _kind(model: Any) -> str:
+    """Describe a model's kind, for the message that another one was expected."""
+    kinds = {"LinearModel": "linear model", "CompletionModel": "model of ratings", "Segmentation": "cut"}
+    return kinds.get(type(model).__name__, "module")
+
+
+def _asked(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
+    """Return names of users or items, converted to the type of the model's names."""
+    import numpy as np
+
+    if names == ["-"]:
+        names = [line.strip() for line in sys.stdin.read().split("\n") if line.strip()]
+    elif not names:
+        everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
+        return everyone
+    if ids is not None and ids.numbers is None:
+        return np.array([_text(name) for name in names], dtype=object)
+    for name in names:  # as in the data: 7 does not match 007
+        if not WHOLE.fullmatch(name) or not -(2**63) <= int(name) < 2**63:
+            raise UsageError(f"{_shown(name)}: the model's names are whole numbers, such as 7, not 007")
+    return np.array([int(name) for name in names], dtype=np.int64)
+
+
+def _text(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # command-line bytes that are not UTF-8
+        raise UsageError(f"{_shown(name)}: expected a name in UTF-8") from None
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 40 else name[:37] + "...")
+
+
+def _write(stream: IO[bytes], asked: Any, found: Any, scores: Any) -> None:
+    """Write a line for each result; a missing one has a score of -inf."""
+    for name, others, values in zip(asked, found, scores):
+        lines = [f"{name}\t{other}\t{value:.6g}\n" for other, value in zip(others, values) if value > -float("inf")]
+        stream.write("".join(lines).encode())

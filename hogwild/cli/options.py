@@ -1,0 +1,180 @@
+"""The options that commands share, each once: those of training, from the fields of ``TrainConfig``, data and results.
+
+A command declares its own options as parameters and lists the shared ones: ``@takes("loss l2 quiet")`` puts them where
+the function has ``**given``, in which it receives them by name. typer reads the signature that is made here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from hogwild.cli import shell
+from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, of_problem
+from hogwild.cli.data.sources import FORMATS
+from hogwild.config import FIELDS, GOAL, MACHINES, MODULE, OPTIONS, choices_of, help_of, usual_of
+from hogwild.errors import UsageError
+from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
+
+Command = TypeVar("Command", bound=Callable[..., None])
+REQUIRED = inspect.Parameter.empty
+KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
+DEFAULT_HOLDOUT = 0.2
+DATA, TABLE, RESULTS, CUTS = "Data", "Columns of a table", "Results", "Graph cuts"
+BETAS = PROBLEMS["module"]["defaults"]["betas"]
+
+# Lists of options that several commands take
+LAYOUT = "features zero_based format targets hash_bits"
+COLUMNS = "label categorical numeric text ignore weight"
+CACHE = "cache no_cache"
+READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
+MINIMISED = "loss loss_param l1 l2 normalize class_weight no_intercept rank penalty nonnegative no_biases negatives"
+STOPS = "evaluate_every epochs patience tol target"
+KEPT = "out json checkpoint resume quiet verbose"
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+
+
+def row(
+    help: str, panel: str | None = None, *names: str, kind: Any = str, default: Any = None, **more: Any
+) -> dict[str, Any]:
+    """Describe an option; ``more`` goes to typer, but for ``choices``, which the help lists and a shell completes."""
+    if choices := tuple(more.pop("choices", ())):
+        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": shell.among(choices)} | more
+    return {"help": help, "panel": panel, "names": names, "kind": kind, "default": default} | more
+
+
+def flag(help: str, panel: str | None = None, *names: str) -> dict[str, Any]:
+    return row(help, panel, *names, kind=bool, default=False)
+
+
+BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
+OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
+    "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
+    "test": row("Data to test on after each epoch.", DATA, autocompletion=shell.data),
+    "holdout": row("Fraction of DATA to hold out and test on.", DATA, kind=float,
+                   show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named"),
+    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
+    "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
+    "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
+    "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
+    "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
+    "targets": row("Targets (.npy) of an .npz or .mtx matrix.", DATA, metavar="FILE"),
+    "hash_bits": row("Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30,
+                     metavar="B"),
+    "cache": row("Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory"),
+    "no_cache": flag("Keep nothing: parse into memory.", DATA),
+    "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
+    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
+    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
+    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
+    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
+    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
+    "beta1": row("Decay of adam's mean gradient.", MODULE, kind=float, show_default=f"{BETAS[0]}"),
+    "beta2": row("Decay of adam's mean square.", MODULE, kind=float, show_default=f"{BETAS[1]}"),
+    "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
+    "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
+    "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
+    "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png"),
+    "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
+    "machine": row("This machine's number from 0.", MACHINES, kind=int, min=0, metavar="K",
+                   show_default="as they come; 0 is the one at the address"),
+    "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME"),
+    "local": flag("Start all the machines on this one, to try it.", MACHINES),
+    "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
+    "resume": flag("Go on from the checkpoint.", RESULTS),
+    "quiet": flag("Print only warnings and errors.", RESULTS, "--quiet", "-q"),
+    "verbose": flag("Say in the end where the time went.", RESULTS, "--verbose", "-v"),
+}  # fmt: skip
+
+
+def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the named options in place of its ``**given``.
+
+    ``problems`` are those that the command trains: their choices and defaults are shown. ``changes`` holds rows, or
+    parts of rows, where an option is the command's own or reads differently there.
+    """
+    shared = []
+    for name in names.split():
+        change = changes.get(name, {})
+        shared.append(_parameter(name, **(change if "kind" in change else _described(name, tuple(problems)) | change)))
+
+    def give(function: Command) -> Command:
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD]
+        function.__signature__ = inspect.Signature([*mine, *shared])  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
+def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
+    """Return the row of an option, made from its field if it is one of ``TrainConfig``; empty if it is unknown."""
+    if name in OTHERS:
+        return OTHERS[name]
+    about = OPTIONS.get(name.removeprefix("no_"))
+    if about is None:
+        return {}
+    if name not in OPTIONS:
+        return flag(about.without, about.panel)
+    kind = str if name == "step" else KINDS[str(FIELDS[name].type).partition(" | ")[0]]
+    more: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
+    if usual := usual_of(name, problems):
+        more["show_default"] = usual
+    if choices := choices_of(name, problems[0]) or tuple(WITH_NUMBERS.get(name, ())):
+        ours = len(problems) == 1 or name not in PROBLEMS[problems[0]]
+        more["autocompletion"] = shell.among(choices) if ours else of_problem(name)
+    default = FIELDS[name].default
+    return row(help_of(name, problems), about.panel, *about.names, kind=kind, default=default, **more)
+
+
+def _parameter(
+    name: str, help: str, panel: str | None, names: tuple[str, ...], kind: Any, default: Any, **more: Any
+) -> inspect.Parameter:
+    """Return the parameter that typer makes an option from."""
+    names = names or (f"--{name.replace('_', '-')}",)
+    shown = typer.Option(*names, help=help, rich_help_panel=panel, **more)
+    annotation: Any = Annotated[kind | None, shown] if default is None else Annotated[kind, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def config_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of ``TrainConfig`` from ``given``, as keywords for it."""
+    options = {name: given.pop(name) for name in FIELDS if name in given}
+    options |= {name: not given.pop(f"no_{name}") for name in FIELDS if f"no_{name}" in given}
+    if "step" in options:
+        options["step"] = _number(options["step"])
+    betas = given.pop("beta1", None), given.pop("beta2", None)
+    if betas != (None, None):
+        options["betas"] = tuple(usual if beta is None else beta for beta, usual in zip(betas, BETAS, strict=True))
+    return options
+
+
+def _number(step: str | None) -> float | None:
+    """Parse ``--step``: None for "auto", else its number (``TrainConfig`` checks the range)."""
+    if step in (None, "auto"):
+        return None
+    try:
+        return float(str(step))
+    except ValueError:
+        raise UsageError(f"--step {step}: expected a number or 'auto'") from None
+
+
+def parse_numbers(
+    option: str, text: str, low: float, high: float = math.inf, kind: Any = float, example: str = "0.1,0.01"
+) -> tuple[Any, ...]:
+    """Parse a list such as ``1e-1,1e-2`` into ascending numbers."""
+    try:
+        numbers = sorted({kind(part) for part in text.split(",")})
+    except ValueError:
+        numbers = []
+    if not numbers or not low <= numbers[0] <= numbers[-1] <= high or numbers[-1] == math.inf:
+        bounds = f"from {low:g} to {high:g}" if high < math.inf else f"above {low:g}"
+        raise UsageError(f"{option} {text}: expected numbers {bounds}, such as {example}")
+    return tuple(numbers)

@@ -1,0 +1,291 @@
+"""Other programs as methods of a comparison: solvers driven from one evaluation to the next.
+
+A solver does only its own work in ``advance``, which is what the clock measures, and is judged by its parameters alone,
+like our own methods. If it cannot minimise the same objective, or do the same work, it refuses in one sentence, which
+appears in the results.
+
+scikit-learn's SGD is ``partial_fit``, one epoch per call, with our schedule and its own shuffle (a *generator* as
+random state: a number would give every epoch the same order). Input checks are off, because they are not training. Its
+l1 penalty is lazy, and at the end of a call it forgets the penalty owed by features since they were last seen: rare
+ones are shrunk too little, which costs less than the remaining step does (sub-optimality 0.0056 after 40 epochs where
+ours is at 0.0026).
+
+LIBLINEAR cannot continue: it trains from zero for a given number of passes. With tolerance 0 and one seed a run of 2k
+passes goes through the state that k passes leave, so each point on its curve is a separate run with its own time
+(``seconds_replace``), at doubling numbers of passes: all points cost twice the last. Every run begins by copying the
+data to LIBLINEAR's own format, a cost that no other method has on the clock; it is measured once (``untimed``).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Protocol
+
+import numpy as np
+
+from hogwild.bench.plan import doubling
+from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.normalize import scaled
+from hogwild.errors import UsageError
+from hogwild.methods import SGD_LOSSES
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.rows import row_weights
+from hogwild.training.schedule import make_schedule
+
+LIBLINEAR_LOSSES = {
+    "log": "log", "hinge": "hinge", "squared-hinge": "squared_hinge",
+    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}  # fmt: skip
+SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
+INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
+COPIES = 5  # the fastest is ``untimed``, which no run can undercut
+
+
+class Solver(Protocol):
+    """Another program's solver on given data.
+
+    Attributes
+    ----------
+    seconds_replace : bool
+        The seconds of the last ``advance`` alone are those of all epochs so far; otherwise those of all calls are
+        added.
+    untimed : float
+        Seconds of every ``advance`` that are not training, to be subtracted from the clock.
+    """
+
+    seconds_replace: bool
+    untimed: float
+
+    def advance(self, epoch: int) -> None:
+        """Train until ``epoch`` passes over the data are done in total."""
+
+    def solution(self) -> tuple[np.ndarray, ...]:
+        """Return the problem's arrays after the last ``advance``: for the linear problem ``(coef, intercept)``,
+        (width,) and (1,), or (K, width) and (K,); for completion factors and biases, in the user's units.
+        """
+
+
+@dataclass(frozen=True)
+class Outside:
+    """One program: a row of the table ``OUTSIDE``, or of the benchmark's.
+
+    Attributes
+    ----------
+    name, package, module : str
+        Name of the method; its package on PyPI; the module that must be importable.
+    make : function of (rows, config)
+        Returns the solver at its start, with the data in its own form; off the clock.
+    order : str
+        The order in which it takes the rows.
+    refuse : function of (config, rows)
+        Returns why it cannot take part, in one sentence; None if it can. The step is ignored.
+    epochs : function of an int
+        Returns the epochs up to a limit at which it is sampled, ascending.
+    effort : str
+        What ``advance`` counts.
+    steps : bool
+        Whether it has a step size.
+    """
+
+    name: str
+    package: str
+    module: str
+    make: Callable[[Any, TrainConfig], Solver]
+    order: str
+    refuse: Callable[[TrainConfig, Any], str | None] = lambda config, data: None
+    epochs: Callable[[int], list[int]] = lambda most: list(range(1, most + 1))
+    effort: str = "epochs"
+    steps: bool = True
+
+    @property
+    def version(self) -> str | None:
+        """Return its version; None if it is not installed."""
+        return installed(self.module, self.package)
+
+
+def installed(module: str, package: str) -> str | None:
+    """Return the version of a package whose module can be imported, else None."""
+    try:
+        return metadata.version(package) if importlib.util.find_spec(module) else None
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# ---- scikit-learn's SGD
+
+
+class SklearnSGD:
+    """``SGDClassifier`` (for more than two classes: one against the rest) or ``SGDRegressor``, in float32."""
+
+    seconds_replace, untimed = False, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+        if config.step is None:
+            raise UsageError("sklearn-sgd has no rule for its first step here: give a step")
+        self.problem = LinearProblem.of(config, rows, "serial")
+        self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
+        self.X, self.y, self.weights = _matrix(rows, config, np.float32)
+        alpha, self.epoch = config.l1 + config.l2, 0
+        kind = SGDClassifier if self.problem.labels else SGDRegressor
+        self.solver: Any = kind(
+            loss=SGD_LOSSES[config.loss], penalty="elasticnet" if config.l1 else "l2" if config.l2 else None,
+            alpha=alpha, l1_ratio=config.l1 / alpha if config.l1 else 0.0, fit_intercept=config.intercept,
+            epsilon=self.problem.loss_param, shuffle=config.order == "shuffled", learning_rate="constant",
+            eta0=config.step, random_state=np.random.RandomState(np.random.MT19937(config.seed)),
+        )  # fmt: skip
+        self.classes = {"classes": np.array(self.problem.labels, np.float32)} if self.problem.labels else {}
+        self.overflown = False
+
+    def advance(self, epoch: int) -> None:
+        import sklearn
+
+        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            while self.epoch < epoch and not self.overflown:
+                self.solver.eta0 = self.schedule.plan(self.epoch)[0]
+                try:
+                    self.solver.partial_fit(self.X, self.y, sample_weight=self.weights, **self.classes)
+                except ValueError as error:
+                    if "overflow" not in str(error):
+                        raise
+                    self.overflown = True  # the parameters show it, as for all methods that diverge
+                self.epoch += 1
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        K = self.problem.classes
+        shape = (self.problem.width,) if K == 1 else (K, self.problem.width)
+        if self.overflown:
+            return np.full(shape, np.nan), np.full(K, np.nan)
+        if self.epoch == 0:
+            return np.zeros(shape), np.zeros(K)
+        return self.solver.coef_.reshape(shape).copy(), np.array(self.solver.intercept_).reshape(K)
+
+
+def _refuse_sgd(config: TrainConfig, rows: Rows) -> str | None:
+    if config.loss not in SGD_LOSSES:
+        return f"scikit-learn's SGD has no loss {config.loss}"
+    if config.schedule not in SCHEDULES:
+        return (
+            f"scikit-learn's SGD is given the step of an epoch, and schedule {config.schedule} is not known before it"
+        )
+    if config.adagrad:
+        return "scikit-learn's SGD has no adagrad"
+    if config.average:
+        return "scikit-learn's SGD averages after every row, not at the ends of epochs"
+    return _too_many(rows)
+
+
+# ---- LIBLINEAR
+
+
+class Liblinear:
+    """scikit-learn's bundled LIBLINEAR, dual coordinate descent; the intercept is the weight of a feature of ones.
+
+    This weight is penalised like all others, which moves the optimum by ``l2/2 b^2`` at most: 1e-5 or less at the usual
+    l2. A larger value of the feature would be penalised less, but dual coordinate descent then hardly moves: after 100
+    passes over 20,000 rows of text it is at 0.0416 with ones and at 0.32 with tens (optimum: 0.0416).
+    """
+
+    seconds_replace = True
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        self.problem = LinearProblem.of(config, rows, "serial")
+        self.X, self.y, self.weights = _matrix(rows, config, np.float64)
+        self.model = liblinear_model(
+            config.loss, self.problem.loss_param, config.l2, len(rows), config.intercept, config.seed
+        )  # fmt: skip
+        self.passes, self.untimed = 0, 0.0
+        self.untimed = min(self._seconds(0) for _ in range(COPIES))
+
+    def advance(self, epoch: int) -> None:
+        import sklearn
+
+        self.passes = epoch
+        self.model.max_iter = epoch
+        with warnings.catch_warnings(), sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            warnings.simplefilter("ignore")  # not converged, as requested
+            self.model.fit(self.X, self.y, sample_weight=self.weights)
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.passes == 0:
+            return np.zeros(self.problem.width), np.zeros(1)
+        return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
+
+    def _seconds(self, passes: int) -> float:
+        start = time.perf_counter()
+        self.advance(passes)
+        return time.perf_counter() - start
+
+
+def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool, seed: int = 0) -> Any:
+    """Return an estimator that minimises ``mean loss + l2/2 ||w||^2`` over n rows until it is stopped."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC, LinearSVR
+
+    same: dict[str, Any] = {
+        "C": 1.0 / (l2 * n), "fit_intercept": intercept, "intercept_scaling": 1.0, "dual": True, "tol": 1e-300,
+        "random_state": seed % 2**32,
+    }  # fmt: skip
+    if loss == "log":
+        return LogisticRegression(solver="liblinear", **same)
+    if loss in ("hinge", "squared-hinge"):
+        return LinearSVC(loss=LIBLINEAR_LOSSES[loss], **same)
+    return LinearSVR(loss=LIBLINEAR_LOSSES[loss], epsilon=param, **same)
+
+
+def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
+    if config.loss not in LIBLINEAR_LOSSES:
+        return f"LIBLINEAR has no loss {config.loss}"
+    if config.l1 > 0:
+        return "LIBLINEAR's dual coordinate descent has no l1 penalty"
+    if config.l2 == 0:
+        return "LIBLINEAR's dual coordinate descent needs l2 > 0"
+    if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
+        return (
+            "LIBLINEAR solves one class after the other, so with more than two there is no state after so many passes"
+        )
+    return _too_many(rows)
+
+
+# ---- common parts
+
+
+def _refuse_cornac(config: TrainConfig, ratings: Any) -> str | None:
+    if installed("cornac", "cornac") is None:
+        return "cornac is not installed (pip install cornac)"
+    return refuse_cornac(config, ratings)
+
+
+def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Return ``(X, y, weights)``: CSR with rows scaled, targets unchanged, combined weights of mean one or None."""
+    X, y = rows.to_scipy()
+    if config.normalize != "none" or X.dtype != dtype:
+        values = scaled(X.data, rows, config.normalize, dtype)
+        X = type(X)((values, X.indices, X.indptr), shape=X.shape, copy=False)
+    weights = row_weights(rows, config.class_weight)
+    return X, y.astype(np.float64 if dtype == np.float64 else np.float32), weights
+
+
+def _too_many(rows: Rows) -> str | None:
+    if rows.nnz >= INDEX_LIMIT:
+        return f"scikit-learn's solvers take fewer than {INDEX_LIMIT:,} nonzeros, and the data have {rows.nnz:,}"
+    return None
+
+
+OUTSIDE: dict[str, Outside] = {
+    entry.name: entry
+    for entry in (
+        Outside("sklearn-sgd", "scikit-learn", "sklearn", SklearnSGD, "shuffled", _refuse_sgd),
+        Outside("liblinear", "scikit-learn", "sklearn", Liblinear, "its own", _refuse_liblinear,
+                lambda most: list(doubling(most))),
+        Outside("cornac", "cornac", "cornac", CornacMF, "file", _refuse_cornac),
+    )
+}  # fmt: skip

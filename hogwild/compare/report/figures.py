@@ -1,0 +1,358 @@
+"""The figures of a report, each answering one question; a figure without data is left out, never drawn empty.
+
+Lines are medians over the seeds, of seconds and of sub-optimality at the same epoch, because runs of different seeds
+are never at the same second; bands reach from quartile to quartile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild.compare.report.cells import digits
+from hogwild.compare.report.results import ComparisonResult
+from hogwild.compare.report.styles import grid, heading, legend, settings, short, style, with_quartiles, workers_axis
+from hogwild.compare.report.summary import (
+    DelayPoint,
+    Group,
+    delay_points,
+    lock_caught_up,
+    own,
+    own_rule,
+    serial,
+    speedup,
+)
+from hogwild.compare.report.tables import clock_scale
+from hogwild.compare.report.verdict import aim, crew, duration, unit_of
+from hogwild.compare.run.interleaving import density, histogram, interleaving
+
+LOG_FROM = 12.0  # slowest over fastest run from which seconds are drawn on a logarithmic scale
+GUIDE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
+REFERENCES = ("serial", "outside")
+ALONE = (*REFERENCES, "in step")  # kinds with some methods that run on one worker only
+FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
+APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
+DODGE = 1.03  # offset between methods that would hide each other
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with its title and caption."""
+
+    name: str  # name of its files
+    title: str
+    caption: str
+    figure: Any
+
+
+def draw(sources: Sequence[ComparisonResult]) -> list[Drawing]:
+    """Draw all figures that have data. Call within :func:`hogwild.compare.report.styles.settings`."""
+    found = [(name, title, caption, make(sources)) for name, title, caption, make in FIGURES]
+    where = "; ".join(dict.fromkeys(machine(source, len(sources) > 1) for source in sources))
+    methods = {run.key[0] for source in sources for run in source.reported if run.ran}
+    more = dict.fromkeys(("gap-seconds", "gap-epochs"), f" {APART}" if "liblinear" in methods else "")
+    return [
+        Drawing(name, title, f"{caption}{more.get(name, '')} {where}.", figure)
+        for name, title, caption, figure in found
+        if figure
+    ]
+
+
+def machine(source: ComparisonResult, named: bool) -> str:
+    """Describe data and machine in a few words."""
+    about = source.about
+    parts = [str(about.get("data") or "data"), str(about.get("cpu") or "unknown processor")]
+    if source.cores:
+        parts.append(f"{source.cores} cores")
+    if source.gpu:
+        parts.append(source.gpu)
+    return (f"{source.label}: " if named else "") + ", ".join(parts)
+
+
+def counts_of(sources: Sequence[ComparisonResult]) -> list[int]:
+    """Numbers of workers of the methods that run with several."""
+    return sorted({count for source in sources for count in _counts(source)}) or [1]
+
+
+def _counts(source: ComparisonResult) -> set[int]:
+    found = own(source)
+    return {group.workers for group in found if group.kind not in REFERENCES and not _fixed(group, found)}
+
+
+def _fixed(group: Group, found: Sequence[Group]) -> bool:
+    """Whether a method runs on one worker while others run on several."""
+    return group.kind in ALONE and all(each.workers == 1 for each in found if each.method == group.method)
+
+
+def beside(source: ComparisonResult, count: int) -> list[Group]:
+    """Groups on ``count`` workers, and those that always run on one."""
+    found = own(source)
+    return [group for group in found if group.workers == count or _fixed(group, found)]
+
+
+# ---- sub-optimality
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Medians and quartiles of a group by epoch, (n,) each; ``at``: values of the field below."""
+
+    at: np.ndarray
+    gap: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def curve(group: Group, field: str = "train_seconds") -> Curve:
+    """Return the curve against a field, from the epochs for which at least half of the runs have a figure."""
+    by_epoch: dict[float, list[tuple[float, float]]] = {}
+    for run in group.runs:
+        for epoch, seconds, gap in zip(run.epochs, run.over(field), run.gaps):
+            if math.isfinite(gap) and math.isfinite(seconds):
+                by_epoch.setdefault(float(epoch), []).append((float(seconds), float(gap)))
+    enough = sorted(epoch for epoch, pairs in by_epoch.items() if 2 * len(pairs) >= len(group.runs))
+    kept = {epoch: np.array(by_epoch[epoch]) for epoch in enough}
+    if not kept:
+        return Curve(*(np.empty(0) for _ in range(4)))
+    quartiles = [np.quantile(pairs[:, 1], (0.25, 0.5, 0.75)) for pairs in kept.values()]
+    low, gap, high = np.array(quartiles).T
+    return Curve(np.array([np.median(pairs[:, 0]) for pairs in kept.values()]), gap, low, high)
+
+
+UNITS = {"train_seconds": "seconds", "epoch": "epochs", "virtual_seconds": "virtual milliseconds",
+         "bytes_sent": "megabytes sent by all replicas"}  # fmt: skip
+SCALES = {"virtual_seconds": 1e3, "bytes_sent": 1e-6}
+
+
+def curves(sources: Sequence[ComparisonResult], all_sources: Sequence[ComparisonResult], clock: str) -> Any:
+    """Plot a panel for each number of workers and each comparison; serial and other programs are in all of them.
+
+    ``clock`` is the field below: seconds, epochs, virtual seconds or bytes; a method that has none of it is left out.
+    """
+    cells = [(source, count) for count in counts_of(sources) for source in sources]
+    drawn = [[(group, curve(group, clock)) for group in beside(source, count)] for source, count in cells]
+    drawn = [[(group, line) for group, line in lines if line.at.any()] for lines in drawn]
+    if not any(drawn):
+        return None
+    columns = len(sources) if len(sources) > 1 else min(len(cells), 2)
+    rows = -(-len(cells) // columns)
+    figure, panels = grid(rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True,
+                          sharey=True)  # fmt: skip
+    seconds = clock == "train_seconds"
+    scale = clock_scale(sources) if seconds else SCALES.get(clock, 1.0)
+    unit = "milliseconds" if seconds and scale > 1 else UNITS[clock]
+    is_log = clock == "bytes_sent" or (seconds and any(map(_differ_much, sources)))
+    targets = sorted({eps for source in sources for eps in source.eps})
+    lowest = [value for lines in drawn for _, line in lines for value in line.gap[line.gap > 0]]
+    for panel, (source, count), lines in zip(panels.flat, cells, drawn):
+        for group, line in lines:
+            _curve(panel, group, scale * line.at, line, is_log)
+        for eps in targets:
+            panel.axhline(eps, label="target", **GUIDE)
+        panel.set_yscale("log")
+        if is_log:
+            panel.set_xscale("log")
+            panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.set_ylim(max(min([*lowest, targets[0]]) * 0.7, targets[0] / 30), 1.6)
+        panel.yaxis.set_major_formatter(lambda value, _: aim(value))
+        panel.tick_params(labelbottom=True)
+        panel.set_title(heading(source, all_sources, crew(count, source.timed)), loc="left")
+        panel.set_xlabel(f"{unit}{' (logarithmic)' if is_log else ''}")
+    for panel in list(panels.flat)[len(cells) :]:
+        panel.remove()
+    for panel in panels[:, 0]:
+        panel.set_ylabel("sub-optimality (f − f*) / (f₀ − f*)")
+    legend(figure, panels)
+    return figure
+
+
+def _differ_much(source: ComparisonResult) -> bool:
+    """Whether the fastest runs would be a spike at the left of the slowest."""
+    ends = [group.runs[0].seconds[-1] for group in own(source) if group.runs[0].final]
+    return bool(ends) and max(ends) > LOG_FROM * min(ends) > 0
+
+
+def _curve(panel: Any, group: Group, at: np.ndarray, line: Curve, is_log: bool) -> None:
+    shown = at > 0 if is_log else at >= 0
+    at, gap, low, high = (values[shown] for values in (at, line.gap, line.low, line.high))
+    look = style(group.method)
+    below = 1 if group.kind in REFERENCES else 0
+    panel.plot(at, gap, markevery=max(1, len(at) // 8), zorder=3 - below, markeredgewidth=0, **look)
+    if len(group.runs) > 1:
+        panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0, zorder=2)
+
+
+# ---- time to target
+
+
+def bars(sources: Sequence[ComparisonResult]) -> Any:
+    """Plot bars by target, for the largest number of workers of each comparison, beside serial and other programs."""
+    chosen = [(source, _largest(source)) for source in sources]
+    chosen = [(source, found) for source, found in chosen if found]
+    if not chosen:
+        return None
+    targets = sorted({eps for source in sources for eps in source.eps}, reverse=True)
+    heights = [0.23 * len(found) + 0.75 for _, found in chosen]
+    figure, panels = grid(len(chosen), len(targets), sum(heights) / len(heights), 0.2,
+                          gridspec_kw={"height_ratios": heights})  # fmt: skip
+    for line, (source, found) in zip(panels, chosen):
+        for panel, eps in zip(line, targets):
+            _bars(panel, source, found, eps, clock_scale(sources) if source.timed else SCALES.get(source.clock, 1.0))
+            panel.set_title(f"to {aim(eps)} of {source.goal}", loc="left")
+        line[0].set_yticks(range(len(found)), [group.method for group in found])
+        count = max((group.workers for group in found), default=1)
+        line[0].set_ylabel(heading(source, sources, crew(count, source.timed)))
+    return figure
+
+
+def _largest(source: ComparisonResult) -> list[Group]:
+    return beside(source, max(_counts(source), default=1))
+
+
+def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, scale: float) -> None:
+    reached = [group.reached(eps, source.clock) for group in found]
+    unit = UNITS[source.clock] if scale == 1 or source.virtual else "milliseconds"
+    longest = scale * max((each.q75 for each in reached if each), default=0.0) or 1.0
+    for place, (group, each) in enumerate(zip(found, reached)):
+        count = f"{round(group.share(eps) * len(group.runs))}/{len(group.runs)}"
+        if each is None:
+            panel.text(0.015 * longest, place, f"not reached  {count}", va="center", fontsize=8, color="#B00020")
+            continue
+        failing = group.share(eps) < 1
+        median, low, high = (scale * value for value in (each.median, each.q25, each.q75))
+        panel.barh(place, median, height=0.68, color=style(group.method)["color"], alpha=0.45 if failing else 0.85,
+                   hatch="////" if failing else None, edgecolor="white", linewidth=0, zorder=2)  # fmt: skip
+        panel.plot([low, high], [place, place], color="0.2", linewidth=1.0, zorder=3)
+        panel.text(high + 0.025 * longest, place, f"{digits(median)}  {count}", va="center",
+                   fontsize=8, color="#B00020" if failing else "black")  # fmt: skip
+    panel.set_xlim(0, 1.62 * longest)
+    panel.locator_params(axis="x", nbins=4)
+    panel.set_ylim(len(found) - 0.5, -0.5)
+    panel.set_yticks(range(len(found)), [""] * len(found))
+    panel.tick_params(axis="y", length=0)
+    panel.grid(visible=False, axis="y")
+    panel.set_xlabel(unit)
+
+
+# ---- speed-up
+
+
+def factors(sources: Sequence[ComparisonResult]) -> Any:
+    """Plot three panels per comparison: speed-up, statistical factor, hardware factor, against workers."""
+    chosen = [(source, _speedups(source)) for source in sources]
+    chosen = [(source, lines) for source, lines in chosen if lines]
+    if not chosen:
+        return None
+    figure, panels = grid(len(chosen), 3, 2.7)
+    for line, (source, lines) in zip(panels, chosen):
+        counts = sorted({1, *(count for points in lines.values() for count in points)})
+        for panel, (field, title) in zip(line, FACTORS):
+            ideal = [1.0] * len(counts) if field == "statistical" else [float(count) for count in counts]
+            panel.plot(counts, ideal, label="ideal", **GUIDE)
+            for method, points in lines.items():
+                values = [(count, getattr(gain, field)) for count, gain in sorted(points.items())]
+                values = [(count, value) for count, value in values if math.isfinite(value)]
+                if values:
+                    panel.plot(*zip(*values), markeredgewidth=0, **style(method))
+            workers_axis(panel, counts)
+            panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
+            panel.yaxis.set_major_formatter("{x:g}x")
+            panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
+    legend(figure, panels)
+    return figure
+
+
+def _speedups(source: ComparisonResult) -> dict[str, dict[int, Any]]:
+    found = own(source)
+    over = serial(found, own_rule(found))
+    lines: dict[str, dict[int, Any]] = {}
+    for group in found:
+        gain = speedup(group, over, source) if group.kind not in REFERENCES and not _fixed(group, found) else None
+        if gain is not None:
+            lines.setdefault(group.method, {})[group.workers] = gain
+    return lines
+
+
+# ---- expensive gradients
+
+
+def delays(sources: Sequence[ComparisonResult]) -> Any:
+    """Plot speed-up against the cost of a gradient, for the largest number of workers."""
+    chosen = [(source, points) for source in sources if (points := delay_points(source))]
+    if not chosen:
+        return None
+    figure, panels = grid(1, len(chosen), 3.3, sharey=True)
+    for panel, (source, points) in zip(panels[0], chosen):
+        most = max(point.workers for point in points)
+        shown = [point for point in points if point.workers == most]
+        panel.axhline(most, label="ideal", **GUIDE)
+        panel.axhline(1, color="0.7", linewidth=0.8, zorder=1)
+        for method in dict.fromkeys(point.method for point in shown):
+            found = sorted((point.cost, point.delay, point.speedup) for point in shown if point.method == method)
+            with_quartiles(panel, [(cost, gain) for cost, _, gain in found], style(method))
+        panel.set_xscale("log")
+        panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
+        panel.set_ylim(0, most * (1.22 if len(chosen) == 1 else 1.32))
+        panel.yaxis.set_major_formatter("{x:g}x")
+        panel.set_xlabel(f"cost of a {unit_of(source)} (serial)")
+        panel.set_title(heading(source, sources, f"{crew(most)}, over serial"), loc="left")
+        _say_where_locks_catch_up(panel, shown, most, "\n" if len(chosen) > 1 else " ")
+    panels[0][0].set_ylabel("speed-up")
+    legend(figure, panels)
+    return figure
+
+
+def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers: int, gap: str) -> None:
+    if not {"lock-free", "locks"} <= {point.kind for point in points}:
+        return
+    caught = lock_caught_up(points, workers)
+    if caught is None:
+        text = f"even at the right no locks{gap}come within 10 % of lock-free"
+    else:
+        panel.axvline(caught.cost, color="0.35", linewidth=0.9)
+        text = f"from {duration(caught.cost)} on\n{short(caught.method)} is within{gap}10 % of lock-free"
+    paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+    panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
+
+
+# Name of the files, title, caption and drawing function, which returns None without data.
+FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]], ...] = (
+    ("gap-seconds", "How near to the optimum, and when",
+     "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
+     "left is better.", lambda given: curves([source for source in given if source.timed], given, "train_seconds")),
+    ("gap-epochs", "How near to the optimum, by passes over the data",
+     "The same against epochs: what parallel updates cost in progress, whatever the speed.",
+     lambda given: curves(given, given, "epoch")),
+    ("gap-virtual", "How near to the optimum, by the simulator's time",
+     "The same against virtual seconds: rows, and messages over the simulated link, take their time.",
+     lambda given: curves([source for source in given if source.virtual], given, "virtual_seconds")),
+    ("gap-bytes", "How near to the optimum, by what was sent",
+     "The same against the bytes that all replicas have sent, headers included, on a logarithmic scale.",
+     lambda given: curves([source for source in given if source.linked], given, "bytes_sent")),
+    ("target", "Time to target",
+     "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
+     "to quartile, and how many of the runs got there; shorter is better.", bars),
+    ("speedup", "Speed-up and its two factors",
+     "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
+     "the hardest target that at least half of the runs of both reached.",
+     factors),
+    ("staleness", "Staleness and lost updates",
+     "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
+     "for each update of a row.", interleaving),
+    ("staleness-histogram", "How stale gradients were",
+     "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
+     "reading and writing, on the most workers.",
+     histogram),
+    ("lost", "Lost updates against density",
+     "Lost updates of single weights, for each update of a row, against Δ, the share of rows that hold the most "
+     "popular feature, on the most workers.", density),
+    ("delay", "When gradients cost more",
+     "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
+     "logarithmic scale).", delays),
+)  # fmt: skip
+
+__all__ = ["FIGURES", "Drawing", "curve", "draw", "settings"]

@@ -1,0 +1,287 @@
+"""Runs a comparison: a rehearsal, the optimum, the tuning trials, then the reported cells, with the methods in turn.
+
+Every finished cell is written to disk at once, so an interruption costs only the current cell and the same command
+resumes. Everything decided from measurements (the winners of the tuning, the report) is decided from those rows alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hogwild.machine as machine
+from hogwild.compare.run.header import describe_all, rehearse
+from hogwild.compare.run.ledger import Ledger
+from hogwild.compare.run.methods import Method, find, gpu
+from hogwild.compare.run.plan import FACTORS, FEWEST_SEEDS, Cell, ComparisonPlan, Prices, delay_rows, fit
+from hogwild.compare.run.problems import SUBJECTS
+from hogwild.compare.run.reached import best_step, lowest
+from hogwild.compare.run.runner import ComparedData, Judge, Pools, Row, refused, run_cell
+from hogwild.config import TrainConfig
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
+TIMEOUT = 600.0  # seconds of training allowed for a cell
+FORMAT = 1  # version of the rows: rows of another version belong to another comparison
+
+
+@dataclass
+class ComparisonProgress:
+    """Progress of a comparison, readable at any time from any thread."""
+
+    label: str
+    done: int = 0  # cells
+    total: int = 0
+    left: float | None = None  # seconds, estimated
+
+
+class Comparison:
+    """Compares methods on the same data, by the same objective and the same clock.
+
+    Parameters
+    ----------
+    rows, test : Rows or (X, y); Ratings; Graph; Posed, Examples
+        Training and test data, as for :func:`hogwild.training.run.train`; the latter may be None. For problem "module",
+        the result of :func:`hogwild.problems.module.training.pose`.
+    plan : ComparisonPlan
+    base : TrainConfig
+        The objective, the host of workers on the CPU and the link between replicas. Its step, epochs, workers,
+        discipline, exchange and seed come from the plan, and for a run on a GPU the method says where it runs.
+    data : str
+        Name of the data in the results.
+    cache : path, optional
+        Directory for optima.
+    budget : float, optional
+        Seconds; see :func:`hogwild.compare.run.plan.fit`. Once they are used up, only the first three seeds are
+        completed.
+    named : sequence of str
+        Fields of the plan that the budget does not reduce.
+    timeout : float
+        Seconds of training after which a cell is stopped.
+    in_flight : int, optional
+        For methods on a GPU: examples processed at the same time, as in ``TrainConfig``.
+    command : str
+        Command line, for the report.
+    suite : str
+        Name of the suite that it is a part of, if any, for the report.
+
+    Raises
+    ------
+    InputError, UsageError
+        If the data and the options do not fit together.
+    """
+
+    def __init__(
+        self, rows: Any, test: Any, plan: ComparisonPlan, base: TrainConfig, *,
+        data: str = "", cache: Path | None = None, budget: float | None = None, timeout: float = TIMEOUT,
+        in_flight: int | None = None, command: str = "", named: Sequence[str] = (), suite: str = "",
+    ) -> None:  # fmt: skip
+        self.subject = SUBJECTS[base.problem]
+        base, rows, test = self.subject.take(base, rows, test)
+        self.subject.check(base)
+        if base.device != "cpu":
+            raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
+        if base.schedule == "optimal":
+            raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
+        felt, simulated = ("", base.link) if base.host == "simulator" else (base.link, "")
+        shared: dict[str, Any] = {"discipline": "auto", "exchange": "none", "link": simulated}
+        base = dataclasses.replace(base, step=None, workers=None, seed=0, **shared)
+        self.task = ComparedData(
+            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight, felt
+        )
+        self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
+        self.command, self.suite, self.cores, self.gpu = command, suite, machine.physical_cores(), _gpu(plan)
+        self.judge = Judge(self.task)
+        self.progress = ComparisonProgress("starting")
+        self._say: Callable[[ComparisonProgress], None] = lambda progress: None
+        self._prices: Prices | None = None  # not known yet
+        self._expected = self._guessed = self._spent = 0.0
+
+    @property
+    def identity(self) -> str:
+        """Return a hash of everything that determines the cells and their meaning."""
+        task = self.task
+        asked = self.asked.to_json() | {
+            "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
+            "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
+            "gpu": self.gpu, "in_flight": task.in_flight,
+            "budget": self.budget, "named": self.named, "cpu": machine.cpu_model(), "cores": self.cores,
+            **({"link": task.link} if task.link else {}), **machine.versions(),
+        }  # fmt: skip
+        return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+    def run(self, out: str | Path, note: Callable[[ComparisonProgress], None] = lambda progress: None) -> None:
+        """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
+
+        Raises
+        ------
+        UsageError
+            If the directory holds another comparison.
+        OutputError
+            If it cannot be written.
+        """
+        self._say = note
+        load = round(os.getloadavg()[0], 2)  # before this process adds any
+        ledger = Ledger(out, self.identity)
+        try:
+            with Pools(self.task.base.host, self.task.base.delay) as pools:
+                self._prepare(ledger, pools, load)
+                for cell in self._cells(ledger, pools):
+                    ledger.add(self._do(cell, pools))
+        finally:
+            ledger.close()
+
+    def rehearsed(self) -> tuple[list[Cell], float, list[str]]:
+        """Return ``(cells, seconds, left out)``: what :meth:`run` would do, with the steps of trials still unknown."""
+        with Pools(self.task.base.host, self.task.base.delay) as pools:
+            left_out = self._size(pools)
+            prices = self._rehearsed(pools)
+        cells = self.plan.tuning() + self.plan.reported({}) + self.plan.delayed(self.plan.grid[0])
+        return cells, prices.plan(self.plan, len(self.task.rows)), left_out
+
+    # ---- before the first cell
+
+    def _size(self, pools: Pools) -> list[str]:
+        """Find the grid and the costs on this machine, and fit the plan into the budget; return what was left out."""
+        if not self.plan.grid:
+            self._note("probing for a step")
+            step = self.subject.first_step(self.task.base, self.task.rows)
+            self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
+        self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget, self.named)
+        return left_out
+
+    def _rehearsed(self, pools: Pools) -> Prices:
+        """Return the costs, measured when first needed."""
+        if self._prices is None:
+            self._note("rehearsing")
+            self._prices = rehearse(self.task, min(self.plan.grid), pools)
+        return self._prices
+
+    def _prepare(self, ledger: Ledger, pools: Pools, load: float) -> None:
+        if ledger.about is not None:  # keep the grid and the cuts of the first run
+            self.plan = ComparisonPlan.from_json(ledger.about["plan"])
+        left_out = self._size(pools) if ledger.about is None else ledger.about["left_out"]
+        if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
+            crowd = f"{most} workers on {self.cores} cores"
+            warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
+        if ledger.about is None:
+            self._note("looking for the optimum")
+            facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
+            facts |= {"suite": self.suite} if self.suite else {}
+            facts |= {} if self.gpu is None else {"gpu": self.gpu}
+            about = self.task, self.plan, self.judge, pools, self.cache
+            ledger.begin(describe_all(*about, lambda text: self._note(f"the optimum: {text}"), facts))
+
+    # ---- the cells
+
+    def _cells(self, ledger: Ledger, pools: Pools) -> Iterator[Cell]:
+        """Yield all missing cells in the order they are run; the reported ones once the trials are done."""
+        plan, began = self.plan, time.monotonic()
+        trials = plan.tuning()
+        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
+        while not self.asked.grid:  # no method's best step may lie outside of the grid
+            more = plan.further(self._winners(ledger), tried := self._tried(ledger))
+            late = self.budget is not None and time.monotonic() - began > self.budget / 2
+            if not more or late or len(tried) >= len(plan.grid) + EXTENSIONS:
+                break
+            trials = trials + more
+            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
+        winners = self._winners(ledger)
+        reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
+        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger, pools):
+            late = self.budget is not None and time.monotonic() - began > self.budget and "seeds" not in self.named
+            if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
+                ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
+                continue
+            yield cell
+
+    def _missing(
+        self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger, pools: Pools
+    ) -> Iterator[Cell]:  # fmt: skip
+        """Yield the unfinished ones of ``cells``, updating the progress."""
+        missing = [cell for cell in cells if cell.name not in ledger.cells]
+        if not missing:
+            return
+        cost, rows = self._rehearsed(pools), len(self.task.rows)
+        prices = {cell.name: cost.cell(cell, self.plan.epochs, rows) for cell in all_cells}
+        for cell in missing:
+            left = [name for name in prices if name not in ledger.cells]
+            self._expected = sum(prices[name] for name in left)
+            self.progress.done, self.progress.total = len(prices) - len(left), len(prices)
+            self._note(cell.name.replace("/", " "))
+            began = time.monotonic()
+            yield cell
+            self._spent += time.monotonic() - began
+            self._guessed += prices[cell.name]
+
+    def _note(self, label: str) -> None:
+        scale = self._spent / self._guessed if self._guessed else 1.0
+        self.progress.label, self.progress.left = label, self._expected * scale if self._expected else None
+        self._say(self.progress)
+
+    def _do(self, cell: Cell, pools: Pools) -> list[Row]:
+        """Return the rows of one cell."""
+        method, task = find(cell.method), self.task
+        reason = self.refusal(method, cell.workers)
+        if reason is not None:
+            return [refused(cell, task, f"refused: {reason}")]
+        if cell.phase == "delay":
+            return _delayed(cell, task, pools, self.judge)
+        return run_cell(cell, task, self.plan.epochs, pools, self.judge)
+
+    def refusal(self, method: Method, workers: int) -> str | None:
+        """Return why a method cannot run here on that many workers, in one sentence; None if it can."""
+        task = self.task
+        return method.refusal(task.base, task.rows, workers, self.cores, task.in_flight)
+
+    @staticmethod
+    def _tried(ledger: Ledger) -> list[float]:
+        """Return the steps that have trials."""
+        return sorted({found[0]["cell_step"] for found in ledger.cells.values() if found[0]["phase"] == "tuning"})
+
+    def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
+        """Return the best step of every method and number of workers, from the trials."""
+        assert ledger.about is not None
+        trials: dict[tuple[str, int], dict[float, list[Row]]] = {}
+        for found in ledger.cells.values():
+            first = found[0]
+            if first["phase"] == "tuning" and not first["status"].startswith("refused"):
+                trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = found
+        start, optimum = ledger.about["start_objective"], ledger.about["objective"]
+        if optimum is None:  # if it is unknown, the best of the trials replaces it
+            rows = [row for steps in trials.values() for found in steps.values() for row in found]
+            optimum = lowest(rows, start)
+        about = optimum, start, self.plan.eps
+        return {key: best_step(steps, *about) for key, steps in trials.items()}
+
+
+def _delayed(cell: Cell, task: ComparedData, pools: Pools, judge: Judge) -> list[Row]:
+    """Return one row: the second of two epochs, of as many rows as the delay allows."""
+    together = task.base.batch or 1
+    n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows), together)
+    rows = task.rows  # if rows are sorted by label, the first n may all have one label
+    if n < len(rows):
+        rows = SUBJECTS[task.base.problem].sample(rows, n)
+    part = dataclasses.replace(task, rows=rows, test=None)
+    found = run_cell(cell, part, 2, pools, judge)
+    last = found[-1]
+    seconds = last["train_seconds"] - found[-2]["train_seconds"] if len(found) == 3 else None
+    return [last | {"cell_rows": 1, "delay_rows": -(-n // together), "epoch_seconds": seconds}]
+
+
+def _gpu(plan: ComparisonPlan) -> str | None:
+    """Return the name of the GPU that methods of the plan use; None without such methods or without a GPU."""
+    if not any(find(name).device != "cpu" for name in plan.methods):
+        return None
+    try:
+        return gpu().name
+    except InputError:  # each of their rows will say so
+        return None

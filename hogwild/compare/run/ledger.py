@@ -1,0 +1,114 @@
+"""The rows of a comparison on disk: finished cells are kept, those a killed run left half-written are not.
+
+A cell's rows are written at once when it has ended, each with the number of rows (``cell_rows``), so that complete
+cells are recognised on opening; the others are cut off and run again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hogwild.compare.report.results import ROWS, Row
+from hogwild.errors import OutputError, UsageError
+from hogwild.exclusive import Held
+from hogwild.json_rows import RowsFile
+
+OPENINGS = b'{"phase": "optimum"', b'{"phase": "suite"'  # how the file begins
+
+
+class Ledger:
+    """``rows.jsonl`` in a directory, created if missing.
+
+    Attributes
+    ----------
+    about : dict or None
+        The first row, of phase "optimum".
+    cells : dict
+        Rows of every finished cell by the cell's name.
+
+    Raises
+    ------
+    UsageError
+        If the directory holds rows of a comparison other than ``identity``.
+    OutputError
+        If it cannot be read or written.
+    """
+
+    def __init__(self, directory: str | Path, identity: str) -> None:
+        self.directory, self.path = Path(directory), Path(directory, ROWS)
+        self.about: Row | None = None
+        self.cells: dict[str, list[Row]] = {}
+        self._lock: Held | None = None
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = Held(self.directory, f"--out {directory}", "a comparison")
+            if self.path.exists() and self.path.stat().st_size:
+                self._take_over(identity)
+            self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")
+        except OSError as error:
+            self._unlock()
+            raise OutputError(f"--out {directory}: {error.strerror or error}") from None
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _take_over(self, identity: str) -> None:
+        rows = _whole_rows(self.path)
+        if not rows and _is_torn(self.path):
+            return
+        if not rows or rows[0].get("comparison") != identity:
+            raise UsageError(
+                f"--out {self.directory} holds another comparison (of other data, options or version): name another "
+                "directory, or remove it"
+            )
+        self.about, cells = rows[0], {}  # type: ignore[var-annotated]
+        for row in rows[1:]:
+            cells.setdefault(row.get("cell"), []).append(row)
+        self.cells = {name: found for name, found in cells.items() if len(found) == found[0].get("cell_rows")}
+        partial = self.path.with_suffix(".partial")
+        file = RowsFile(str(partial), option="--out")
+        file.write_all([self.about, *(row for found in self.cells.values() for row in found)])
+        file.close()
+        partial.replace(self.path)
+
+    def begin(self, about: Row) -> None:
+        """Write the first row."""
+        self.about = about
+        self._file.write(about)
+
+    def add(self, found: list[Row]) -> None:
+        """Write the rows of a cell that has ended."""
+        self.cells[found[0]["cell"]] = found
+        self._file.write_all(found)
+
+    def close(self) -> None:
+        """Close the file."""
+        try:
+            self._file.close()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+
+def _is_torn(path: Path) -> bool:
+    """Return whether a killed run left only part of the first row of a comparison."""
+    content = path.read_bytes()
+    return any(content.startswith(opening[: len(content)]) for opening in OPENINGS) and b"\n" not in content
+
+
+def _whole_rows(path: Path) -> list[Row]:
+    """Return every line that is a row; a cell with a damaged line lacks that row, and is run again."""
+    rows: list[Row] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows

@@ -1,0 +1,225 @@
+"""The methods that can be compared: one row of a table each.
+
+A method is a combination of problem, discipline, order, exchange and host. Why a method cannot run is said here in one
+sentence, which appears in the results in place of its figures, so no method asked for is dropped silently. Methods
+whose workers are replicas on a GPU are rows like others, so a GPU is measured by the same clock, objective and tuning
+as the cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hogwild.compare.reference.outside import OUTSIDE
+from hogwild.compare.run.problems import SUBJECTS
+from hogwild.config import TrainConfig
+from hogwild.errors import InputError, UsageError, nearest
+from hogwild.methods import EXCHANGES, PROBLEMS, parse_exchange
+
+if TYPE_CHECKING:
+    from hogwild.cuda.backend import Backend
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes
+    ----------
+    kind : str
+        One of ``summary.KINDS``, by which the report groups methods.
+    discipline, exchange, order : str
+        As in :class:`hogwild.config.TrainConfig`; with an order of None, that of the comparison is used.
+    parallel : bool
+        Whether it runs with every number of workers; otherwise with one.
+    tuned : tuple of str
+        Parameters that are tuned: the step, or none.
+    problems : tuple of str
+        Problems it supports; empty: all.
+    cost : float
+        Guessed ratio of its epoch's seconds to a serial epoch's, only for the estimate of a comparison's time.
+    device : str
+        As in :class:`hogwild.config.TrainConfig`: workers of "cuda" are replicas on streams of the first GPU.
+    launch : str or None
+        As in :class:`hogwild.config.TrainConfig`; None: the problem's default.
+    together : bool
+        Whether one replica processes the minibatches of all workers as one.
+    """
+
+    name: str
+    kind: str
+    discipline: str = "serial"
+    exchange: str = "none"
+    order: str | None = None
+    parallel: bool = True
+    tuned: tuple[str, ...] = ("step",)
+    cost: float = 1.0
+    problems: tuple[str, ...] = ()
+    device: str = "cpu"
+    launch: str | None = None
+    together: bool = False
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is another program's solver."""
+        return self.kind == "outside"
+
+    def config(
+        self, base: TrainConfig, workers: int, step: float | None, seed: int, in_flight: int | None = None,
+        link: str = "",
+    ) -> TrainConfig:  # fmt: skip
+        """Return the options of one run; it has fewer workers of its own if one replica does the work of several.
+        ``link`` is the one that real replicas feel.
+
+        Raises
+        ------
+        UsageError
+            If the options contradict each other.
+        """
+        order = base.order if self.order is None else self.order
+        about: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
+        if link and self.exchange != "none":
+            about["link"] = link
+        if self.device != "cpu":
+            about |= {"device": self.device, "in_flight": in_flight}
+        if self.launch is not None:
+            about["launch"] = self.launch
+        if self.together:
+            about["batch"], workers = (base.batch or 1) * workers, 1
+        return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
+
+    def refusal(
+        self, base: TrainConfig, rows: Any, workers: int, cores: int, in_flight: int | None = None
+    ) -> str | None:  # fmt: skip
+        """Return why it cannot be compared here, in one sentence; None if it can."""
+        if self.problems and base.problem not in self.problems:
+            return f"{self.name} is for problem {' or '.join(self.problems)}, not for {base.problem}"
+        if self.outside:
+            return OUTSIDE[self.name].refuse(base, rows)
+        if workers > len(rows):
+            return f"{workers} workers for {len(rows)} rows"
+        spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"
+        if spinning and workers > cores and not base.oversubscribe:
+            return (
+                f"{workers} workers on {cores} cores would spin for locks whose holders do not run "
+                "(--oversubscribe measures it all the same)"
+            )
+        if self.together and workers * (base.batch or 1) > len(rows):
+            return f"a minibatch of {workers} x {base.batch} examples is more than the {len(rows)} there are"
+        try:
+            config = self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
+            config.check_crowd(cores)
+            if self.device != "cpu":
+                gpu()
+        except (UsageError, InputError) as error:
+            return str(error)
+        return SUBJECTS[base.problem].refusal(config, rows)
+
+
+def gpu() -> Backend:
+    """Return the device that methods of device "cuda" run on.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message says why.
+    """
+    from hogwild.cuda import streams
+
+    return streams.connect()
+
+
+def _table(*methods: Method) -> dict[str, Method]:
+    return {method.name: method for method in methods}
+
+
+SPARSE, MODULE = ("linear", "completion"), ("module",)
+
+METHODS = _table(
+    Method("serial", "serial", parallel=False),
+    Method("hogwild", "lock-free", "hogwild", cost=1.2),
+    Method("tiered", "lock-free", "tiered"),
+    Method("atomic", "lock-free", "atomic", cost=3.0),
+    Method("aig", "locks", "aig", cost=4.0),
+    Method("locked", "locks", "locked", cost=1.3),
+    Method("round-robin", "locks", "round-robin", cost=3.5),
+    Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
+    *(Method(name, "exchange", exchange=name) for name in EXCHANGES if name != "none"),
+    Method("sklearn-sgd", "outside", parallel=False, cost=5.0, problems=("linear",)),
+    Method("liblinear", "outside", parallel=False, tuned=(), cost=4.0, problems=("linear",)),
+    # Cornac's threads share one model without locks.
+    Method("cornac", "outside", "hogwild", cost=4.0, problems=("completion",)),
+    Method("cuda-atomic", "lock-free", "atomic", cost=0.1, problems=SPARSE, device="cuda"),
+    Method("cuda-hogwild", "lock-free", "hogwild", cost=0.2, problems=SPARSE + MODULE, device="cuda"),
+    Method("cuda-locked", "locks", "locked", cost=0.5, problems=MODULE, device="cuda"),
+    # The alternatives on a GPU: everything in step, or one minibatch after another.
+    Method("cuda-synchronous", "in step", cost=0.2, problems=MODULE, device="cuda", together=True),
+    Method("cuda-vmap", "in step", "hogwild", cost=0.2, problems=MODULE, device="cuda", launch="vmap"),
+    Method("cuda-one-stream", "in step", parallel=False, cost=0.5, problems=MODULE, device="cuda"),
+    Method("cuda-eager", "in step", parallel=False, cost=2.0, problems=MODULE, device="cuda", launch="eager"),
+)
+
+
+#: Exchanges that are compared unless methods are named; the others are for links that take time.
+USUAL_EXCHANGES = ("none", "averaging", "one-shot-averaging")
+
+
+def find(name: str) -> Method:
+    """Return the method of this name; an exchange may have parameters, as in ``averaging:period=1000``.
+
+    Raises
+    ------
+    UsageError
+        For a name that is not in the table, or wrong parameters.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    scheme, parameters, _ = name.partition(":")
+    if not parameters or METHODS.get(scheme) is None or METHODS[scheme].exchange != scheme:
+        known = f"{', '.join(METHODS)}{nearest(scheme, METHODS)}"
+        raise UsageError(f"method {name!r}: expected some of {known}")
+    parse_exchange(name)
+    return dataclasses.replace(METHODS[scheme], name=name, exchange=name)
+
+
+def listed(text: str) -> list[str]:
+    """Split a list such as ``serial,averaging:period=100,mean=rows,hogwild`` into names with their parameters."""
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if names and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
+
+
+def usual(problem: str, device: str = "cpu") -> list[str]:
+    """Names of the methods of a problem on a device; other programs are included only if they are installed.
+
+    On "cuda" this includes ``serial``, the reference for the others.
+    """
+    if device != "cpu":
+        return [name for name, method in METHODS.items() if method.device == device and problem in method.problems]
+    known = PROBLEMS[problem]["discipline"]
+    return [
+        name for name, method in METHODS.items()
+        if method.device == device and (not method.problems or problem in method.problems)
+        and not (method.outside and OUTSIDE[name].version is None)
+        and method.discipline in known and method.exchange in USUAL_EXCHANGES
+        and not (problem == "module" and method.exchange != "none")
+    ]  # fmt: skip
+
+
+def chosen(names: list[str]) -> list[Method]:
+    """Return the methods with these names in the table's order, always with ``serial``, the reference, first.
+
+    Raises
+    ------
+    UsageError
+        For a name that is not in the table.
+    """
+    order = {name: place for place, name in enumerate(METHODS)}
+    found = {name: find(name) for name in ("serial", *names)}
+    return sorted(found.values(), key=lambda method: order[method.name.partition(":")[0]])

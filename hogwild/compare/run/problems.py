@@ -1,0 +1,345 @@
+"""What a comparison needs of each problem beyond its case: facts for the report, a sample, a first step, the optimum.
+
+There is one class per problem, and the rest of a comparison knows no problem by name. Solutions of all methods,
+including other programs', are judged by the problem's own case, which also judges a run of ``hogwild train``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hogwild.compare.reference.optimum import Optimum, find_optimum, unknown
+from hogwild.config import TrainConfig
+from hogwild.data.graphs.container import Graph, graph_statistics
+from hogwild.data.ratings.container import Ratings, rating_statistics
+from hogwild.data.rows.container import evenly
+from hogwild.data.rows.statistics import describe
+from hogwild.errors import UsageError
+from hogwild.problems.case import case_of
+from hogwild.training.checkpoint import fingerprint, fingerprint_of
+from hogwild.training.probe import Probe
+from hogwild.training.schedule import usual_schedule
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from hogwild.data.rows.container import Rows
+    from hogwild.problems.case import Case
+    from hogwild.problems.module.case import Posed
+    from hogwild.problems.module.feed import Examples
+
+Facts = dict[str, Any]
+DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed
+PAPER = ("omega", "delta", "rho", "rho_exact", "collision", "shared")  # of Recht et al., equation 2.6, and related ones
+NO_OPTIMUM = {
+    "completion": "the objective is not convex, so nobody knows its optimum",
+    "cuts": "with more than two labels the smallest cut is NP-hard, so nobody knows it",
+    "module": "the objective of a module is not convex, so nobody knows its optimum",
+}
+
+
+class Subject(Protocol):
+    """Interface of one problem for a comparison."""
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
+        """Return the config with the fields that the data decide, and the user's containers; raise UsageError."""
+
+    def check(self, base: TrainConfig) -> None:
+        """Raise UsageError for options that leave nothing to compare."""
+
+    def refusal(self, config: TrainConfig, data: Any) -> str | None:
+        """Return why a run of ``config`` is impossible, in one sentence, unless the config has already said so."""
+
+    def sample(self, data: Any, count: int) -> Any:
+        """Return ``count`` evenly spaced examples with the same coordinates."""
+
+    def tiny(self, data: Any, count: int) -> Any:
+        """Return only ``count`` examples of the same kind, to time the overhead."""
+
+    def fingerprint(self, data: Any) -> str:
+        """Return a hash that identifies these data."""
+
+    def first_step(self, base: TrainConfig, data: Any) -> float:
+        """Return the middle of the grid of steps."""
+
+    def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
+        """Return sizes, the paper's statistics and the objective, as fields of the first row."""
+
+    def optimum(self, base: TrainConfig, data: Any, case: Case, **how: Any) -> Optimum:
+        """Return the lowest value of the objective; ``case`` is the evaluator's, which decides.
+
+        ``how`` are ``cache``, ``pool`` and ``note``, as :func:`find_optimum` takes them.
+        """
+
+
+class _Taken:
+    """Common part of the problems whose data are used as given."""
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
+        take = case_of(base.problem).take
+        base = dataclasses.replace(base, schedule=usual_schedule(base.schedule, 0, settled=True))
+        return base, take(data), None if test is None else take(test)
+
+    def sample(self, data: Any, count: int) -> Any:
+        return data.select(data.evenly(count))
+
+    def tiny(self, data: Any, count: int) -> Any:
+        return self.sample(data, count)
+
+
+class Linear(_Taken):
+    """Sparse linear models: the problem is convex, so the optimum can be found."""
+
+    def check(self, base: TrainConfig) -> None:
+        if base.loss == "perceptron":
+            raise UsageError(
+                "loss='perceptron' is lowest where it starts, so there is nothing to reach: choose another"
+            )
+
+    def refusal(self, config: TrainConfig, data: Rows) -> str | None:
+        return None
+
+    def fingerprint(self, data: Rows) -> str:
+        return fingerprint(data)
+
+    def first_step(self, base: TrainConfig, data: Rows) -> float:
+        return Probe(base, data).search()
+
+    def facts(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
+        from hogwild.problems.linear.problem import LinearProblem
+
+        labels = LinearProblem.of(base, data, "serial").labels
+        paper = describe(data) if data.nnz <= DESCRIBED else {}
+        return {
+            "rows": len(data), "width": data.width, "nnz": data.nnz, "megabytes": 8 * data.nnz / 1e6,
+            "test_rows": None if test is None else len(test), **{name: paper.get(name) for name in PAPER},
+            "task": "labels" if labels else "real", "classes": len(labels),
+            **_options(base, "loss", "l1", "l2", "loss_param", "normalize", "class_weight", "intercept"),
+        }  # fmt: skip
+
+    def optimum(self, base: TrainConfig, data: Rows, case: Case, **how: Any) -> Optimum:
+        return find_optimum(data, base, **how)
+
+
+class _Stepped(_Taken):
+    """Common part of the problems with their own default step and kernels for some disciplines only."""
+
+    problem = ""
+
+    def check(self, base: TrainConfig) -> None:
+        """Accept all options: everything that can be trained can be compared."""
+
+    def refusal(self, config: TrainConfig, data: Any) -> str | None:
+        try:
+            case_of(self.problem)(config, data, None)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def first_step(self, base: TrainConfig, data: Any) -> float:
+        assert base.step is not None  # the config's own
+        return base.step
+
+
+class Completion(_Stepped):
+    """Matrix completion: it is not convex, so runs are measured against the best of them."""
+
+    problem = "completion"
+
+    def fingerprint(self, data: Ratings) -> str:
+        return fingerprint_of((*data.shape, len(data)), data.sample_arrays())
+
+    def facts(self, base: TrainConfig, data: Ratings, test: Ratings | None) -> Facts:
+        paper = rating_statistics(data)
+        factors = sum(data.shape) * (-(-(base.rank or 0) // 16) * 16 + 1)
+        return {
+            "ratings": len(data), "users": data.shape[0], "items": data.shape[1],
+            "megabytes": (12 * len(data) + 4 * factors) / 1e6, "test_ratings": None if test is None else len(test),
+            **{name: paper.get(name) for name in PAPER}, "rho_exact": True,
+            **_options(base, "loss", "l2", "rank", "penalty", "nonnegative", "biases"),
+            "negatives": None if base.loss == "squared-error" else base.negatives,
+        }  # fmt: skip
+
+    def optimum(self, base: TrainConfig, data: Ratings, case: Case, **how: Any) -> Optimum:
+        return unknown(_start(case, base.seed), NO_OPTIMUM[self.problem])
+
+
+class Cuts(_Stepped):
+    """Graph cuts: with two labels the minimum cut is found exactly."""
+
+    problem = "cuts"
+
+    def sample(self, data: Graph, count: int) -> Graph:
+        which = evenly(len(data), count)
+        u, v, forward, backward = (array[which] for array in (data.u, data.v, data.forward, data.backward))
+        ends = data.n_vertices, data.terminals, data.terminal_labels, data.n_labels
+        return Graph(u, v, forward, backward, *ends, check=False)
+
+    def fingerprint(self, data: Graph) -> str:
+        return fingerprint_of((data.n_vertices, data.n_labels, len(data)), data.sample_arrays())
+
+    def facts(self, base: TrainConfig, data: Graph, test: None) -> Facts:
+        paper = graph_statistics(data)
+        numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
+        return {
+            "edges": len(data), "vertices": data.n_vertices, "labels": data.n_labels, "terminals": len(data.terminals),
+            "megabytes": (16 * len(data) + 8 * numbers) / 1e6,
+            **{name: paper.get(name) for name in PAPER}, "rho_exact": True, **_options(base, "loss"),
+        }  # fmt: skip
+
+    def optimum(self, base: TrainConfig, data: Graph, case: Case, **how: Any) -> Optimum:
+        from hogwild.compare.reference.minimum_cut import EDGES, minimum_cut
+
+        start = _start(case, base.seed)
+        if data.n_labels > 2:
+            return unknown(start, NO_OPTIMUM[self.problem])
+        if len(data) > EDGES:
+            return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
+        how["note"]("the minimum cut")
+        return dataclasses.replace(minimum_cut(data), start=start)
+
+
+class Module:
+    """A torch module on its examples: it is not convex, so runs are measured against the best of them.
+
+    All runs start from the parameters of the given module, whatever their seed.
+    """
+
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Posed, Examples | None]:
+        posed: Posed = case_of("module").take(data)
+        name = _loss_of(posed)
+        if base.loss not in ("custom", name):
+            raise UsageError(f"loss={base.loss!r}: the module was posed with loss {name!r}")
+        return dataclasses.replace(base, loss=name), posed, test.examples if isinstance(test, type(posed)) else test
+
+    def check(self, base: TrainConfig) -> None:
+        """Accept all options: everything that can be trained can be compared."""
+
+    def refusal(self, config: TrainConfig, data: Posed) -> str | None:
+        try:
+            case_of("module")(config, data, None)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    def sample(self, data: Posed, count: int) -> Posed:
+        which = evenly(len(data), count)
+        return dataclasses.replace(data, examples=select(data.examples, which))
+
+    def tiny(self, data: Posed, count: int) -> Posed:
+        """Return a module of one weight: a step then costs little, while the synchronisation costs the same."""
+        from torch import nn
+
+        from hogwild.problems.module.case import NamedLoss, Posed
+        from hogwild.problems.module.feed import Arrays
+
+        nothing = np.zeros((count, 1), np.float32)
+        return Posed(nn.Linear(1, 1), NamedLoss("mse"), Arrays((nothing,), nothing[:, 0]))
+
+    def fingerprint(self, data: Posed | Examples) -> str:
+        """Hash test examples; for training data, also the module: layers, first parameters and its code."""
+        from hogwild.problems.module.case import Posed
+
+        if not isinstance(data, Posed):
+            return fingerprint_of((len(data),), data.sample())
+        case, flat = _begun(data)
+        shown = [re.sub(r" at 0x[0-9a-f]+", "", str(part)) for part in (data.model, data.loss)]
+        words = [case.fingerprint, *shown, *_programs(data)]
+        return fingerprint_of((len(data),), [np.frombuffer("\n".join(words).encode(), np.uint8), flat])
+
+    def first_step(self, base: TrainConfig, data: Posed) -> float:
+        from hogwild.problems.module.case import STEPS
+
+        return STEPS[base.optimizer or ""]
+
+    def facts(self, base: TrainConfig, data: Posed, test: Examples | None) -> Facts:
+        parameters = sum(parameter.numel() for parameter in data.model.parameters())
+        arrays, _ = data.examples.lay_out(shared=False)
+        loss = _loss_of(data)
+        if loss == "custom":
+            loss = getattr(data.loss, "__qualname__", type(data.loss).__name__)
+        return {
+            "examples": len(data), "parameters": parameters, "test_examples": None if test is None else len(test),
+            "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
+            "model": type(data.model).__name__, **_options(base, "optimizer", "state", "batch"), "loss": loss,
+        }  # fmt: skip
+
+    def optimum(self, base: TrainConfig, data: Posed, case: Case, **how: Any) -> Optimum:
+        value = case.evaluate(case.solution(_begun(data)[1]))["objective"]
+        assert value is not None
+        return unknown(value, NO_OPTIMUM["module"])
+
+
+def _loss_of(data: Posed) -> str:
+    """Return the loss's name in a config."""
+    from hogwild.problems.module.case import NamedLoss
+
+    return data.loss.name if isinstance(data.loss, NamedLoss) else "custom"
+
+
+def _begun(data: Posed) -> tuple[Case, np.ndarray]:
+    """Return a case of one worker, and the flat array that its run would start from."""
+    case = case_of("module")(TrainConfig(problem="module", workers=1, discipline="serial"), data, None)
+    return case, case.lay_out(shared=False).flat
+
+
+def select(examples: Examples, which: np.ndarray) -> Examples:
+    """Return the selected examples of a module's data."""
+    from torch.utils.data import Subset
+
+    from hogwild.problems.module.feed import Arrays, Items, Sparse
+
+    if isinstance(examples, Arrays):
+        return Arrays(tuple(array[which] for array in examples.inputs), examples.target[which])
+    if isinstance(examples, Sparse):
+        return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
+    return Items(Subset(examples.dataset, [int(row) for row in which]), examples.collate)
+
+
+def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
+    """Return examples to train on and to test on: at least one of each if there are two."""
+    shuffled = np.random.default_rng(seed).permutation(len(examples))
+    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
+    return select(examples, np.sort(shuffled[held:])), select(examples, np.sort(shuffled[:held]))
+
+
+def _programs(data: Posed) -> Iterator[str]:
+    """Yield the code of the user's own functions, which neither the parameters nor the layers' names show."""
+    functions: dict[str, Any] = {type(part).__qualname__: type(part).forward for part in data.model.modules()}
+    functions["the loss"] = data.loss
+    for name, function in sorted(functions.items()):
+        if hasattr(function, "__code__") and not function.__module__.startswith("torch."):
+            yield f"{name} {_said(function.__code__)}"
+
+
+def _said(code: CodeType) -> str:
+    """Return text that is the same in every process with the same code, unlike a pickle."""
+    inner = [_said(each) for each in code.co_consts if hasattr(each, "co_code")]
+    numbers = [repr(each) for each in code.co_consts if isinstance(each, int | float | str | bytes)]
+    return f"{code.co_code.hex()} {code.co_names} {numbers} {inner}"
+
+
+def _options(base: TrainConfig, *names: str) -> Facts:
+    return {name: getattr(base, name) for name in names}
+
+
+def start_of(case: Case, seed: int) -> tuple[Any, ...]:
+    """Return the solution that a run starts from."""
+    flat = np.zeros(case.problem.size, np.float32)
+    case.problem.start(flat, seed)
+    return case.solution(flat)
+
+
+def _start(case: Case, seed: int) -> float:
+    """Return the objective where a run starts."""
+    value = case.evaluate(start_of(case, seed))["objective"]
+    assert value is not None
+    return value
+
+
+SUBJECTS: dict[str, Subject] = {"linear": Linear(), "completion": Completion(), "cuts": Cuts(), "module": Module()}

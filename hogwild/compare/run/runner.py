@@ -1,0 +1,245 @@
+"""Runs one cell, sampled: train to the next evaluation, stop the clock, evaluate, continue; each run gives all points.
+
+Our own methods go through :class:`hogwild.training.run.Run`, whose clock runs only while workers run. Other programs
+are driven from here, by the same clock and judged by the same objective, so that a method takes a few lines and has no
+influence on fairness. However a cell ends (diverged, timed out, a worker killed), its rows stay and say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hogwild.compare.reference.outside import OUTSIDE, Solver
+from hogwild.compare.run.methods import find, gpu
+from hogwild.compare.run.plan import Cell
+from hogwild.compare.run.problems import start_of
+from hogwild.config import TrainConfig
+from hogwild.errors import HogwildError, HogwildWarning, UsageError
+from hogwild.hosts.pool import Pool
+from hogwild.methods import REAL_HOSTS
+from hogwild.problems.case import Case, case_of
+from hogwild.training.engine import Clock, start_pool
+from hogwild.training.run import Run
+from hogwild.training.stopping import has_diverged
+
+Row = dict[str, Any]
+FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue
+SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedData:
+    """The data, of any problem, and the objective that all cells share."""
+
+    rows: Any
+    test: Any
+    base: TrainConfig
+    data: str
+    timeout: float  # seconds of training after which a cell is stopped
+    in_flight: int | None = None  # examples, for methods on a GPU
+    link: str = ""  # that real replicas feel; a simulated one is in "base"
+
+    def config(self, cell: Cell, epochs: int) -> TrainConfig:
+        """Return the options of a cell's run."""
+        method = find(cell.method)
+        config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight, self.link)
+        return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
+
+
+class Pools:
+    """Started worker pools, one for each host and number of workers, so that a cell does not pay for starting one."""
+
+    def __init__(self, host: str, delay: str = "round-robin") -> None:
+        self.host, self.delay = host, delay
+        self._pools: dict[tuple[str, int], Pool] = {}
+
+    def of(self, workers: int, host: str | None = None) -> Pool:
+        """Return the pool of that many workers on a host (default: the usual), started if absent or a worker died."""
+        host = host or self.host
+        key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
+        if key not in self._pools or self._pools[key].closed:
+            self._pools[key] = start_pool(*key, self.delay)
+        return self._pools[key]
+
+    def __enter__(self) -> Pools:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+
+class Judge:
+    """Evaluates any solution by the case that judges our own runs; made once for all cells."""
+
+    def __init__(self, task: ComparedData) -> None:
+        self.task = task
+        config = dataclasses.replace(task.base, workers=1, discipline="serial")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # the first run gives the warnings
+            self.case = case_of(config.problem)(config, task.rows, task.test)
+            self.case.make_evaluator()
+
+    def case_for(self, task: ComparedData) -> Case | None:
+        """Return the case that judges a task's runs, so that each need not make one; None if it judges other data."""
+        mine = self.task
+        same = mine.rows is task.rows and mine.test is task.test and mine.base == task.base
+        return self.case if same else None
+
+    def __call__(self, *solution: np.ndarray) -> dict[str, float | None]:
+        """Return the fields of a row."""
+        return self.case.evaluate(solution)
+
+
+def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools, judge: Judge) -> list[Row]:
+    """Return all rows of one cell; only errors that end the whole comparison are raised."""
+    method = find(cell.method)
+    load = round(os.getloadavg()[0], 2)
+    try:
+        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
+            warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
+            if method.outside:
+                found = _follow(_outside(cell, task, epochs, judge), task.timeout)
+            else:
+                config = task.config(cell, epochs)
+                found = _ours(config, task, pools.of(config.workers or 1, config.host), judge.case_for(task))
+                found[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
+                found[0] |= {"batch": config.batch} if config.problem == "module" else {}
+    except FAILURES as error:  # before its first row
+        return [refused(cell, task, f"refused: {error}" if isinstance(error, UsageError) else _failed(error))]
+    found[0]["load"] = load
+    return [row | _about(cell, len(found)) for row in found]
+
+
+def _about(cell: Cell, rows: int) -> Row:
+    """Return the fields that every row has about its cell, and the number of rows."""
+    return {
+        "phase": cell.phase, "method": cell.method, "kind": find(cell.method).kind, "cell": cell.name,
+        "workers": cell.workers, "step_rule": list(cell.rules), "cell_step": cell.step,
+        "gradient_delay": cell.gradient_delay, "cell_rows": rows,
+    }  # fmt: skip
+
+
+def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
+    """Return the row that represents a cell that was not run."""
+    return _about(cell, 1) | {
+        "data": task.data, "device": find(cell.method).device, "seed": cell.seed, "step": cell.step, "epoch": 0,
+        "objective": None, "train_seconds": None, "wall_seconds": None, "setup_seconds": None, "status": reason,
+    }  # fmt: skip
+
+
+def _failed(error: BaseException) -> str:
+    """Return the status of a failed cell, in one line."""
+    return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
+
+
+def _late(timeout: float) -> str:
+    """Return the status of a cell that timed out."""
+    return f"timed out after {timeout:g} s"
+
+
+def _ours(config: TrainConfig, task: ComparedData, pool: Pool, judge: Case | None) -> list[Row]:
+    """Run our own trainer; its clock is stopped while it evaluates."""
+    made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, judge)
+    with (
+        made as run,
+        _alarm(run, task.timeout),
+    ):
+        try:
+            for row in run:
+                if row["train_seconds"] > task.timeout:
+                    run.stop()
+        except HogwildError as error:
+            if not run.history:
+                raise
+            if run.history[-1]["status"] != "diverged":
+                run.history[-1]["status"] = _failed(error)
+        last = run.history[-1]  # also if "ok": stopped between two epochs, or late with the last one, as others may be
+        if last["train_seconds"] > task.timeout and last["status"] in ("ok", "interrupted"):
+            last["status"] = _late(task.timeout)
+        if run.staleness:  # counts of the last epoch's updates by staleness
+            last["staleness"] = run.staleness
+        return run.history
+
+
+@contextlib.contextmanager
+def _alarm(run: Run, seconds: float) -> Iterator[None]:
+    """Stop the run within an epoch when training has taken too long; evaluation does not count."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(min(seconds, 0.2)):
+            if run.trained_seconds > seconds:
+                run.stop()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Iterator[Row]:
+    """Yield rows of another program's solver, driven from one evaluation to the next."""
+    entry, began = OUTSIDE[cell.method], time.perf_counter()
+    config = task.config(cell, epochs)
+    solver: Solver = entry.make(task.rows, config)
+    clock, setup = Clock(), time.perf_counter() - began
+    order = config.order if entry.order == "shuffled" else entry.order
+
+    def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
+        speed = judge.case.speed(len(task.rows), task.rows.nnz, of_epoch or 0.0)
+        return {
+            "run": cell.name, "data": task.data, "problem": config.problem, "loss": config.loss, "l1": config.l1,
+            "l2": config.l2, "discipline": "outside", "order": order, "exchange": "none", "host": "outside",
+            "device": "cpu", "workers": cell.workers, "seed": cell.seed, "step": cell.step,
+            "schedule": config.schedule if cell.step else "its own", "epoch": epoch, "train_seconds": seconds,
+            "wall_seconds": time.perf_counter() - began, "setup_seconds": setup, **judge(*solution),
+            **speed, "status": "ok",
+        }  # fmt: skip
+
+    yield row(0, 0.0, start_of(judge.case, cell.seed), None)
+    total, reached = 0.0, 0
+    for epoch in entry.epochs(epochs):
+        before = clock.seconds
+        with clock:
+            solver.advance(epoch)
+        spent = max(clock.seconds - before - solver.untimed, SHORTEST)
+        passes = epoch if solver.seconds_replace else epoch - reached
+        total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
+        reached = epoch
+        yield row(epoch, total, solver.solution(), spent / passes)
+
+
+def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
+    """Return rows until they end, diverge, fail or take too long."""
+    found: list[Row] = []
+    try:
+        for row in rows:
+            found.append(row)
+            value = math.nan if row["objective"] is None else row["objective"]
+            if has_diverged(value, [each["objective"] for each in found[:2]]):
+                row["status"] = "diverged"
+            elif row["train_seconds"] > timeout:
+                row["status"] = _late(timeout)
+            if row["status"] != "ok":
+                break
+    except FAILURES as error:
+        if not found:
+            raise
+        found[-1]["status"] = _failed(error)
+    return found

@@ -1,0 +1,292 @@
+"""Matrix completion on a CUDA device: Triton kernels whose programs visit a few ratings at a time.
+
+A visit is that of ``problems/completion/kernel.py`` and ``problems/completion/implicit_kernel.py``: rows ``p_u`` and
+``q_i`` are read, each moves along the other's old value, and the penalty divides. It reads two rows, writes two and
+computes almost nothing, so only memory matters. A program is one warp and holds ``GROUP`` ratings at a time as a tile
+(GROUP, TILE), whose rows are read and written 16 bytes a thread; the next rows are known one turn ahead, so a turn
+waits for memory once and not three times. Rows are read past the L1 cache (``.cg``), which does not see other
+programs' writes.
+
+How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, as read) is added by relaxed
+vector atomics, and none is lost. Otherwise the new row is stored, and of several in flight at the same time the last
+one stays: between programs, but also among the ratings that a program holds together, which may share a user or an
+item. With one rating in flight both ways give the same numbers, up to rounding.
+
+A nonnegative row is clipped at zero before it is written. Changes added to it may still sum to less than zero, so a
+program that made a number smaller then raises it to zero, by an atomic maximum; until then readers clip the row.
+
+Factors lie along a tile's columns: those from ``WIDTH`` on (the rank in whole sectors of 32 bytes) are neither read
+nor written, since they stay zero.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from hogwild.cuda.work import Segment
+from hogwild.kernels import order
+from hogwild.problems.completion import implicit_kernel as on_cpu
+
+# constants of splitmix64, so that device and host draw the same items
+GOLDEN, MIX_1, MIX_2 = (tl.constexpr(int(k)) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
+TRIES = tl.constexpr(on_cpu.TRIES)
+LEAP = tl.constexpr(on_cpu.TRIES * int(order.GOLDEN) % 2**64)
+
+
+@triton.jit
+def mix(z):
+    """Output function of splitmix64, uint64 -> uint64."""
+    z = (z ^ (z >> 30)) * MIX_1
+    z = (z ^ (z >> 27)) * MIX_2
+    return z ^ (z >> 31)
+
+
+@triton.jit
+def chosen(seen_begin, seen_items, u, j):
+    """Whether users ``u`` have chosen items ``j``: parallel binary searches, until the longest has ended."""
+    low = tl.load(seen_begin + u)
+    left = tl.load(seen_begin + u + 1) - low
+    while tl.max(left, 0) > 1:
+        half = left // 2  # 0 once the search has ended
+        before = tl.load(seen_items + low + half - 1, mask=half > 0, other=0) < j
+        low += tl.where((half > 0) & before, half, 0)
+        left -= half
+    return (left == 1) & (tl.load(seen_items + low, mask=left == 1, other=-1) == j)
+
+
+@triton.jit
+def draw(seen_begin, seen_items, state, u, n_items):
+    """Items that users ``u`` have not chosen, or -1 after too many tries: ``implicit_kernel.draw``, vectorised.
+
+    ``state``: uint64, ``mix(salt + visit)``, plus ``LEAP * t`` for the t-th item drawn at a visit.
+    """
+    drawn = tl.full(u.shape, -1, tl.int32)
+    tries = 0
+    while (tl.min(drawn, 0) < 0) & (tries < TRIES):
+        j = (((mix(state) >> 32) * n_items.to(tl.uint64)) >> 32).to(tl.int32)
+        drawn = tl.where((drawn < 0) & (chosen(seen_begin, seen_items, u, j) == 0), j, drawn)
+        state += GOLDEN
+        tries += 1
+    return drawn
+
+
+@triton.jit
+def place(factors, numbers, STRIDE: tl.constexpr, TILE: tl.constexpr):
+    """Pointers to the rows of these users or items, (GROUP, TILE)."""
+    return factors + numbers.to(tl.int64)[:, None] * STRIDE + tl.arange(0, TILE)[None, :]
+
+
+@triton.jit
+def read(at, columns, WHOLE: tl.constexpr):
+    """Read the current rows."""
+    if WHOLE:
+        return tl.load(at, cache_modifier=".cg")
+    return tl.load(at, mask=columns, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def read_bias(biases, numbers, BIASED: tl.constexpr):
+    """Read the current biases, zeros if there are none."""
+    if BIASED:
+        return tl.load(biases + numbers, cache_modifier=".cg")
+    return tl.zeros(numbers.shape, tl.float32)
+
+
+@triton.jit
+def write(at, old, new, mask, NONNEGATIVE: tl.constexpr, ATOMIC: tl.constexpr):
+    """Replace rows that were read as ``old`` (see the module's docstring)."""
+    if ATOMIC:
+        tl.atomic_add(at, new - old, mask=mask, sem="relaxed")
+        if NONNEGATIVE:  # as integers, floats are negative when they are negative; a GPU's NaN is not
+            bits = at.to(tl.pointer_type(tl.int32), bitcast=True)
+            tl.atomic_max(bits, tl.zeros(new.shape, tl.int32), mask=mask & (new < old), sem="relaxed")
+    else:
+        tl.store(at, new, mask=mask)
+
+
+@triton.jit
+def cut(row, NONNEGATIVE: tl.constexpr):
+    """Clip a row at zero; NaN stays."""
+    if NONNEGATIVE:
+        return tl.maximum(row, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return row
+
+
+@triton.jit
+def moved(row, along, move, shrink, NONNEGATIVE: tl.constexpr):
+    """``shrink * (row - move * along)``, one rating per line."""
+    return cut((row - move[:, None] * along) * shrink[:, None], NONNEGATIVE)
+
+
+@triton.jit
+def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
+    """Factors by which the penalty shrinks rows."""
+    if PER_ROW:
+        return 1.0 / (1.0 + step * tl.load(rates + numbers) * l2)
+    return 1.0 / (1.0 + step * l2)
+
+
+# only a launch's constants select another kernel, which would be compiled while the clock runs
+RATINGS = ("users", "items", "values", "rows", "steps")
+
+
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=RATINGS)
+def squared_error(
+    p, q, b_u, b_i,  # float32: factors of users and items, biases
+    users, items, values,  # of the part's ratings: int32, int32, float32
+    rows, steps,  # of the visits: int32, float32
+    user_rates, item_rates,  # float32, if PER_ROW
+    count: tl.int64, l2,  # visits
+    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
+    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+):  # fmt: skip
+    """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on."""
+    WHOLE: tl.constexpr = WIDTH == TILE
+    lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
+    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    # Past the end the last rating is read again and not written. This reads ahead for the next two turns.
+    row = tl.load(rows + tl.minimum(at + lanes, count - 1))
+    u, i, r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
+    step = tl.load(steps + tl.minimum(at + lanes, count - 1))
+    row = tl.load(rows + tl.minimum(at + hop + lanes, count - 1))
+    while at < count:
+        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+        shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+        shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+
+        ahead = at + hop
+        next_u, next_i, next_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
+        next_step = tl.load(steps + tl.minimum(ahead + lanes, count - 1))
+        row = tl.load(rows + tl.minimum(ahead + hop + lanes, count - 1))
+
+        old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+        e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
+        move, here = step * e, at + lanes < count
+        inside = here[:, None] if WHOLE else here[:, None] & columns
+        write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
+        write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
+        if BIASED:
+            write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
+            write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
+        at, u, i, r, step = ahead, next_u, next_i, next_r, next_step
+
+
+@triton.jit(do_not_specialize=["salt", "n_items", "count", "negatives"], do_not_specialize_on_alignment=RATINGS)
+def implicit(
+    p, q, b_u, b_i,  # float32: factors of users and items, biases
+    users, items,  # of the part's ratings: int32
+    rows, steps,  # of the visits: int32, float32
+    user_rates, item_rates,  # float32, if PER_ROW
+    seen_begin, seen_items,  # int64, int32: items of each user, ascending
+    salt: tl.uint64, n_items: tl.int64,
+    count: tl.int64, l2,
+    negatives: tl.int32,
+    BPR: tl.constexpr,
+    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
+    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+):  # fmt: skip
+    """Visit ratings for the implicit losses: ``log`` and, with BPR, ``bpr``, against drawn items.
+
+    The user's row, and with ``bpr`` the chosen item's, is read once, moved for each drawn item and written once. A
+    drawn item is written at once, so that drawing it again for the same rating sees the change.
+    """
+    WHOLE: tl.constexpr = WIDTH == TILE
+    lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
+    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    while at < count:
+        here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
+        row, step = tl.load(rows + visit), tl.load(steps + visit)
+        u, i = tl.load(users + row), tl.load(items + row)
+        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+        new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+        new_u, new_i = old_u, old_i
+        inside = here[:, None] if WHOLE else here[:, None] & columns
+        first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+        first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+        shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
+        if not BPR:
+            margin = tl.sum(new_p * new_q, 1) + (new_u + new_i)
+            move = -step / (1.0 + tl.exp(margin))
+            was = new_p
+            new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
+            new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
+            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
+                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+
+        state, t = mix(salt + visit.to(tl.uint64)), 0
+        while t < negatives:
+            j = draw(seen_begin, seen_items, state, u, n_items)
+            state += LEAP
+            found = j >= 0
+            j = tl.maximum(j, 0)
+            at_d = place(q, j, STRIDE, TILE)
+            raw_d = read(at_d, columns, WHOLE)
+            old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
+            was = new_p
+            if BPR:
+                margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
+                move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
+                shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
+                new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
+                new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                if BIASED:
+                    new_i = (new_i + move) * shrink_i
+                first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
+            else:
+                margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
+                move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
+                shrink_u = tl.where(found, shrink, 1.0)
+                new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
+                if BIASED:
+                    new_u = (new_u - move) * shrink_u
+            drawn = here & found
+            drawn_inside = drawn[:, None] if WHOLE else drawn[:, None] & columns
+            write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
+            t += 1
+
+        write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
+        if BPR:
+            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+        elif BIASED:
+            write(b_u + u, old_u, new_u, here, False, USER_ATOMIC)
+        at += hop
+
+
+def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
+    """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
+    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, (segment.rows, segment.steps)
+    rates, count = (tables.user_rates, tables.item_rates), len(segment.rows)
+    kernel: Any
+    arguments: tuple[Any, ...]
+    if problem.loss == "squared-error":
+        kernel = squared_error
+        arguments = (data["users"], data["items"], data["values"], *visits, *rates, count, problem.l2)
+    else:
+        kernel = implicit
+        arguments = (
+            data["users"], data["items"], *visits, *rates, tables.seen_begin, tables.seen_items,
+            launcher.salt(segment), problem.items, count, problem.l2, problem.negatives,
+        )  # fmt: skip
+    arguments, constants = (*tables[:4], *arguments), launcher.constants()
+    group, programs = launcher.grid(in_flight)
+    if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
+        launcher.rehearsed = True
+        kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)
+    kernel[(min(programs, -(-count // group)),)](*arguments, GROUP=group, **constants)

@@ -1,0 +1,364 @@
+"""Sparse linear models on a CUDA device: Triton kernels in which a program is one warp with one row in flight.
+
+A visit is that of ``problems/linear/kernel.py`` and ``problems/linear/multiclass_kernel.py``. Its limit is not
+arithmetic but latency: only a limited number of rows may be in flight (see ``in_flight`` in ``launcher.py``), so rows
+per second are those in flight over the time for one. That time has four dependent waits for memory: which row, where
+it lies, what is in it, and its weights. Nobody writes to what the first three read, so a program looks up 32 rows
+together, one a thread, and requests a row's entries while it works on the row before; only the weights are waited for.
+Threads exchange what they looked up by integer sums over the warp, which are one instruction.
+
+Programs take every F-th row of the sequence. A warp needs no barrier, its sums are shuffles, and atomics are
+``relaxed``: the default would empty the L1 cache at each. Weights are read past that cache (``.cg``), which does not
+see other programs' writes.
+
+``ATOMIC``: the change is added, so nothing is lost. With a penalty it is the change that the proximal step makes to the
+value that was read, so where many visit a feature at once l1 may take it past zero, until the next visit. Otherwise
+the weight is read again and stored, and of several concurrent stores the last one stays. The intercept is in every row
+and always added to.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from hogwild.cuda.losses import SOFTMAX, dloss
+from hogwild.kernels.losses import LOSSES
+from hogwild.problems.linear.kernel import ELASTIC as _ELASTIC
+from hogwild.problems.linear.kernel import L2 as _L2
+from hogwild.problems.linear.kernel import NO_PENALTY as _NO_PENALTY
+from hogwild.problems.linear.kernel import TINY as _TINY
+from hogwild.problems.linear.problem import LinearProblem
+
+NO_PENALTY, ELASTIC = tl.constexpr(_NO_PENALTY), tl.constexpr(_ELASTIC)
+TINY = tl.constexpr(float(_TINY))
+AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
+SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
+TILE = 1024  # weights taken at a time with several classes, 32 a thread: also most classes at a time
+INT32 = 2**31
+# One kernel serves slices of a tensor at any offset and of any length
+ANYWHERE = ("begin", "end", "indices", "values", "targets", "weights", "scales", "rows", "steps")
+
+
+@triton.jit
+def shrunk(w, pull, l1, l2, PENALTY: tl.constexpr):
+    """The proximal step of ``l1 |w| + l2/2 w^2``."""
+    if PENALTY == ELASTIC:
+        size = tl.abs(w) - pull * l1
+        # not a maximum, which would drop a NaN
+        w = tl.where(size <= 0.0, 0.0, tl.where(w > 0.0, size, -size))
+    return w / (1.0 + pull * l2)
+
+
+@triton.jit
+def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
+          PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr):  # fmt: skip
+    """Update the weights at ``at``, which were read as ``w``, along ``gradient``."""
+    if ADAGRAD:  # the step uses the sum that includes this gradient and all before it
+        square = gradient * gradient
+        if ATOMIC:
+            before = tl.atomic_add(squares + at, square, mask=mask, sem="relaxed")
+            total = tl.where(mask, before, 1.0) + square  # results of masked lanes are undefined
+        else:
+            total = tl.load(squares + at, mask=mask, other=0.0, cache_modifier=".cg") + square
+            tl.store(squares + at, total, mask=mask)
+        step = step * tl.rsqrt(total + TINY)
+    change = -step * gradient
+    if ATOMIC:
+        if PENALTY != NO_PENALTY:
+            change = shrunk(w + change, step * rate, l1, l2, PENALTY) - w
+        tl.atomic_add(coef + at, change, mask=mask, sem="relaxed")
+    else:
+        w = tl.load(coef + at, mask=mask, other=0.0, cache_modifier=".cg") + change
+        if PENALTY != NO_PENALTY:
+            w = shrunk(w, step * rate, l1, l2, PENALTY)
+        tl.store(coef + at, w, mask=mask)
+
+
+@triton.jit
+def move_intercept(intercept, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
+    """Add a row's change to the intercept; ``at`` and ``g`` are one number each or a tensor of classes."""
+    if ADAGRAD:
+        before = tl.atomic_add(squares + at, g * g, mask=mask, sem="relaxed")
+        if mask is not None:
+            before = tl.where(mask, before, 1.0)
+        step = step * tl.rsqrt(before + g * g + TINY)
+    tl.atomic_add(intercept + at, -step * g, mask=mask, sem="relaxed")
+
+
+@triton.jit
+def entries(indices, values, first, left, lanes, UNIT: tl.constexpr, ONCE: tl.constexpr):
+    """Features and values from ``first`` on, of which ``left`` belong to the row; ``ONCE``: they are read only once."""
+    policy: tl.constexpr = "evict_first" if ONCE else ""
+    mask = lanes < left
+    u = tl.load(indices + first + lanes, mask=mask, other=0, eviction_policy=policy)
+    if UNIT:
+        x = mask.to(tl.float32)
+    else:
+        x = tl.load(values + first + lanes, mask=mask, other=0.0, eviction_policy=policy)
+    return u, x
+
+
+@triton.jit
+def ahead(begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED: tl.constexpr, SCALED: tl.constexpr):
+    """Look up rows at these positions: begin and end, target, weight, scale and step of each; 0 beyond."""
+    there = at < count
+    row = tl.load(rows + at, mask=there, other=0)
+    y = tl.load(targets + row, mask=there, other=0.0)
+    weight, scale = y, y
+    if WEIGHTED:
+        weight = tl.load(weights + row, mask=there, other=0.0)
+    if SCALED:
+        scale = tl.load(scales + row, mask=there, other=0.0)
+    first, last = tl.load(begin + row, mask=there, other=0), tl.load(end + row, mask=there, other=0)
+    return first, last, y, weight, scale, tl.load(steps + at, mask=there, other=0.0)
+
+
+@triton.jit
+def pick(numbers, i):
+    """Element ``i`` of a vector, 0 beyond; a sum of integers is one instruction of a warp, one of floats is ten."""
+    own = tl.arange(0, AHEAD) == i
+    if numbers.dtype == tl.float32:
+        bits = tl.sum(tl.where(own, numbers.to(tl.int32, bitcast=True), 0), 0)
+        return bits.to(tl.float32, bitcast=True)
+    else:
+        return tl.sum(tl.where(own, numbers, 0), 0)
+
+
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=ANYWHERE)
+def one_margin(
+    coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
+    rows, steps, count, l1, l2, param, share,
+    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
+    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Visit the rows at positions k, k + F, k + 2F, ... of ``rows``, with k this program's number and F programs."""
+    lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
+    while p < count:
+        at = p + turn * tl.arange(0, AHEAD)
+        firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
+            begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED, SCALED
+        )
+        first, last = pick(firsts, 0), pick(lasts, 0)
+        u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
+        i = 0
+        while (i < AHEAD) & (p < count):
+            mask = lanes < last - first
+            w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
+            bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
+            if PENALTY != NO_PENALTY:
+                rate = tl.load(rates + u, mask=mask, other=0.0)
+            # of the next row, not waited for in this visit
+            next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
+            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, UNIT, True)
+            y, step, weight, scale = pick(ys, i), pick(row_steps, i), 1.0, 1.0
+            if WEIGHTED:
+                weight = pick(row_weights, i)
+            if SCALED:
+                scale = pick(row_scales, i)
+
+            found, more = w * x, first + BLOCK
+            while more < last:
+                v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
+                found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
+                more += BLOCK
+            g = dloss(bias + scale * tl.sum(found, 0), y, param, LOSS) * weight
+            if (PENALTY != NO_PENALTY) | (g != 0.0):
+                if INTERCEPT:
+                    if g != 0.0:  # all rows contend for the intercept
+                        move_intercept(intercept, intercept_squares, 0, None, g, share * step, ADAGRAD)
+                slope = g * scale
+                write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                more = first + BLOCK
+                while more < last:
+                    v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
+                    left = lanes < last - more
+                    old, pull = 0.0, 0.0
+                    if PENALTY != NO_PENALTY:
+                        pull = tl.load(rates + v, mask=left, other=0.0)
+                        if ATOMIC:
+                            old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
+                    write(coef, coef_squares, v, left, old, slope * z, step, pull, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                    more += BLOCK
+            u, x, first, last = next_u, next_x, next_first, next_last
+            i += 1
+            p += turn
+
+
+@triton.jit
+def place(u, columns, STRIDE: tl.constexpr, WIDE: tl.constexpr):
+    """Offsets of these features' weights for these classes; 64-bit if there are more than 2^31 weights."""
+    if WIDE:
+        u = u.to(tl.int64)
+    return u[:, None] * STRIDE + columns[None, :]
+
+
+@triton.jit
+def dots(coef, indices, values, u, x, first, last, columns,
+         STRIDE: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """``sum_j coef[indices[j], k] * values[j]`` of a row that begins with ``u`` and ``x``, for these classes k."""
+    lanes, inside = tl.arange(0, BLOCK), (columns < STRIDE)[None, :]
+    mask = (lanes < last - first)[:, None] & inside
+    w = tl.load(coef + place(u, columns, STRIDE, WIDE), mask=mask, other=0.0, cache_modifier=".cg")
+    found, more = w * x[:, None], first + BLOCK
+    while more < last:
+        v, z = entries(indices, values, more, last - more, lanes, False, False)
+        mask = (lanes < last - more)[:, None] & inside
+        w = tl.load(coef + place(v, columns, STRIDE, WIDE), mask=mask, other=0.0, cache_modifier=".cg")
+        found += w * z[:, None]
+        more += BLOCK
+    return tl.sum(found, 0)
+
+
+@triton.jit
+def with_bias(intercept, columns, margins, CLASSES: tl.constexpr):
+    """Margins plus the intercept; minus infinity for padded classes."""
+    inside = columns < CLASSES
+    bias = tl.load(intercept + columns, mask=inside, other=0.0, cache_modifier=".cg")
+    return tl.where(inside, margins + bias, float("-inf"))
+
+
+@triton.jit
+def gather(top, total, margins):
+    """Merge more margins into the largest one and ``total = sum(exp(margin - top))``."""
+    highest = tl.maximum(top, tl.max(margins, 0))
+    return highest, total * tl.exp(top - highest) + tl.sum(tl.exp(margins - highest), 0)
+
+
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=ANYWHERE)
+def many_margins(
+    coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
+    rows, steps, count, l1, l2, param, share,
+    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
+    WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+    CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Visit rows with a margin for each class, ``COLUMNS`` classes at a time."""
+    lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
+    while p < count:
+        at = p + turn * tl.arange(0, AHEAD)
+        firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
+            begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED, SCALED
+        )
+        first, last = pick(firsts, 0), pick(lasts, 0)
+        u, x = entries(indices, values, first, last - first, lanes, False, True)
+        i = 0
+        while (i < AHEAD) & (p < count):
+            next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
+            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, False, True)
+            label, step, weight, scale = pick(ys, i).to(tl.int32), pick(row_steps, i), 1.0, 1.0
+            if WEIGHTED:
+                weight = pick(row_weights, i)
+            if SCALED:
+                scale = pick(row_scales, i)
+            top, total = float("-inf"), 0.0
+            if (LOSS == SOFTMAX) & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
+                k = 0
+                while k < STRIDE:
+                    columns = k + tl.arange(0, COLUMNS)
+                    margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+                    top, total = gather(top, total, with_bias(intercept, columns, scale * margins, CLASSES))
+                    k += COLUMNS
+            k = 0
+            while k < STRIDE:
+                columns = k + tl.arange(0, COLUMNS)
+                margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+                margins = with_bias(intercept, columns, scale * margins, CLASSES)
+                if LOSS == SOFTMAX:
+                    if COLUMNS >= CLASSES:
+                        top, total = gather(float("-inf"), 0.0, margins)
+                    g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
+                else:
+                    g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
+                g = tl.where(columns < CLASSES, g * weight, 0.0)
+                if (PENALTY != NO_PENALTY) | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
+                    if INTERCEPT:
+                        inside = columns < CLASSES
+                        move_intercept(intercept, intercept_squares, columns, inside, g, share * step, ADAGRAD)
+                    v, z, more = u, x, first
+                    while more < last:
+                        left = lanes < last - more
+                        # padded classes are written too, so that vectors are whole, and stay zero
+                        mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
+                        w, rate = 0.0, 0.0
+                        if PENALTY != NO_PENALTY:
+                            rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
+                            if ATOMIC:
+                                w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
+                        change = (z * scale)[:, None] * g[None, :]
+                        write(coef, coef_squares, spots, mask, w, change, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                        more += BLOCK
+                        v, z = entries(indices, values, more, last - more, lanes, False, False)
+                k += COLUMNS
+            u, x, first, last = next_u, next_x, next_first, next_last
+            i += 1
+            p += turn
+
+
+def block_of(problem: LinearProblem, mean: float) -> int:
+    """Nonzeros that a program takes at a time, for a mean row length: enough for most rows, if that fits."""
+    block = min(max(triton.next_power_of_2(int(mean)), SHORTEST), LONGEST)
+    return block if problem.classes == 1 else min(block, TILE // _columns(problem))
+
+
+def _columns(problem: LinearProblem) -> int:
+    return min(triton.next_power_of_2(problem.stride), TILE)
+
+
+def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) -> dict[str, Any]:
+    """Return the constants that a kernel is compiled for."""
+    found: dict[str, Any] = {
+        "LOSS": LOSSES[problem.loss],
+        "PENALTY": _ELASTIC if problem.l1 > 0 else _L2 if problem.l2 > 0 else _NO_PENALTY,
+        "ADAGRAD": problem.adagrad,
+        "ATOMIC": problem.discipline == "atomic",
+        "INTERCEPT": problem.intercept > 0,
+        "WEIGHTED": weighted,
+        "SCALED": scaled,
+        "BLOCK": block,
+    }
+    if problem.classes == 1:
+        return found | {"UNIT": problem.unit}
+    wide = (problem.width + 1) * problem.stride >= INT32
+    return found | {
+        "CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": _columns(problem), "WIDE": wide,
+    }  # fmt: skip
+
+
+def visit(
+    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Any, rows: torch.Tensor, steps: torch.Tensor,
+    in_flight: int, block: int,
+) -> None:  # fmt: skip
+    """Launch the programs that visit ``rows`` on the current stream.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Views of the flat array on the device, as ``problem.parameters`` gives them.
+    rates : tensor of float32, shape (width,)
+        Empty without a penalty.
+    data : mapping of tensors
+        ``begin end indices targets`` and, unless they are all one, ``values weights scales``.
+    rows, steps : tensors of int32 and float32, shape (m,)
+    in_flight : int
+        Number of programs.
+    block : int
+        See :func:`block_of`.
+    """
+    if not len(rows):
+        return
+    targets = data["targets"]  # placeholder for missing arrays
+    weights, scales = data.get("weights"), data.get("scales")
+    kernel = one_margin if problem.classes == 1 else many_margins
+    kernel[(min(in_flight, len(rows)),)](
+        parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
+        data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
+        targets if weights is None else weights, targets if scales is None else scales,
+        rows, steps, len(rows), problem.l1, problem.l2, problem.loss_param, problem.intercept,
+        **constants(problem, block, weights is not None, scales is not None), num_warps=1, enable_fp_fusion=True,
+    )  # fmt: skip

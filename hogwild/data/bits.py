@@ -1,0 +1,29 @@
+"""How many bits a hash of features may have."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from hogwild.errors import UsageError
+
+MOST_BITS = 30  # 2^31 features are one more than int32 indices and widths allow
+
+
+def check_bits(bits: Any) -> int:
+    """``bits`` as an int.
+
+    Raises
+    ------
+    UsageError
+        Unless it is a whole number from 1 to 30.
+    """
+    try:
+        number = operator.index(bits)
+    except TypeError:
+        number = 0
+    if isinstance(bits, bool) or not 1 <= number <= MOST_BITS:
+        raise UsageError(
+            f"hash_bits={bits!r}: expected 1 to {MOST_BITS} (indices are int32, so 2^31 features do not fit)"
+        )
+    return number

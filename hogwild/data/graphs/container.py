@@ -1,0 +1,315 @@
+"""Weighted graphs to be cut: the container ``Graph``, what its shape means for workers, and a reader for all formats.
+
+A graph is a list of edges, each listed once, with a weight in either direction, and some vertices, the *terminals*,
+with known labels. A cut labels every vertex and costs
+
+    two labels:  sum over edges of forward[e] [label u = 0, label v = 1] + backward[e] [label u = 1, label v = 0]
+    more:        sum over edges of forward[e] [label u != label v],   where forward = backward
+
+Parallel edges are merged and self-loops dropped on input, so a pair of vertices is one row, its two locks are distinct,
+and the degrees say exactly how often two edges meet. This costs one sort. Edges keep the order in which their pairs
+first occurred: neighbours in a file are neighbours in memory.
+
+Directed capacities and source and sink: Ford, Fulkerson (1956). Many labels: Dahlhaus et al. (1994).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.ratings.ids import Ids
+from hogwild.data.rows.container import INDEX_LIMIT, check_whole, evenly, frozen_array
+from hogwild.errors import HogwildWarning, InputError
+
+SAMPLED = 1 << 20  # edges that sample_arrays gives at most
+
+
+class Graph:
+    """Edges between numbered vertices, with terminals whose labels are fixed.
+
+    Parameters
+    ----------
+    u, v : array of int32, shape (m,)
+        The two ends of each edge, ``u < v``; no pair occurs twice.
+    forward, backward : array of float32, shape (m,)
+        Weight of the edge from u to v, and from v to u. They are equal in an undirected graph.
+    n_vertices : int
+    terminals : array of int32, shape (t,)
+        Vertices whose label is known.
+    terminal_labels : array of int32, shape (t,)
+        0 to ``n_labels - 1``; with two labels, 0 is the source's side.
+    n_labels : int
+        Each label needs a terminal.
+    shape : tuple of int, optional
+        Shape of a grid whose points are the vertices 0 to ``prod(shape) - 1`` in C order.
+    ids, label_ids : Ids, optional
+        Names of the vertices and of the labels, if these are not their numbers.
+    offset : float
+        The energy that the graph represents is the cut's value plus this.
+    image, truth : array, shape ``shape``, optional
+        The image that was segmented, for pictures; and the labels it was made from.
+    store : path, optional
+        Directory the arrays are mapped from; None: they are in memory.
+    check : bool
+        Verify all of this (one sort). Readers that guarantee it pass False; :meth:`of` sorts edges first.
+
+    Raises
+    ------
+    InputError
+        The message names the first edge, or the terminal, that breaks a rule.
+    """
+
+    def __init__(
+        self,
+        u: Any,
+        v: Any,
+        forward: Any,
+        backward: Any,
+        n_vertices: int,
+        terminals: Any,
+        terminal_labels: Any,
+        n_labels: int = 2,
+        shape: tuple[int, ...] | None = None,
+        ids: Ids | None = None,
+        label_ids: Ids | None = None,
+        offset: float = 0.0,
+        image: Any = None,
+        truth: Any = None,
+        store: str | Path | None = None,
+        check: bool = True,
+    ) -> None:
+        if check:
+            for name, array in (("u", u), ("v", v), ("terminals", terminals), ("terminal labels", terminal_labels)):
+                check_whole(name, array)
+            for name, array in (("forward", forward), ("backward", backward)):
+                check_real(name, array)
+            _check_count(n_vertices)
+        self.u, self.v = (frozen_array(array, np.int32) for array in (u, v))
+        with np.errstate(over="ignore"):  # a weight beyond float32 becomes inf and is reported by the check
+            self.forward, self.backward = (frozen_array(array, np.float32) for array in (forward, backward))
+        self.n_vertices, self.n_labels = int(n_vertices), int(n_labels)
+        self.terminals, self.terminal_labels = (frozen_array(array, np.int32) for array in (terminals, terminal_labels))
+        self.shape = None if shape is None else tuple(int(side) for side in shape)
+        self.ids, self.label_ids = ids, label_ids
+        self.offset = float(offset)
+        self.image = None if image is None else frozen_array(image, np.float32)
+        self.truth = None if truth is None else frozen_array(truth, np.int32)
+        self.store = None if store is None else Path(store)
+        if check:
+            self._check_edges()
+            self._check_terminals()
+            self._check_picture()
+
+    def __len__(self) -> int:
+        """Number of edges."""
+        return len(self.u)
+
+    def __repr__(self) -> str:
+        grid = "" if self.shape is None else f", grid {' x '.join(map(str, self.shape))}"
+        kind = "" if self.undirected else ", directed"
+        return f"Graph({self.n_vertices:,} vertices, {len(self):,} edges, {self.n_labels} labels{kind}{grid})"
+
+    @property
+    def undirected(self) -> bool:
+        """Whether both directions of every edge have the same weight."""
+        return bool(np.array_equal(self.forward, self.backward))
+
+    def _check_edges(self) -> None:
+        arrays = {"u": self.u, "v": self.v, "forward": self.forward, "backward": self.backward}
+        for name, array in arrays.items():
+            if array.shape != (len(self.u),):
+                raise InputError(f"{name}: expected one for each of {len(self.u)} edges, got shape {array.shape}")
+        wrong = (self.u < 0) | (self.u >= self.v) | (self.v >= self.n_vertices)
+        if wrong.any():
+            e = int(np.argmax(wrong))
+            raise InputError(
+                f"edge {e}: joins {self.u[e]} to {self.v[e]}: expected ascending numbers below {self.n_vertices} "
+                "(Graph.of puts them in order)"
+            )
+        _check_weights(self.forward, self.backward)
+        pairs = np.sort(_pairs(self.u, self.v, self.n_vertices))
+        if (again := pairs[1:][pairs[1:] == pairs[:-1]]).size:
+            a, b = divmod(int(again[0]), self.n_vertices)
+            raise InputError(f"the edge from {a} to {b} comes twice (Graph.of adds its weights up)")
+
+    def _check_terminals(self) -> None:
+        t, labels = self.terminals, self.terminal_labels
+        if t.ndim != 1 or t.shape != labels.shape:
+            raise InputError(f"terminals: expected one label each, got {t.shape} vertices and {labels.shape} labels")
+        if self.n_labels < 2:
+            raise InputError(f"{self.n_labels} labels: a cut needs two or more, each with a terminal")
+        if len(t) and (t.min() < 0 or t.max() >= self.n_vertices):
+            bad = t[(t < 0) | (t >= self.n_vertices)][0]
+            raise InputError(f"terminal {bad} is no vertex: there are {self.n_vertices}")
+        if len(np.unique(t)) != len(t):
+            raise InputError(f"terminal {_repeated(t)} is given twice")
+        if len(labels) and (labels.min() < 0 or labels.max() >= self.n_labels):
+            raise InputError(f"terminal labels run from {labels.min()} to {labels.max()}, of {self.n_labels} labels")
+        missing = np.setdiff1d(np.arange(self.n_labels), labels)
+        if len(missing):
+            raise InputError(f"label {missing[0]} has no terminal: without one nothing would ever take it")
+        if self.n_labels > 2 and not self.undirected:
+            e = int(np.argmax(self.forward != self.backward))
+            raise InputError(
+                f"edge {e}: weighs {self.forward[e]:g} one way and {self.backward[e]:g} the other: directions mean "
+                f"something for two labels only, and there are {self.n_labels}"
+            )
+
+    def _check_picture(self) -> None:
+        if self.shape is not None and not (min(self.shape, default=0) > 0 and math.prod(self.shape) <= self.n_vertices):
+            raise InputError(f"a grid of {self.shape} has other points than the {self.n_vertices} vertices")
+        for name, array in (("image", self.image), ("truth", self.truth)):
+            if array is not None and array.shape != self.shape:
+                raise InputError(f"{name}: expected the grid's shape {self.shape}, got {array.shape}")
+        for name, ids, count in (("ids", self.ids, self.n_vertices), ("label_ids", self.label_ids, self.n_labels)):
+            if ids is not None and len(ids) != count:
+                raise InputError(f"{name}: expected {count}, got {len(ids)}")
+
+    @classmethod
+    def of(
+        cls, u: Any, v: Any, forward: Any, backward: Any, n_vertices: int, terminals: Any, terminal_labels: Any,
+        n_labels: int = 2, title: str = "", **more: Any,
+    ) -> Graph:  # fmt: skip
+        """Make a graph from edges in any order and direction: parallel ones summed, self-loops dropped with a warning.
+
+        Parameters
+        ----------
+        title : str
+            Name of the data in the warning.
+        more :
+            Further parameters of :class:`Graph`.
+
+        Raises
+        ------
+        InputError
+        """
+        for name, array in (("u", u), ("v", v)):
+            check_whole(name, array)
+        for name, array in (("forward", forward), ("backward", backward)):
+            check_real(name, array)
+        _check_count(n_vertices)
+        u, v = (np.asarray(array, dtype=np.int64) for array in (u, v))
+        forward, backward = (np.asarray(array, dtype=np.float64) for array in (forward, backward))
+        if not u.shape == v.shape == forward.shape == backward.shape or u.ndim != 1:
+            shapes = f"{u.shape}, {v.shape}, {forward.shape}, {backward.shape}"
+            raise InputError(f"u, v, forward and backward: expected one of each for an edge, got shapes {shapes}")
+        _check_weights(forward, backward)
+        if len(u) and (min(u.min(), v.min()) < 0 or max(u.max(), v.max()) >= n_vertices):
+            e = int(np.argmax((np.minimum(u, v) < 0) | (np.maximum(u, v) >= n_vertices)))
+            raise InputError(f"edge {e}: joins {u[e]} to {v[e]}: expected vertices 0 to {n_vertices - 1}")
+        if (loops := int(np.count_nonzero(u == v))) > 0:
+            warnings.warn(
+                f"{title + ': ' if title else ''}{loops:,} edges from a vertex to itself, which no cut can cut, were "
+                "dropped", HogwildWarning, stacklevel=3,
+            )  # fmt: skip
+            u, v, forward, backward = (array[u != v] for array in (u, v, forward, backward))
+        turned = u > v
+        u, v = np.where(turned, v, u), np.where(turned, u, v)
+        forward, backward = np.where(turned, backward, forward), np.where(turned, forward, backward)
+        u, v, forward, backward = _merged(u, v, forward, backward, int(n_vertices))
+        return cls(u, v, forward, backward, n_vertices, terminals, terminal_labels, n_labels, **more)
+
+    def degrees(self) -> np.ndarray:
+        """Number of edges at each vertex, (n_vertices,) int64."""
+        return np.bincount(self.u, minlength=self.n_vertices) + np.bincount(self.v, minlength=self.n_vertices)
+
+    def fixed(self) -> np.ndarray:
+        """Return the label of each terminal and -1 elsewhere, (n_vertices,) int32."""
+        labels = np.full(self.n_vertices, -1, dtype=np.int32)
+        labels[self.terminals] = self.terminal_labels
+        return labels
+
+    def sample_arrays(self) -> list[np.ndarray]:
+        """Return arrays that identify this graph, for a fingerprint: sizes, terminals, and edges spread over all."""
+        picked = evenly(len(self), SAMPLED)
+        sizes = np.array([len(self), self.n_vertices, self.n_labels, *(self.shape or ())], dtype=np.int64)
+        edges = [array[picked] for array in (self.u, self.v, self.forward, self.backward)]
+        return [sizes, self.terminals, self.terminal_labels, *edges]
+
+
+def check_real(name: str, array: Any) -> None:
+    """Refuse arrays that are not real numbers, including complex ones, of which a cast would keep only a part."""
+    given = np.asarray(array)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"{name}: expected real numbers, got dtype {given.dtype}")
+
+
+def _check_count(n_vertices: Any) -> None:
+    if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
+        raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
+
+
+def _check_weights(forward: np.ndarray, backward: np.ndarray) -> None:
+    for weights in (forward, backward):
+        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        if wrong.any():
+            e = int(np.argmax(wrong))
+            raise InputError(f"edge {e}: weighs {weights[e]:g}: expected a finite number, not negative")
+
+
+def _pairs(u: np.ndarray, v: np.ndarray, n_vertices: int) -> np.ndarray:
+    """Return one number for each pair of vertices, (m,) int64."""
+    return u.astype(np.int64) * n_vertices + v
+
+
+def _merged(
+    u: np.ndarray, v: np.ndarray, forward: np.ndarray, backward: np.ndarray, n_vertices: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return each pair once, in order of first occurrence, with summed weights; pairs of weight zero are left out."""
+    pairs = _pairs(u, v, n_vertices)
+    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    if len(first) < len(pairs):
+        forward, backward = (np.bincount(which, weights, len(first)) for weights in (forward, backward))
+        order = np.argsort(first)
+        u, v, forward, backward = u[first[order]], v[first[order]], forward[order], backward[order]
+    some = (forward > 0) | (backward > 0)
+    return (u, v, forward, backward) if some.all() else (u[some], v[some], forward[some], backward[some])
+
+
+def _repeated(array: np.ndarray) -> int:
+    values, counts = np.unique(array, return_counts=True)
+    return int(values[np.argmax(counts)])
+
+
+def graph_statistics(graph: Graph) -> dict[str, Any]:
+    """Return the three quantities of the Hogwild paper (see ``data/rows/statistics.py``), all exact, and the sizes.
+
+    An edge meets those at either end, and itself once, so ``rho = max_e (d_u + d_v - 1) / m``, since no pair occurs
+    twice.
+
+    Returns
+    -------
+    dict
+        ``edges vertices labels terminals``, ``omega delta rho``, ``isolated`` (vertices without an edge), ``busiest``
+        (the vertex with the most edges), ``pinned`` (share of the ends of edges that are terminals, which are never
+        written), ``delta_free`` (delta among the other vertices, where workers can overwrite each other), ``weight``
+        (sum over the edges of the larger of both weights).
+    """
+    degrees, m = graph.degrees(), max(len(graph), 1)
+    met = degrees[graph.u] + degrees[graph.v] - 1
+    free = degrees.copy()
+    free[graph.terminals] = 0
+    return {
+        "edges": len(graph), "vertices": graph.n_vertices, "labels": graph.n_labels, "terminals": len(graph.terminals),
+        "omega": 2 if len(graph) else 0, "delta": float(degrees.max(initial=0)) / m,
+        "rho": float(met.max(initial=0)) / m, "isolated": int(np.count_nonzero(degrees == 0)),
+        "busiest": int(np.argmax(degrees)), "pinned": float(degrees[graph.terminals].sum()) / (2 * m),
+        "delta_free": float(free.max(initial=0)) / m,
+        "weight": float(np.maximum(graph.forward, graph.backward).sum(dtype=np.float64)),
+    }  # fmt: skip
+
+
+def describe(graph: Graph) -> str:
+    """Return a few sentences on the graph and on what it means for workers without locks."""
+    facts = graph_statistics(graph)
+    busiest = facts["busiest"] if graph.ids is None else graph.ids.names(facts["busiest"])
+    return (
+        f"{graph!r}. Omega = {facts['omega']}, Delta = {facts['delta']:.3g} (vertex {busiest}), "
+        f"rho = {facts['rho']:.3g}. {100 * facts['pinned']:.3g} % of the ends of edges are terminals, which are never "
+        f"written; of the others the busiest is in {100 * facts['delta_free']:.2g} % of the edges."
+    )

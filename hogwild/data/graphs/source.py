@@ -1,0 +1,84 @@
+"""Graphs by name: generated, or read from a file of any format."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hogwild.data.beside import PACKED
+from hogwild.data.graphs.container import Graph
+from hogwild.data.progress import BytesRead
+from hogwild.data.public.catalogue import located
+from hogwild.data.synthetic import PREFIX
+from hogwild.errors import InputError, UsageError, expected_one_of
+
+FORMATS = ("dimacs", "edges", "mrf", "synthetic")
+DIMACS = (".max", ".dimacs")
+
+
+def open_graph(
+    name: str | Path,
+    *,
+    format: str | None = None,
+    terminals: str | Path | None = None,
+    cache: Any = None,
+    progress: BytesRead | None = None,
+) -> Graph:
+    """Open a graph by name.
+
+    Parameters
+    ----------
+    name : str or Path
+        A DIMACS maximum-flow file (``.max``, also .gz, .bz2, .xz), a list of edges ``u v [weight]`` with a file of
+        terminals beside it, an ``.npz`` of unary costs, edges and weights, a synthetic set such as
+        ``synthetic:grid?side=128``, or, where no file is called so, a fetched set of the catalogue.
+    format : str, optional
+        One of ``FORMATS``; by default told from the name.
+    terminals : path, optional
+        Lines ``vertex label``, for a list of edges only; by default ``name`` with ``.terminals`` behind it.
+    cache : optional
+        Taken so that all readers are called alike; graphs are read anew each time, into memory.
+    progress : function, optional
+        Called now and then with how many bytes are read, and of how many.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    InputError
+        One line that names the file and the line: missing, unreadable, damaged, or breaking a rule of its format.
+    """
+    title = located(os.fspath(name))
+    kind = graph_format(title) if format is None else format
+    if kind not in FORMATS:
+        raise UsageError(f"format={kind!r}: {expected_one_of(FORMATS, kind)}")
+    if terminals is not None and kind != "edges":
+        raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
+    if kind == "synthetic":
+        from hogwild.data.graphs.synthetic import generate_graph
+
+        return generate_graph(title)
+    if not os.path.exists(title):
+        from hogwild.data.hints import missing
+
+        raise InputError(f"{title}: no such file{missing(title)}")
+    if kind == "mrf":
+        from hogwild.data.graphs.mrf import read_mrf
+
+        return read_mrf(title)
+    from hogwild.data.graphs.text import read_dimacs, read_edges
+
+    if kind == "dimacs":
+        return read_dimacs(title, progress)
+    return read_edges(title, title + ".terminals" if terminals is None else os.fspath(terminals), progress)
+
+
+def graph_format(name: str) -> str:
+    """One of ``FORMATS``, told from the name."""
+    if name.startswith(PREFIX):
+        return "synthetic"
+    stem = name.removesuffix(next((end for end in PACKED if name.endswith(end)), ""))
+    return "dimacs" if stem.endswith(DIMACS) else "mrf" if stem.endswith(".npz") else "edges"

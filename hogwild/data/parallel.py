@@ -1,0 +1,64 @@
+"""Processes numbered items in pieces of a given length, on several threads, in order.
+
+As in ``rows/chunks.py``, where the cuts fall depends on the length alone, so sums over the pieces are the same to the
+last bit on any number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def pieces(length: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cut ``0 <= i < length`` into runs ``(first, last)`` of length ``size``, the last one possibly shorter."""
+    for first in range(0, length, size):
+        yield first, min(first + size, length)
+
+
+def map_pieces(
+    length: int, size: int, function: Callable[[int, int], Result], threads: int | None = None
+) -> Iterator[Result]:
+    """Yield ``function(first, last)`` of each piece in order, computed on ``threads`` threads (default: all cores).
+
+    Pieces not yet begun are dropped when the caller stops asking, or on an error or Ctrl-C.
+    """
+    return map_cuts(list(pieces(length, size)), function, threads)
+
+
+def map_cuts(
+    cuts: list[tuple[int, int]], function: Callable[[int, int], Result], threads: int | None = None
+) -> Iterator[Result]:
+    """Yield ``function(first, last)`` of each given run in order, whatever its length."""
+    threads = threads or len(os.sched_getaffinity(0))
+    if threads == 1 or len(cuts) <= 1:
+        for cut in cuts:
+            yield function(*cut)
+        return
+    pool = ThreadPoolExecutor(min(threads, len(cuts)), thread_name_prefix="hogwild-pieces")
+    try:
+        yield from pool.map(lambda cut: function(*cut), cuts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def in_order(items: Iterable[Item], function: Callable[[Item], Result], threads: int | None = None) -> Iterator[Result]:
+    """Yield ``function(item)`` of each item in order, some items ahead on ``threads`` threads."""
+    threads = threads or len(os.sched_getaffinity(0))
+    pending: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="hogwild-ahead")
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            while pending and (len(pending) > 2 * threads or pending[0].done()):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

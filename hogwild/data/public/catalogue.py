@@ -1,0 +1,290 @@
+"""Public data sets by name: a card for each, and the locations of fetched ones.
+
+A card is a small TOML file that states only what its publisher states (``source`` says where), so an unknown number is
+left out, and a checksum computed here is never presented as the publisher's. What a card does state is compared with
+the data after conversion (``convert.py``).
+
+A set has one or more parts, named by the set and a colon, ``rcv1:test``; the set's name alone means the first. A part
+is fetched if its store (for a graph: its file) is in the user's data directory, which the environment variable
+``HOGWILD_DATA`` moves. It is the only variable the library reads, since a name must mean the same in a script as in the
+shell it was fetched in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hogwild.data.beside import beside
+from hogwild.data.rows.store import is_store
+from hogwild.errors import InputError, UsageError, expected_one_of, nearest, reason_of
+
+CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
+VARIABLE = "HOGWILD_DATA"
+PROBLEMS = {"binary": "linear", "multiclass": "linear", "regression": "linear", "ratings": "completion",
+            "graph": "cuts"}  # fmt: skip
+FORMATS = {"svmlight": "linear", "lyrl2004": "linear", "ratings": "completion", "netflix": "completion",
+           "dimacs": "cuts"}  # fmt: skip
+PARTS = ("train", "test", "validation", "ratings", "graph")
+DIGESTS = {"sha256": 64, "md5": 32}  # hexadecimal digits
+
+
+@dataclass(frozen=True)
+class File:
+    """One file offered by a publisher.
+
+    Attributes
+    ----------
+    url : str
+        Its address; empty if it cannot be downloaded. ``name`` then is its file name.
+    mirrors : tuple of str
+        Other addresses of the same file, tried in order.
+    bytes : int, optional
+    sha256, md5 : str, optional
+        As stated by the publisher.
+    member : str
+        Pattern of the file meant inside an archive (``*/u.data``); empty if the file is not an archive.
+    """
+
+    url: str = ""
+    name: str = ""
+    mirrors: tuple[str, ...] = ()
+    bytes: int | None = None
+    sha256: str | None = None
+    md5: str | None = None
+    member: str = ""
+
+
+@dataclass(frozen=True)
+class CardPart:
+    """Source of one store: ``files``, read one after another; ``rows`` (or ratings) and ``nonzeros`` if known."""
+
+    role: str
+    files: tuple[File, ...]
+    rows: int | None = None
+    nonzeros: int | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """Facts about one data set.
+
+    Attributes
+    ----------
+    task : str
+        One of ``PROBLEMS``.
+    format : str
+        One of ``FORMATS``.
+    parts : tuple of CardPart
+        The first is meant if only the set is named.
+    source : str
+        Where the numbers on the card come from.
+    features, classes : int, optional
+        For rows.
+    users, items : int, optional
+        For ratings: the publisher's counts, which may include some without a rating.
+    vertices, arcs : int, optional
+        For a graph, as in the problem line of its file.
+    topic : str
+        Topic whose documents are labelled 1, all others -1 (format ``lyrl2004``) ...
+    labels : tuple of File
+        ... and the file with the topics.
+    """
+
+    name: str
+    title: str
+    task: str
+    format: str
+    parts: tuple[CardPart, ...]
+    homepage: str
+    licence: str
+    citation: str
+    source: str
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+    features: int | None = None
+    classes: int | None = None
+    users: int | None = None
+    items: int | None = None
+    vertices: int | None = None
+    arcs: int | None = None
+    topic: str = ""
+    labels: tuple[File, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """The problem that the data are for: linear, completion or cuts."""
+        return PROBLEMS[self.task]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(part.role for part in self.parts)
+
+    def part(self, role: str) -> CardPart:
+        return next(part for part in self.parts if part.role == role)
+
+    def title_of(self, role: str) -> str:
+        """Return the user's name for the part."""
+        return self.name if len(self.parts) == 1 else f"{self.name}:{role}"
+
+    def files(self, roles: Iterable[str] | None = None) -> list[File]:
+        """Return all files of some parts, or of all, each URL once."""
+        found = [file for role in roles or self.roles for file in self.part(role).files] + list(self.labels)
+        return list({file.url or file.name: file for file in found}.values())
+
+
+# -- reading cards ----------------------------------------------------------------------------------------------------
+
+
+def read_card(path: str | Path) -> Card:
+    """Read the card in a TOML file, which is named like the set.
+
+    Raises
+    ------
+    InputError
+        The message names the file and what is wrong with it.
+    """
+    path = Path(path)
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
+    try:
+        return _card(path.stem, given)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{path}: {what}") from None
+
+
+def _card(stem: str, given: dict[str, Any]) -> Card:
+    parts = tuple(_part(role, given.pop(role)) for role in PARTS if role in given)
+    labels = tuple(_file(file) for file in given.pop("labels", []))
+    if unknown := set(given) - {field.name for field in fields(Card)}:
+        raise ValueError(f"unknown field {min(unknown)}")
+    for field in fields(Card):  # those without a default
+        if field.name != "parts" and field.default is MISSING and field.name not in given:
+            raise KeyError(field.name)
+    card = Card(**given | {"parts": parts, "labels": labels, "aliases": tuple(given.get("aliases", ()))})
+    if card.name != stem or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", stem):
+        raise ValueError(f"name {card.name!r}: expected the name of the file, in small letters")
+    for name, value, choices in (("task", card.task, PROBLEMS), ("format", card.format, FORMATS)):
+        if value not in choices:
+            raise ValueError(f"{name} {value!r}: expected one of {', '.join(choices)}")
+    if card.problem != FORMATS[card.format]:
+        raise ValueError(f"format {card.format} does not go with task {card.task}")
+    if not parts:
+        raise ValueError(f"no part: expected one or more of {', '.join(PARTS)}")
+    return card
+
+
+def _part(role: str, given: dict[str, Any]) -> CardPart:
+    part = CardPart(role, **given | {"files": tuple(_file(file) for file in given["files"])})
+    if not part.files:
+        raise ValueError(f"{role} has no files")
+    return part
+
+
+def _file(given: dict[str, Any]) -> File:
+    file = File(**given | {"mirrors": tuple(given.get("mirrors", ()))})
+    if not file.name:
+        file = File(**given | {"mirrors": file.mirrors, "name": file.url.rpartition("/")[2]})
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", file.name):
+        raise ValueError(f"file {file.url or file.name!r} has no name that a file can have")
+    for digest, digits in DIGESTS.items():
+        value = getattr(file, digest)
+        if value is not None and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", value):
+            raise ValueError(f"{digest} {value!r}: expected {digits} hexadecimal digits")
+    return file
+
+
+def cards() -> dict[str, Card]:
+    """Return all cards by name, in alphabetical order."""
+    return {path.stem: read_card(path) for path in sorted(CARDS.glob("*.toml"), key=lambda path: path.stem)}
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def look_up(name: str) -> tuple[Card, str | None]:
+    """Return the card of ``name`` or ``name:part`` (any case, aliases too), and the part if one is named.
+
+    Raises
+    ------
+    UsageError
+        If there is no such set or part; the message suggests the nearest.
+    """
+    stem, colon, role = name.lower().partition(":")
+    known = cards()
+    card = next((card for card in known.values() if stem in (card.name, *card.aliases)), None)
+    if card is None:
+        raise UsageError(f"{name}: no such data set{near(stem, 0.5)} (hogwild data list has all {len(known)})")
+    if colon and role not in card.roles:
+        raise UsageError(f"{name}: {card.name} has no such part: {expected_one_of(card.roles, role)}")
+    return card, role or None
+
+
+def near(name: str, cutoff: float = 0.65) -> str:
+    """Return ``: did you mean rcv1?``, or nothing if no set or part is similar (``cutoff`` of 1: the same name)."""
+    known = cards().values()
+    names = [word for card in known for word in (card.name, *card.aliases, *map(card.title_of, card.roles))]
+    return nearest(name, names, cutoff)
+
+
+def find(name: str) -> tuple[Card, str] | None:
+    """Return the card and the part for a name given where a path is expected; None for anything else.
+
+    A file of that name takes precedence, as does anything that is not a plain name.
+    """
+    if not re.fullmatch(r"[\w.+-]+(:\w+)?", name) or os.path.lexists(name):
+        return None
+    try:
+        card, role = look_up(name)
+    except UsageError:
+        return None
+    return card, role or card.roles[0]
+
+
+def located(name: str) -> str:
+    """Return the path of the data set called ``name``; any other name is returned unchanged.
+
+    Raises
+    ------
+    InputError
+        If it has not been fetched.
+    """
+    found = find(name)
+    if found is None:
+        return name
+    card, role = found
+    path = place(card, role)
+    if not is_fetched(path):
+        where, hint = path.parent.parent, beside("", name)
+        raise InputError(
+            f"{name}: no such file{hint and f' ({hint[2:]})'}, and the data set of that name has not been fetched into "
+            f"{where}: hogwild data fetch {name}"
+        )
+    return str(path)
+
+
+def data_folder() -> Path:
+    """Return the user's data directory: ``$HOGWILD_DATA``, by default the platform's for ``hogwild``."""
+    if given := os.environ.get(VARIABLE):
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("hogwild"))
+
+
+def place(card: Card, role: str) -> Path:
+    """Return the path of a part, fetched or not: a store's directory or, for a graph, a file."""
+    return data_folder() / card.name / (f"{role}.max" if card.problem == "cuts" else role)
+
+
+def is_fetched(path: Path) -> bool:
+    """Return whether the part exists; it appears complete or not at all."""
+    return path.is_file() or is_store(path)

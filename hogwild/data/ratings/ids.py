@@ -1,0 +1,193 @@
+"""Names of users and items, whole numbers or strings: maps names to indices and back.
+
+Names that are all whole numbers are kept as int64, 8 bytes each, and found by bisection; only other names are Python
+strings, found through a dict that is made at the first look-up (some 150 bytes a name). Both are written to files as
+plain arrays, so that reading one runs no code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.rows.container import frozen_array
+from hogwild.errors import InputError
+
+
+class Ids:
+    """Names of the indices 0, 1, ...: whole numbers, or strings.
+
+    Parameters
+    ----------
+    names : array of integers, or sequence of str or bytes (UTF-8); shape (n,)
+        All different. A sequence that holds anything but integers is taken as strings.
+    check : bool
+        Verify that no name occurs twice. Readers that guarantee it pass False.
+
+    Raises
+    ------
+    InputError
+        If a name occurs twice or is empty.
+    """
+
+    def __init__(self, names: Any, check: bool = True) -> None:
+        given = _as_array(names)
+        if given.ndim != 1:
+            raise InputError(f"ids: expected one dimension, got shape {given.shape}")
+        self.numbers: np.ndarray | None = None  # (n,) int64
+        self._strings: np.ndarray | None = None  # (n,) of str
+        self._table: Any = None  # look-up table, made when first needed
+        if given.dtype.kind in "iu":
+            if given.dtype.kind == "u" and given.size and given.max() >= 2**63:
+                raise InputError(f"ids: {given.max()} does not fit 64 bits: give such names as strings")
+            self.numbers = frozen_array(given, np.int64)
+        else:
+            self._strings = _as_strings(given)
+        if check:
+            self._check()
+
+    def _check(self) -> None:
+        every = self.numbers if self.numbers is not None else self._strings
+        assert every is not None
+        values, counts = np.unique(every, return_counts=True)
+        if len(values) != len(every):
+            raise InputError(f"ids: {values[np.argmax(counts > 1)]!s} names more than one index")
+        if self._strings is not None and len(values) and not values[0]:
+            raise InputError("ids: a name is empty")
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __repr__(self) -> str:
+        kind = "integers" if self.numbers is not None else "strings"
+        return f"Ids({len(self):,} {kind})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ids):
+            return NotImplemented
+        return (self.numbers is None) == (other.numbers is None) and np.array_equal(self._all(), other._all())
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and large
+
+    def _all(self) -> np.ndarray:
+        every = self.numbers if self.numbers is not None else self._strings
+        assert every is not None
+        return every
+
+    def names(self, indices: Any = slice(None)) -> np.ndarray:
+        """Return the names of indices, in their shape: int64, or an object array of str."""
+        return self._all()[indices]
+
+    def lookup(self, names: Any) -> np.ndarray:
+        """Return the indices of names, int32 in their shape; -1 where unknown. ``5`` and ``"5"`` are the same name."""
+        asked = _as_array(names)
+        if self.numbers is not None:
+            return self._lookup_numbers(asked)
+        if self._table is None:
+            self._table = {name: index for index, name in enumerate(self._all().tolist())}
+        flat = [self._table.get(_text(name), -1) for name in asked.ravel().tolist()]
+        return np.array(flat, np.int32).reshape(asked.shape)
+
+    def _lookup_numbers(self, asked: np.ndarray) -> np.ndarray:
+        assert self.numbers is not None
+        if asked.dtype.kind not in "iu":
+            asked, whole = _as_numbers(asked)
+        else:
+            whole = np.ones(asked.shape, bool)
+        if self._table is None:
+            order = np.argsort(self.numbers, kind="stable")
+            self._table = self.numbers[order], order.astype(np.int32)
+        ordered, order = self._table
+        if not len(ordered):
+            return np.full(asked.shape, -1, np.int32)
+        at = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
+        return np.where(whole & (ordered[at] == asked), order[at], np.int32(-1)).astype(np.int32)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
+
+        ``text`` is all names in UTF-8, concatenated; name ``i`` ends before ``ends[i]``.
+        """
+        if self.numbers is not None:
+            return {"numbers": self.numbers}
+        encoded = [name.encode() for name in self._all().tolist()]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
+        return {"text": np.frombuffer(b"".join(encoded), np.uint8), "ends": ends}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Ids:
+        """Return the ids from which :meth:`arrays` made ``arrays``.
+
+        Raises
+        ------
+        InputError
+            If the arrays are not what that method returns.
+        """
+        if set(arrays) == {"numbers"} and arrays["numbers"].ndim == 1 and arrays["numbers"].dtype.kind in "iu":
+            return cls(arrays["numbers"])
+        if set(arrays) != {"text", "ends"}:
+            raise InputError(f"ids: expected an array of numbers, or text and its ends, got {sorted(arrays)}")
+        text, ends = np.ascontiguousarray(arrays["text"]), arrays["ends"]
+        begins = np.append(0, ends)[:-1] if ends.ndim == 1 else ends
+        if text.dtype != np.uint8 or ends.ndim != 1 or np.any(ends <= begins) or (ends[-1:] != len(text)).any():
+            raise InputError("ids: damaged: the ends of the names do not ascend to the length of their text")
+        data = text.tobytes()
+        try:
+            return cls([data[a:b].decode() for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])
+        except UnicodeDecodeError:
+            raise InputError("ids: damaged: a name is not UTF-8") from None
+
+
+def _as_array(names: Any) -> np.ndarray:
+    """Return names as int64 if all are whole numbers that fit, else as objects (NumPy would truncate strings)."""
+    if isinstance(names, np.ndarray):
+        return names
+    array = np.array(
+        list(names) if hasattr(names, "__iter__") and not isinstance(names, str | bytes) else names, object
+    )
+    if all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in array.flat):
+        try:
+            return array.astype(np.int64)
+        except OverflowError:
+            pass
+    return array
+
+
+def _as_strings(names: np.ndarray) -> np.ndarray:
+    strings = np.empty(len(names), object)
+    try:
+        strings[:] = [_text(name) for name in names.tolist()]
+    except UnicodeDecodeError:
+        raise InputError("ids: a name is not UTF-8") from None
+    strings.flags.writeable = False
+    return strings
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _as_numbers(names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(int64 values, which of the names are whole numbers)``; a name such as ``007`` is not one."""
+    texts = [_text(name) for name in names.ravel().tolist()]
+    values, whole = np.zeros(len(texts), np.int64), np.zeros(len(texts), bool)
+    for at, text in enumerate(texts):
+        digits = text.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and str(number := int(text)) == text and -(2**63) <= number < 2**63:
+            values[at], whole[at] = number, True
+    return values.reshape(names.shape), whole.reshape(names.shape)
+
+
+def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different whole numbers, ascending, and the place of each among them, (n,) int32."""
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if high - low >= max(4 * len(numbers), 1 << 20) or high >= 2**62 or not len(numbers):
+        names, places = np.unique(numbers, return_inverse=True)
+        return names, places.astype(np.int32)
+    found = np.zeros(high - low + 1, bool)  # if it fits, a table is many times faster than sorting
+    shifted = numbers if low == 0 else numbers - numbers.dtype.type(low)
+    found[shifted] = True
+    places = np.cumsum(found, dtype=np.int32)
+    places -= 1
+    return np.flatnonzero(found) + low, places[shifted]

@@ -1,0 +1,259 @@
+"""From a name to ratings: one function opens anything a user may call ratings, as ``data/rows/source.py`` for rows.
+
+A file is read once with its own names, and cached with them; they are matched to the names of a model afterwards. A
+test set is therefore one entry of the cache, whichever model it is used with.
+
+The cost is that the first opening of a text writes its content once more to disk, in a third of its size.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import warnings
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hogwild.data.cache import Cache, file_identity
+from hogwild.data.hints import looks_like, missing
+from hogwild.data.progress import BytesRead
+from hogwild.data.public.catalogue import located
+from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
+from hogwild.data.ratings.store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
+from hogwild.data.ratings.synthetic import parse_rating_spec, rating_recipe
+from hogwild.data.ratings.text import parse_ratings
+from hogwild.data.rows.source import MATRIX_MARKET, load_npz
+from hogwild.data.rows.store import read_meta
+from hogwild.data.synthetic import PREFIX
+from hogwild.data.text.matrix_market import check_room, read_matrix_market
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
+
+PARSER = 2  # version of text.py's result for a text; part of a cache entry's key
+FORMATS = ("ratings", "netflix", "mtx", "npz", "store", "synthetic")
+UNKNOWN = ("error", "drop", "keep")
+VALUES = ("required", "optional")
+REPEATS = ("last", "keep")
+NETFLIX = re.compile(r"(mv_|combined_data_).*\.txt(\.gz|\.bz2|\.xz)?$")
+
+
+def open_ratings(
+    name: str | Path | BinaryIO,
+    *,
+    format: str | None = None,
+    cache: Cache | None = None,
+    users: Ids | None = None,
+    items: Ids | None = None,
+    unknown: str = "error",
+    values: str = "required",
+    repeats: str = "last",
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> Ratings:
+    """Open ratings by name.
+
+    Parameters
+    ----------
+    name : str, Path or binary stream
+        Text (plain, .gz, .bz2, .xz): MovieLens' files, ``user item rating [time]`` with any separator, with or without
+        a header, ``user item`` (each a rating of 1), or Netflix's; a directory of Netflix's ``mv_*.txt`` or
+        ``combined_data_*.txt``; a store's directory; ``x.mtx`` (MatrixMarket, also compressed; named from 1 as in the
+        file); ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a synthetic set such as
+        ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such as
+        ``movielens-1m``. A stream is read as text into memory.
+    format : str, optional
+        One of ``FORMATS``; by default inferred from the name, and for Netflix's also from the first line.
+    cache : Cache, optional
+        Where stores are made from text, MatrixMarket and synthetic sets; without one they are made in memory.
+    users, items : Ids, optional
+        Names in the numbering wanted, such as a model's; by default those in the data, in ascending order.
+    unknown : {"error", "drop", "keep"}
+        What to do with ratings of other users and items: dropped ones are counted in a HogwildWarning, kept ones have
+        index -1.
+    values : {"required", "optional"}
+        Whether the rating of a line may be empty; it is then 0, which is enough to predict.
+    repeats : {"last", "keep"}
+        If a user rated an item twice, "last" keeps the last rating and counts the others in a HogwildWarning; "keep"
+        keeps all, for prediction line by line.
+    workers : int, optional
+        Threads that parse text.
+    progress : function, optional
+        Called now and then with how much is done (bytes of text, or synthetic ratings) and the total.
+
+    Returns
+    -------
+    Ratings
+        The ratings, with ``store`` set if they are mapped from one.
+
+    Raises
+    ------
+    InputError
+        One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+    """
+    chosen = ("unknown", unknown, UNKNOWN), ("values", values, VALUES), ("repeats", repeats, REPEATS)
+    for option, value, choices in chosen:
+        if value not in choices:
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+    options = {"values": values, "repeats": repeats, "workers": workers, "progress": progress}
+    if not isinstance(name, str | os.PathLike):
+        if not hasattr(name, "read"):
+            raise UsageError(f"expected the name of ratings or a binary stream, got {type(name).__name__}")
+        title = str(getattr(name, "name", "stream"))
+        ratings, meta = _text(name, format, options)
+    else:
+        title = located(os.fspath(name))
+        kind = _kind(title, format)
+        if kind == "store":
+            ratings, meta = open_ratings_store(title), read_meta(title)
+        elif kind in ("ratings", "netflix") and not os.path.isdir(title) and not stat.S_ISREG(os.stat(title).st_mode):
+            with open(title, "rb") as stream:  # a pipe can be read only once
+                ratings, meta = _text(stream, kind, options)
+        elif kind == "npz":
+            ratings, meta = _matrix(title, kind, options)
+        else:
+            ratings, meta = build_ratings(cache, _recipe(title, kind, options))
+    if len(ratings) == 0:
+        raise InputError(f"{title}: no ratings in it")
+    repeated = (meta.get("warnings") or {}).get("repeats", 0)
+    if repeated:
+        said = f"{title}: {repeated:,} ratings of a user and item that come again later (the last one counts)"
+        warnings.warn(said, HogwildWarning, stacklevel=2)
+    return _match(ratings, users, items, unknown, title)
+
+
+def convert_ratings(
+    name: str | Path,
+    destination: str | Path,
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> dict[str, Any]:
+    """Make a store of any ratings; return its meta data. Parameters are those of :func:`open_ratings`.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    title = located(os.fspath(name))
+    ratings = open_ratings(title, format=format, workers=workers, progress=progress)
+    source = title if title.startswith(PREFIX) else os.path.abspath(title)
+    save_ratings(ratings, destination, {"source": source, "parser": f"ratings {PARSER}"}, overwrite)
+    return read_meta(destination)
+
+
+def _kind(name: str, format: str | None) -> str:
+    if format is not None and format not in FORMATS:
+        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
+    if format == "synthetic" or (format is None and name.startswith(PREFIX)):
+        return "synthetic"
+    try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISREG(mode):
+            open(name, "rb").close()
+    except FileNotFoundError:
+        hint = missing(name) or f" (a synthetic set is named like {PREFIX}ratings)"
+        raise InputError(f"{name}: no such file{hint}") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
+    if stat.S_ISDIR(mode):
+        if format not in (None, "store", "netflix"):
+            raise InputError(f"{name}: a directory, expected a file of format {format}")
+        return "netflix" if format == "netflix" or (format is None and _netflix_files(name)) else "store"
+    if format == "store":
+        raise InputError(f"{name}: a file, but a store is a directory")
+    if format is not None:
+        return format
+    lowered = name.lower()
+    return "npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "ratings"
+
+
+def _netflix_files(folder: str) -> list[str]:
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if NETFLIX.match(name)]
+
+
+def _text(source: Any, kind: str | None, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+    """Return ratings of a stream, or of the file or files ``source``, and what was repaired."""
+    netflix = True if kind == "netflix" else None
+    how = {name: options[name] for name in ("values", "workers", "progress")}
+    return _without_repeats(parse_ratings(source, netflix=netflix, **how), options["repeats"])
+
+
+def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str, Any]]:
+    if repeats == "keep":
+        return ratings, {}
+    ratings, dropped = last_of_repeats(ratings)
+    return ratings, {"warnings": {"repeats": dropped}} if dropped else {}
+
+
+def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
+    if kind == "synthetic":
+        return rating_recipe(parse_rating_spec(name), options["progress"])
+    kept = {"values": options["values"], "repeats": options["repeats"]}
+    files = _netflix_files(name) if os.path.isdir(name) else [name]
+    if not files:
+        raise InputError(f"{name}: no files mv_*.txt or combined_data_*.txt in it")
+    before = [file_identity(file) for file in files]
+
+    def make() -> tuple[Ratings, dict[str, Any]]:
+        try:
+            made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
+        except InputError as error:
+            raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
+        if [file_identity(file) for file in files] != before:
+            raise InputError(f"{name}: changed while it was being read: try again")
+        return made
+
+    return RatingRecipe(
+        label=os.path.basename(os.path.abspath(name)),
+        key={"format": kind, **kept, "files": before, "parser": PARSER},
+        meta={"source": os.path.abspath(name), "options": {"format": kind, **kept}, "parser": f"ratings {PARSER}"},
+        make=make,
+    )
+
+
+def _matrix(name: str, kind: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+    matrix = read_matrix_market(name, options["workers"], options["progress"]) if kind == "mtx" else load_npz(name)
+    try:
+        check_room(matrix.shape[0])
+        ratings = Ratings.from_scipy(matrix)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if kind == "mtx":  # names count from 1, as in the file
+        ratings.user_ids, ratings.item_ids = (Ids(np.arange(1, size + 1), check=False) for size in ratings.shape)
+    return _without_repeats(ratings, options["repeats"])
+
+
+def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:
+    """Return the ratings in the numbering of ``users`` and ``items``, if these are given."""
+    sides = []
+    for side, wanted, indices, ids, size in (
+        ("user", users, ratings.users, ratings.user_ids, ratings.shape[0]),
+        ("item", items, ratings.items, ratings.item_ids, ratings.shape[1]),
+    ):
+        if wanted is not None and not (ids is not None and (ids is wanted or ids == wanted)):
+            names = np.arange(size) if ids is None else ids.names()
+            table = wanted.lookup(names)
+            indices, ids, size = table[indices], wanted, len(wanted)
+            lost = int(np.count_nonzero(indices < 0))
+            if lost and unknown == "error":
+                first = names[(ratings.users if side == "user" else ratings.items)[int(np.argmin(indices))]]
+                raise InputError(f"{title}: {side} {first} is none of the {size:,} known ones ({lost:,} such ratings)")
+        sides.append((indices, ids, size))
+    (user_indices, user_ids, n_users), (item_indices, item_ids, n_items) = sides
+    if (user_ids is ratings.user_ids or users is None) and (item_ids is ratings.item_ids or items is None):
+        return ratings
+    flat = user_indices, item_indices, ratings.values, (n_users, n_items), ratings.times, user_ids, item_ids
+    matched = Ratings(*flat, check=False)
+    known = (matched.users >= 0) & (matched.items >= 0)
+    if unknown == "keep" or known.all():
+        return matched
+    dropped = len(matched) - int(np.count_nonzero(known))
+    if dropped == len(matched):
+        raise InputError(f"{title}: all its ratings are of users or items that are not known")
+    said = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
+    warnings.warn(said, HogwildWarning, stacklevel=3)
+    return matched.select(np.flatnonzero(known))

@@ -1,0 +1,227 @@
+"""Synthetic ratings named like files: ``synthetic:ratings?users=5000&seed=1``, the same bits on every machine.
+
+A planted low-rank model with biases gives every pair a rating; which pairs are rated is drawn. Popularity falls as
+``1 / (rank + shift)^zipf`` on both sides, and ranks are assigned to numbers at random. Each user has a number of
+ratings in proportion to popularity, for that many different items drawn by popularity, so no pair occurs twice; ratings
+are stored user by user.
+
+Only operations that IEEE 754 rounds exactly are used, as in ``data/rows/synthetic.py``, and there are no tables of
+factors: they are hashed afresh for every rating (``generate_kernel.py``), about 2 ns a factor, so that ten million
+users and items cost no memory.
+
+``netflix``, ``kdd`` and ``jumbo`` are shaped after the sets of Recht et al. (2011), table 1, with fewer ratings unless
+more are asked for. The shifts are chosen so that at the default size the busiest item and user have the shares of the
+originals, and so their Delta and rho: 2.3e-3 and 2.5e-3; 1.8e-3 and 3.0e-3. With more ratings popular items run out of
+users who have not rated them, and a smaller shift is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild.data import synthetic as common
+from hogwild.data.progress import BytesRead
+from hogwild.data.ratings.container import Ratings
+from hogwild.data.ratings.store import RatingRecipe
+from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.errors import InputError
+
+GENERATOR = 1  # version of the bits below; part of a cache entry's key
+VALUES = {"stars": 0, "real": 1}  # codes in generate_kernel.py
+CHUNK = 1 << 20  # ratings generated at a time
+MEAN, BIAS, PRODUCT = 3.6, 0.35, 0.6  # on five stars: mean; standard deviations of each bias and of p_u . q_i
+STREAMS = ("draws", "user_factors", "item_factors", "user_bias", "item_bias", "noise", "users", "items", "rounding")
+
+
+@dataclass(frozen=True)
+class RatingSpec:
+    """Parameters of a synthetic set; those left out of a name take their family's defaults.
+
+    Attributes
+    ----------
+    users, items, ratings : int
+    rank : int
+        Rank of the planted matrix.
+    zipf, shift : float
+        Popularity of the item of rank r = 1, 2, ... is ``1 / (r + shift)^zipf``.
+    user_zipf, user_shift : float
+        The same for users.
+    noise : float
+        Standard deviation of normal noise, in stars on a scale of five; the planted ratings have 0.78.
+    values : str
+        ``stars`` (whole numbers from 1 to ``scale``) or ``real`` (neither rounded nor clipped).
+    scale : int
+        The best rating.
+    seed : int
+    skip : int
+        Leave out about as many ratings as a set of this size would have: this gives fresh ratings of the same planted
+        model, for a test set. The number of ratings is then exact to about a tenth of a percent.
+    """
+
+    family: str = "ratings"
+    users: int = 2000
+    items: int = 1000
+    ratings: int = 100_000
+    rank: int = 8
+    zipf: float = 1.0
+    shift: float = 30.0
+    user_zipf: float = 0.8
+    user_shift: float = 30.0
+    noise: float = 0.5
+    values: str = "stars"
+    scale: int = 5
+    seed: int = 0
+    skip: int = 0
+
+    def __post_init__(self) -> None:
+        common.check_family(self.family, FAMILIES, "set of ratings")
+        ranges = {
+            "users": (1, INDEX_LIMIT), "items": (1, INDEX_LIMIT), "ratings": (1, 2**40), "rank": (1, 1024),
+            "zipf": (0, 4), "shift": (0, 1e9), "user_zipf": (0, 4), "user_shift": (0, 1e9), "noise": (0, 10),
+            "scale": (2, 1_000_000), "seed": (0, 2**63 - 1), "skip": (0, 2**40),
+        }  # fmt: skip
+        common.check_ranges(self, ranges, {"values": VALUES})
+        if 2 * (self.ratings + self.skip) > self.users * self.items:
+            pairs = f"{self.users:,} x {self.items:,}"
+            raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
+
+    def __str__(self) -> str:
+        """Return the name, with the parameters that differ from the family's defaults."""
+        return common.name_of(self, _usual(self.family))
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "ratings": {},
+    # the full set has ratings=100198805&shift=106
+    "netflix": {
+        "users": 480_189, "items": 17_770, "ratings": 10_000_000, "rank": 16, "zipf": 1.5, "shift": 208.0,
+        "user_zipf": 0.8, "user_shift": 350.0, "noise": 0.8,
+    },
+    # track ratings of 0 to 100, here from 1; the full set has ratings=252800275
+    "kdd": {
+        "users": 1_000_990, "items": 624_961, "ratings": 10_000_000, "rank": 16, "zipf": 1.0, "shift": 48.0,
+        "user_zipf": 0.8, "user_shift": 21.0, "noise": 0.8, "scale": 100,
+    },
+    # uniform popularity; the full set has ratings=2e9
+    "jumbo": {
+        "users": 10_000_000, "items": 10_000_000, "ratings": 10_000_000, "rank": 10, "zipf": 0.0, "user_zipf": 0.0,
+        "noise": 0.0, "values": "real",
+    },
+}  # fmt: skip
+
+
+def _usual(family: str) -> dict[str, Any]:
+    usual = {field.name: field.default for field in dataclasses.fields(RatingSpec) if field.name != "family"}
+    return usual | FAMILIES.get(family, {})
+
+
+def parse_rating_spec(name: str) -> RatingSpec:
+    """Parse a name such as ``synthetic:netflix?ratings=1e6&seed=1``.
+
+    Raises
+    ------
+    InputError
+        For an unknown family or parameter (listing the known ones), or a value out of range.
+    """
+    family, given = common.parse_dials(name, _usual)
+    return RatingSpec(family, **{**_usual(family), **given})
+
+
+def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> RatingRecipe:
+    """Return the recipe for the ratings of ``spec``."""
+    dials = dataclasses.asdict(spec)
+    return RatingRecipe(
+        label=f"synthetic-{spec.family}-{spec.ratings}",
+        key={"synthetic": {**dials, "family": ""}, "generator": GENERATOR},
+        meta={"source": str(spec), "options": dials, "parser": f"synthetic ratings {GENERATOR}"},
+        make=lambda: (_draw(spec, progress), {}),
+    )
+
+
+def _draw(spec: RatingSpec, progress: BytesRead | None) -> Ratings:
+    source = _Source(spec)
+    begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(source.counts)))
+    total = int(begin[-1])
+    out = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.float32)
+    cuts = [0]
+    while cuts[-1] < spec.users:
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(begin, begin[cuts[-1]] + CHUNK, side="right")) - 1))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="hogwild-draw") as pool:
+        tasks = [pool.submit(source.draw, first, last, begin, out) for first, last in itertools.pairwise(cuts)]
+        for task, last in zip(tasks, cuts[1:], strict=True):
+            task.result()
+            if progress is not None:
+                progress(int(begin[last]), total)
+    return Ratings(*out, (spec.users, spec.items), check=False)
+
+
+class _Source:
+    """Tables of one spec, and the function from users to their ratings, however users are grouped."""
+
+    def __init__(self, spec: RatingSpec) -> None:
+        self.spec = spec
+        self.keys = common.stream_keys(spec.seed, {name: number for number, name in enumerate(STREAMS, 101)})
+        self.cdf, self.guide, self.shift = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
+        self.ids = common.deal(self.keys["items"], spec.items)
+        share = common.popularity(spec.users, spec.user_zipf, spec.user_shift)
+        share /= np.cumsum(share)[-1]
+        share = share[common.deal(self.keys["users"], spec.users)]
+        rounding = common.uniform(common.random_bits(self.keys["rounding"], 0, spec.users))
+        self.counts = _apportion(spec.ratings + spec.skip, share, rounding, spec.items)
+        self.skipped = np.zeros_like(self.counts)
+        if spec.skip:
+            self.skipped = np.minimum(_apportion(spec.skip, share, rounding, spec.items), self.counts)
+            self.counts -= self.skipped
+
+    def draw(self, first: int, last: int, begin: np.ndarray, out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Write the ratings of users ``first <= u < last`` to their places in ``out``."""
+        from hogwild.data.ratings.generate_kernel import draw_ratings
+
+        spec, most = self.spec, int((self.counts + self.skipped)[first:last].max())
+        keys = np.array([self.keys[name] for name in STREAMS[:6]], np.uint64)
+        dials = np.array([MEAN, PRODUCT / math.sqrt(spec.rank), BIAS, spec.noise, spec.scale - 1.0])
+        scratch = (
+            np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32),
+            np.empty(most, np.int64),
+            np.empty(spec.rank),
+        )
+        with np.errstate(over="ignore"):
+            draw_ratings(
+                keys, first, self.skipped[first:last], begin[first : last + 1], self.cdf, self.guide, self.shift,
+                self.ids, spec.rank, VALUES[spec.values], dials, *scratch, *out,
+            )  # fmt: skip
+
+
+def _apportion(total: int, share: np.ndarray, rounding: np.ndarray, most: int) -> np.ndarray:
+    """Divide ``total`` by ``share``, (n,) int64: whole numbers up to ``most``, each growing with the total.
+
+    They are ``floor(x share + rounding)`` for the ``x`` at which they sum to the total, found by bisection.
+    """
+
+    def counts(x: float) -> np.ndarray:
+        return np.minimum(np.floor(x * share + rounding), float(most)).astype(np.int64)
+
+    low, high = 0.0, float(total)
+    while int(counts(high).sum()) < total:
+        low, high = high, 2.0 * high
+    for _ in range(80):
+        middle = (low + high) / 2.0
+        if int(counts(middle).sum()) >= total:
+            high = middle
+        else:
+            low = middle
+        if not low < (low + high) / 2.0 < high:
+            break
+    found, below = counts(high), counts(low)
+    extra = int(found.sum()) - total
+    if extra > 0:  # several grew at the same x
+        found[np.flatnonzero(found > below)[:extra]] -= 1
+    return found

@@ -1,0 +1,55 @@
+"""Copies some of many rows in a compiled loop; ``rows.select(ids).compact()`` is the slow twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.counts_kernel import copy_entries, renumber
+from hogwild.kernels.order import choose
+
+
+def drawn(rows: Rows, count: int, seed: int) -> Rows:
+    """Return a copy in memory of ``count`` rows chosen at random, in their original order."""
+    ids = np.empty(count, dtype=np.int64)
+    choose(ids, len(rows), seed)
+    return picked(rows, ids)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return a copy in memory of the rows of all parts, concatenated; all parts have the same width."""
+    copies = [picked(part, np.arange(len(part))) for part in parts]
+    lengths = np.concatenate([part.end - part.begin for part in copies])
+    indices, values, targets = (
+        np.concatenate([getattr(part, name) for part in copies]) for name in ("indices", "values", "targets")
+    )
+    weights = None
+    if any(part.weights is not None for part in copies):
+        ones = [np.ones(len(part), np.float32) if part.weights is None else part.weights for part in copies]
+        weights = np.concatenate(ones)
+    return Rows(np.append(0, np.cumsum(lengths)), indices, values, targets, copies[0].width, weights, check=False)
+
+
+def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """Return a copy of contiguous rows without empty columns, and the numbers (int32) of the columns that are left.
+
+    Columns are numbered in order of first appearance, so the columns of a row do not ascend.
+    """
+    low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
+    indices, columns = np.array(rows.indices[low:high]), np.empty(min(high - low, rows.width), np.int32)
+    count = renumber(indices, np.zeros(rows.width, np.int32), columns)
+    own = (rows.begin - low, rows.end - low), indices, rows.values[low:high], rows.targets
+    return Rows(*own, max(count, 1), rows.weights, check=False), columns[:count]
+
+
+def picked(rows: Rows, ids: np.ndarray) -> Rows:
+    """Return a copy in memory of the rows ``ids``, in that order."""
+    chosen = rows.select(ids)
+    indptr = np.zeros(len(ids) + 1, dtype=np.int64)
+    np.cumsum(chosen.end - chosen.begin, out=indptr[1:])
+    indices, values = np.empty(indptr[-1], rows.indices.dtype), np.empty(indptr[-1], rows.values.dtype)
+    copy_entries(chosen.begin, indptr, rows.indices, rows.values, indices, values)
+    flat = indices, values, chosen.targets, rows.width, chosen.weights
+    return Rows(indptr, *flat, check=False, hash_bits=rows.hash_bits)

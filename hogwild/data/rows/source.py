@@ -1,0 +1,395 @@
+"""From a name to rows: one function opens whatever a user may call data.
+
+Everything readable takes one of three ways. A store is mapped where it is; text and synthetic sets are made into a
+store in the cache and mapped from there; the rest (scipy's .npz, standard input, or anything without a cache) is held
+in memory. Training, prediction and statistics see ``Rows`` and do not need to know which.
+
+The cost is that the first opening of a text file writes its content once more to disk (see ``cache.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hogwild.data.bits import check_bits
+from hogwild.data.cache import Cache, Recipe, build, file_identity
+from hogwild.data.progress import BytesRead
+from hogwild.data.public.catalogue import located
+from hogwild.data.rows.chunks import fit_width
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
+from hogwild.data.rows.synthetic import parse_spec
+from hogwild.data.rows.synthetic import recipe as synthetic_recipe
+from hogwild.data.synthetic import PREFIX
+from hogwild.data.tables.files import SUFFIXES as TABLES
+from hogwild.data.tables.files import table_format
+from hogwild.data.tables.plan import AskedColumns, check_plan
+from hogwild.data.text.hashing import HashedSink, check_same, hash_and_count, hashed_recipe, occupancy, warn_if_crowded
+from hogwild.data.text.matrix_market import check_room, read_matrix_market
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
+
+PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
+FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", *TABLES)
+MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
+BEYOND = ("error", "ignore")
+LABELS = ("required", "optional")
+REPAIRS = {"unsorted_rows": "with unsorted features (sorted)", "duplicate_rows": "with repeated features (summed)",
+           "query_rows": "with a qid: (left out: rows are not ranked by query)"}  # fmt: skip
+
+
+def open_data(
+    name: str | Path | BinaryIO,
+    *,
+    format: str | None = None,
+    zero_based: bool = False,
+    width: int | None = None,
+    beyond: str = "error",
+    targets: str | Path | None = None,
+    labels: str = "required",
+    hash_bits: int | None = None,
+    columns: AskedColumns | None = None,
+    plan: dict[str, Any] | None = None,
+    cache: Cache | None = None,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> Rows:
+    """Open data by name.
+
+    Parameters
+    ----------
+    name : str, Path or binary stream
+        svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
+        (MatrixMarket, also compressed), a table (:func:`hogwild.open_table`), a synthetic set such as
+        ``synthetic:rcv1?rows=200000``, or, if no file has that name, a fetched set of the catalogue such as
+        ``rcv1:test``. A stream is read as svmlight text into memory.
+    format : str, optional
+        One of ``FORMATS``; by default inferred from the name.
+    zero_based : bool
+        Features of svmlight text count from 0.
+    width : int, optional
+        Number of features, where it is not taken from the data: a test set has the width of its model.
+    beyond : {"error", "ignore"}
+        What to do with entries of features at or beyond ``width``. Ignored entries are counted in a HogwildWarning.
+    targets : path, optional
+        A .npy file with the targets of an .npz or .mtx file; by default ``x.targets.npy`` or ``x.npy``.
+    labels : {"required", "optional"}
+        Whether targets must be present; missing ones are 0, which is enough to predict.
+    hash_bits : int, optional
+        Hash features to ``2**hash_bits`` buckets, 1 to 30; text may then have any indices below 2^64. A store is never
+        hashed here: it must already be hashed (:func:`convert` does that). If None, a store may be hashed or not.
+    columns : AskedColumns, optional
+        Options for reading a table's columns.
+    plan : dict, optional
+        The plan of other rows or of a model (their ``table``) by which a table is read; other data are refused.
+    cache : Cache, optional
+        Where stores are made from text, tables and synthetic sets; without one they are made in memory.
+    workers : int, optional
+        Threads that parse text.
+    progress : function, optional
+        Called now and then with how much is done (bytes of text, or synthetic rows) and the total.
+
+    Returns
+    -------
+    Rows
+        The rows, with ``store`` set if they are mapped from one.
+
+    Raises
+    ------
+    InputError
+        One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+    """
+    for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
+        if value not in choices:
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+    hash_bits = _check_hashing(hash_bits, width)
+    pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
+    options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
+    options |= {"workers": workers, "progress": progress}
+    if not isinstance(name, str | os.PathLike):
+        if not hasattr(name, "read"):
+            raise UsageError(f"expected the name of data or a binary stream, got {type(name).__name__}")
+        title = str(getattr(name, "name", "stream"))
+        rows, meta = _read_stream(name, title, options)
+    else:
+        title = located(os.fspath(name))
+        kind = _kind(title, format)
+        if targets is not None and kind not in ("npz", "mtx"):
+            raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
+        if kind in TABLES:
+            options |= {"columns": columns, "plan": plan}
+        elif columns:
+            raise UsageError(f"{title}: --label and the options of columns are for tables ({', '.join(TABLES)})")
+        if kind == "store":
+            rows, meta = open_store(title), read_meta(title)
+            if hash_bits is not None:
+                check_same(rows.hash_bits, hash_bits, title)
+        elif kind == "npz":
+            rows, meta = _matrix(title, load_npz, _targets_path(title, targets, labels)), {}
+            if hash_bits is not None:
+                rows, meta = hash_and_count(rows, hash_bits)
+        elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
+            import hogwild.data.text.svmlight  # noqa: F401  while it is imported a Ctrl-C may get lost, and a pipe may be slow
+
+            with open(title, "rb") as stream:
+                rows, meta = _read_stream(stream, title, options)
+        else:
+            rows, meta = build(cache, _recipe(title, kind, targets, options))
+    if len(rows) == 0:
+        raise InputError(f"{title}: no rows in it")
+    if plan is not None:
+        check_plan(rows.table, plan, title)
+    _warn_of_repairs(title, meta)
+    return fit_width(rows, width, beyond, title)
+
+
+def _check_hashing(bits: int | None, width: int | None) -> int | None:
+    if bits is None:
+        return None
+    bits = check_bits(bits)
+    if width not in (None, 2**bits):
+        raise UsageError(f"width={width}: hash_bits={bits} makes it {2**bits}: give one of them")
+    return bits
+
+
+def convert(
+    name: str | Path,
+    destination: str | Path,
+    *,
+    format: str | None = None,
+    zero_based: bool = False,
+    width: int | None = None,
+    targets: str | Path | None = None,
+    hash_bits: int | None = None,
+    columns: AskedColumns | None = None,
+    overwrite: bool = False,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> dict[str, Any]:
+    """Make a store of any data, in bounded memory if they are text or synthetic; return its meta data.
+
+    Parameters are those of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is
+    set. With ``hash_bits``, a store that is not hashed yet is hashed.
+
+    Raises
+    ------
+    InputError, OutputError
+    """
+    title = located(os.fspath(name))
+    kind = _kind(title, format)
+    hash_bits, hashed_before = _check_hashing(hash_bits, width), False
+    if kind in ("svmlight", "synthetic", *TABLES):
+        options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
+        if kind in TABLES:
+            options |= {"columns": columns, "plan": None}
+        recipe = _recipe(title, kind, targets, options | {"hash_bits": hash_bits})
+    else:
+        rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
+        recipe, hashed_before = _copy(title, {}, lambda: rows), rows.hash_bits is not None
+        if hash_bits is not None and not hashed_before:
+            recipe = hashed_recipe(recipe, hash_bits)
+        elif hash_bits is not None:
+            check_same(rows.hash_bits, hash_bits, title)
+    with StoreWriter(destination, recipe.meta, overwrite) as writer:
+        facts = recipe.fill(writer)
+        writer.close(**facts | ({"width": width} if width else {}))
+    meta = read_meta(destination)
+    if not hashed_before:  # otherwise opening it has already warned
+        _warn_of_repairs(title, meta)
+    return meta
+
+
+def _kind(name: str, format: str | None) -> str:
+    if format is not None and format not in FORMATS:
+        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
+    if format == "synthetic" or (format is None and name.startswith(PREFIX)):
+        return "synthetic"
+    try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
+            open(name, "rb").close()
+    except FileNotFoundError:
+        from hogwild.data.hints import missing
+
+        hint = missing(name) or f" (a synthetic set is named like {PREFIX}rcv1)"
+        raise InputError(f"{name}: no such file{hint}") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
+    if stat.S_ISDIR(mode):
+        if format not in (None, "store"):
+            raise InputError(f"{name}: a directory, expected a file of format {format}")
+        return "store"
+    if format == "store":
+        raise InputError(f"{name}: a file, but a store is a directory")
+    if format is not None:
+        return format
+    return _by_suffix(name)
+
+
+def _by_suffix(name: str) -> str:
+    lowered = name.lower()
+    if lowered.endswith(".npz"):
+        return "npz"
+    return "mtx" if lowered.endswith(MATRIX_MARKET) else table_format(name) or "svmlight"
+
+
+def is_text(name: str, format: str | None = None) -> bool:
+    """Return whether ``open_data`` would read ``name`` as svmlight text."""
+    if format is not None or name.startswith(PREFIX) or os.path.isdir(located(name)):
+        return format == "svmlight"
+    return _by_suffix(name) == "svmlight"
+
+
+def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str, Any]) -> Recipe:
+    bits = options["hash_bits"]
+    if kind == "svmlight":
+        return _svmlight(name, options)
+    if kind in TABLES:
+        from hogwild.data.tables.source import table_recipe
+
+        asked, labels = options["columns"] or AskedColumns(), options.get("labels", "required") == "required"
+        about = {"format": kind, "labels": labels, "workers": options["workers"], "progress": options["progress"]}
+        return table_recipe(name, asked, bits, options["plan"], **about)
+    if kind == "synthetic":
+        recipe = synthetic_recipe(parse_spec(name), options["progress"])
+    else:
+        found = _targets_path(name, targets, options.get("labels", "required"))
+        key = {
+            "format": "mtx",
+            "file": file_identity(name),
+            "targets": found and file_identity(found),
+            "parser": PARSER,
+        }
+        how = options.get("workers"), options.get("progress")
+        recipe = _copy(name, key, lambda: _matrix(name, lambda path: read_matrix_market(path, *how), found))
+    return recipe if bits is None else hashed_recipe(recipe, bits)
+
+
+def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
+    before = file_identity(name)
+    kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
+    if options["hash_bits"] is not None:  # so that cache entries from before hashing existed stay valid
+        kept["hash_bits"] = options["hash_bits"]
+
+    def fill(sink: Sink) -> dict[str, Any]:
+        facts = _parse(name, sink, options)
+        if file_identity(name) != before:
+            raise InputError(f"{name}: changed while it was being read: try again")
+        return facts
+
+    return Recipe(
+        label=os.path.basename(name),
+        key={"format": "svmlight", **kept, "file": before, "parser": PARSER},
+        meta={"source": os.path.abspath(name), "options": kept, "parser": f"svmlight {PARSER}"},
+        fill=fill,
+    )
+
+
+def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[str, Any]:
+    from hogwild.data.text.svmlight import parse_svmlight
+
+    hashed = None if options["hash_bits"] is None else HashedSink(sink, options["hash_bits"], raw=False)
+    try:
+        summary = parse_svmlight(source, hashed or sink, **options)
+    except InputError as error:
+        from hogwild.data.hints import looks_like
+
+        raise InputError(f"{error}{looks_like(source, ['svmlight'])}") from None
+    queries = {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
+    if hashed is not None:
+        return hashed.facts() | ({"warnings": queries} if queries else {})
+    repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows), **queries}
+    return {"width": int(summary.width), "warnings": repairs}
+
+
+def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
+    memory = MemoryWriter()
+    facts = _parse(stream, memory, options)
+    return memory.close(facts.pop("width"), facts.get("hash_bits")), {"source": title, **facts}
+
+
+def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
+    def fill(sink: Sink) -> dict[str, Any]:
+        whole = rows()
+        pour(whole, sink)
+        if whole.hash_bits is None:
+            return {"width": whole.width}
+        hashed = {"hash_bits": whole.hash_bits, "hashing": occupancy(whole)}
+        return {
+            "width": whole.width,
+            **hashed,
+            **({} if whole.table is None else {"table": whole.table, "names": whole.names}),
+        }
+
+    return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
+
+
+def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
+    """Return the rows of a matrix file and its targets; every way in which either can be broken gives one line."""
+    X = load(name)
+    y = np.zeros(X.shape[0], np.float32) if path is None else _load(path, _load_npy)
+    try:
+        if np.shape(y)[:1] != X.shape[:1]:  # before allocating memory for what a file claims
+            raise InputError(f"targets: expected one per row ({X.shape[0]}), got an array of shape {np.shape(y)}")
+        check_room(X.shape[0])
+        return Rows.from_scipy(X, y)
+    except InputError as error:
+        raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
+
+
+def _load(path: str, load: Callable[[str], Any]) -> Any:
+    try:
+        return load(path)
+    except MemoryError:
+        raise
+    except Exception as error:  # zip, zlib, refused pickles, bad headers, key errors: each library has its own
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
+
+
+def load_npz(path: str) -> Any:
+    """Return the scipy matrix in a file written by ``scipy.sparse.save_npz``."""
+    import scipy.sparse
+
+    def load(path: str) -> Any:
+        with open(path, "rb") as file:  # given a name, numpy would leave a damaged file open
+            matrix = scipy.sparse.load_npz(file)
+        if matrix.format in ("csr", "csc", "bsr"):
+            matrix.check_format()  # otherwise scipy's compiled code follows wrong offsets out of the arrays
+        return matrix
+
+    return _load(path, load)
+
+
+def _load_npy(path: str) -> Any:
+    with open(path, "rb") as file:
+        return np.load(file, allow_pickle=False)
+
+
+def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | None:
+    if targets is not None:
+        if not os.path.isfile(targets):
+            raise InputError(f"{os.fspath(targets)}: no such file (targets of {name})")
+        return os.fspath(targets)
+    suffixes = sorted((".npz", *MATRIX_MARKET), key=len, reverse=True)
+    stem = next((name[: -len(suffix)] for suffix in suffixes if name.lower().endswith(suffix)), name)
+    for path in (f"{stem}.targets.npy", f"{stem}.npy"):
+        if os.path.isfile(path):
+            return path
+    if labels == "optional":
+        return None
+    raise InputError(f"{name}: no targets: expected {stem}.targets.npy beside it, or another .npy file to be named")
+
+
+def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
+    repairs = meta.get("warnings") or {}
+    parts = [f"{repairs[key]:,} rows {text}" for key, text in REPAIRS.items() if repairs.get(key)]
+    if parts:
+        warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
+    if "hashing" in meta:
+        warn_if_crowded(name, meta["hashing"], stacklevel=3)

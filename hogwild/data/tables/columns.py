@@ -1,0 +1,290 @@
+"""Turns columns of a table into buckets and numbers; a dictionary-encoded column has each value hashed once.
+
+A category's name does not depend on how a file stores it. 7 as an integer, as a float (pandas's type for integers with
+gaps), as a dictionary's value and as text are all ``column=7``; booleans are ``true`` and ``false``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.rows.container import readonly
+from hogwild.data.tables.plan import TableColumn
+from hogwild.errors import InputError
+
+BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
+MEMORY = 64  # dictionaries whose buckets are cached
+
+
+class CellError(InputError):
+    """An unusable value; ``row`` is counted from 0 in its piece."""
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(what)
+        self.row = row
+
+
+def name_state(text: str) -> int:
+    """Return the 64-bit FNV-1a state after the UTF-8 bytes of ``text``."""
+    state = 0xCBF29CE484222325
+    for byte in text.encode():
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    return state
+
+
+def bucket_of(text: str, bits: int) -> int:
+    """Return the bucket, below 2^bits, of a feature's name such as ``site=example.org`` or ``price``."""
+    from hogwild.data.text.hashing_kernel import bucket
+
+    with np.errstate(over="ignore"):
+        return int(bucket(np.uint64(name_state(text)), bits))
+
+
+def written(value: float, kind: Any) -> str:
+    """Return a number of pyarrow's type ``kind`` as the shortest decimal that reads back: 0.1 also in float32."""
+    narrow = {"float": np.float32, "halffloat": np.float16}.get(str(kind))
+    return repr(value) if narrow is None else str(narrow(value))
+
+
+class Categories:
+    """Buckets of the values of one categorical column."""
+
+    def __init__(self, column: TableColumn, bits: int) -> None:
+        self.column, self.bits = column, bits
+        self.state = np.uint64(name_state(f"{column.name}="))
+        self.missing = bucket_of(f"{column.name}=", bits)
+        self._known: dict[tuple[Any, ...], tuple[Any, np.ndarray]] = {}
+
+    def of(self, values: Any) -> np.ndarray:
+        """Return the buckets, (n,) int32, of a pyarrow array of any type.
+
+        Raises
+        ------
+        InputError
+            For values that pyarrow cannot write as text, such as times in an unknown zone.
+        """
+        from pyarrow import ArrowException
+
+        try:
+            return self._of(values)
+        except ArrowException as error:
+            reason = " ".join(str(error).split())
+            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
+
+    def _of(self, values: Any) -> np.ndarray:
+        from pyarrow import types as t
+
+        kind = values.type
+        if t.is_dictionary(kind):
+            return self._of_dictionary(values)
+        if t.is_null(kind):
+            return np.full(len(values), self.missing, np.int32)
+        if t.is_integer(kind):
+            found = self._of_whole(values)
+        elif t.is_floating(kind) or t.is_decimal(kind):
+            found = self._of_floats(numbers_of(values), values.type)
+        elif t.is_boolean(kind):
+            found = self._of_whole(values, ("false", "true"))
+        else:
+            return self._of_text(self._written(values))
+        if values.null_count:
+            found[np.asarray(values.is_null())] = self.missing
+        return found
+
+    def _of_dictionary(self, values: Any) -> np.ndarray:
+        dictionary, indices = values.dictionary, values.indices
+        key = tuple(buffer.address for buffer in dictionary.buffers() if buffer is not None)
+        key += (dictionary.offset, len(dictionary))
+        held = self._known.get(key)
+        if held is None:
+            held = dictionary, np.append(self._of(dictionary), np.int32(self.missing))
+            if len(self._known) >= MEMORY:
+                self._known.clear()
+            self._known[key] = held  # keep the dictionary, so that its address is not reused
+        if indices.null_count:
+            indices = indices.fill_null(0)
+            found = held[1][np.asarray(indices)]
+            found[np.asarray(values.indices.is_null())] = self.missing
+            return found
+        return held[1][np.asarray(indices)]
+
+    def texts(self, values: Any) -> Any:
+        """Return each value's text as it is hashed, a pyarrow array; missing values give empty text."""
+        import pyarrow as pa
+        from pyarrow import types as t
+
+        if t.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        kind = values.type
+        if t.is_floating(kind) or t.is_decimal(kind):
+            numbers = ((x, x.is_integer()) for x in numbers_of(values).tolist())
+            found = ["" if np.isnan(x) else str(int(x)) if whole else written(x, kind) for x, whole in numbers]
+            return pa.array(found, pa.large_string())
+        plain = t.is_null(kind) or t.is_integer(kind) or t.is_boolean(kind)
+        return (values.cast(pa.large_string()) if plain else self._written(values)).fill_null("")
+
+    def _written(self, values: Any) -> Any:
+        """Return text as it is hashed: ``true`` for True and 7 for 7.0 if training had booleans or numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow.csv import ConvertOptions
+
+        if not pa.types.is_string(values.type):
+            values = values.cast(pa.large_string() if not pa.types.is_temporal(values.type) else pa.string())
+        kind = self.column.kind
+        if kind in ("boolean", "whole", "number"):
+            values = pc.if_else(pc.is_in(values, pa.array(ConvertOptions().null_values, values.type)), "", values)
+        if kind == "boolean":
+            return pc.utf8_lower(values)
+        if kind in ("whole", "number"):
+            return pc.replace_substring_regex(values, r"^(-?[0-9]+)\.0+$", r"\1")
+        return values
+
+    def _of_text(self, values: Any) -> np.ndarray:
+        from hogwild.data.tables.text_kernel import hash_texts
+
+        starts, text = text_of(values)
+        found = np.empty(len(values), np.int32)
+        with np.errstate(over="ignore"):
+            hash_texts(starts, text, self.state, self.bits, found)
+        return found
+
+    def _of_whole(self, values: Any, names: tuple[str, ...] = ()) -> np.ndarray:
+        import pyarrow as pa
+
+        if names:
+            codes = [bucket_of(f"{self.column.name}={name}", self.bits) for name in names]
+            return np.array(codes, np.int32)[np.asarray(values.fill_null(False).cast(pa.uint8()))]
+        return self._of_integers(np.asarray(values.fill_null(0)))
+
+    def _of_integers(self, whole: np.ndarray) -> np.ndarray:
+        from hogwild.data.tables.text_kernel import DIGITS, hash_numbers
+
+        negative = whole < 0
+        sizes = whole.astype(np.int64).view(np.uint64) if whole.dtype.kind == "i" else whole.astype(np.uint64)
+        with np.errstate(over="ignore"):
+            sizes = np.where(negative, np.uint64(0) - sizes, sizes)
+            found = np.empty(len(whole), np.int32)
+            hash_numbers(sizes, negative, self.state, self.bits, np.empty(DIGITS, np.uint64), found)
+        return found
+
+    def _of_floats(self, numbers: np.ndarray, kind: Any) -> np.ndarray:
+        """Hash whole numbers as integers are written, others as ``written`` says."""
+        whole = (np.abs(numbers) < 2**63) & (numbers == np.floor(numbers))
+        found = self._of_integers(np.where(whole, numbers, 0).astype(np.int64))
+        rest = np.flatnonzero(~whole)
+        values = set(numbers[rest].tolist())
+        names = {value: bucket_of(f"{self.column.name}={written(value, kind)}", self.bits) for value in values}
+        missing = np.isnan(numbers)
+        found[rest] = [names.get(value, self.missing) for value in numbers[rest].tolist()]
+        found[missing] = self.missing
+        return found
+
+
+def text_of(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each value of a pyarrow text array begins, (n + 1,) int64, and the bytes; none if missing."""
+    import pyarrow as pa
+
+    if values.null_count:
+        values = values.fill_null("")
+    wide = pa.types.is_large_string(values.type)
+    _, starts, text = values.buffers()
+    n, at = len(values), values.offset
+    size = 8 if wide else 4
+    found = np.frombuffer(starts, np.int64 if wide else np.int32, n + 1, at * size) if n else np.zeros(1, np.int64)
+    raw = np.frombuffer(text, np.uint8) if text is not None and text.size else np.zeros(1, np.uint8)
+    return readonly(found.astype(np.int64)), readonly(raw)
+
+
+def numbers_of(values: Any) -> np.ndarray:
+    """Return a pyarrow array of numbers or booleans as (n,) float64, with NaN for missing values."""
+    import pyarrow as pa
+
+    kind = pa.types
+    if kind.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if kind.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    if kind.is_null(values.type):
+        return np.full(len(values), np.nan)
+    values = values.cast(pa.float64(), safe=False)
+    found = np.array(values.fill_null(np.nan) if values.null_count else values, np.float64)
+    return found
+
+
+def scaled(values: Any, column: TableColumn) -> np.ndarray:
+    """Return numbers divided by the column's deviation, (n,) float32, with NaN for missing values."""
+    numbers = finite(values, column.name)
+    with np.errstate(over="ignore"):
+        found = (numbers / column.deviation).astype(np.float32)
+    if np.isinf(found).any():
+        row = int(np.argmax(np.isinf(found)))
+        raise CellError(row, f"column {column.name}: {numbers[row]:g} is beyond float32 in deviations of this column")
+    return found
+
+
+def finite(values: Any, name: str) -> np.ndarray:
+    """Return numbers, (n,) float64, with NaN for missing values; an infinite one is an error."""
+    numbers = numbers_of(values)
+    if np.isinf(numbers).any():
+        raise CellError(int(np.argmax(np.isinf(numbers))), f"column {name}: expected a finite number")
+    return numbers
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words and pairs of neighbouring words in a text column."""
+
+    starts: np.ndarray  # (n + 1,) int64: where each row's words begin
+    codes: np.ndarray  # (words,) int32: their buckets
+    places: np.ndarray  # (words, 4) int64: word positions in the text; (0, 4) if not requested
+    text: np.ndarray  # (bytes,) uint8
+
+    def texts(self, at: np.ndarray) -> Any:
+        """Return the words and pairs with the given numbers, a pyarrow array."""
+        import pyarrow as pa
+
+        raw, found = self.text.data, []
+        for begin, end, second, last in self.places[at].tolist():
+            found.append(str(raw[begin:end], "utf-8") + (f" {str(raw[second:last], 'utf-8')}" if last > second else ""))
+        return pa.array(found, pa.large_string())
+
+
+def words_of(values: Any, column: TableColumn, bits: int, places: bool = False) -> Words:
+    """Find the words and pairs in a pyarrow array of text, and with ``places`` their positions."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from hogwild.data.tables.text_kernel import count_words, hash_words
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    starts, text = text_of(pc.utf8_lower(values.cast(pa.large_string()).fill_null("")))
+    counts = np.empty(len(values), np.int64)
+    count_words(starts, text, counts)
+    found = np.empty(int(counts.sum()), np.int32)
+    lie = np.empty((len(found) if places else 0, 4), np.int64)
+    with np.errstate(over="ignore"):
+        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, found, lie)
+    return Words(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), found, lie, text)
+
+
+def kind_of(type: Any) -> str:
+    """The kind (``table_plan.KINDS``) of a pyarrow type."""
+    from pyarrow import types as t
+
+    if t.is_dictionary(type):
+        inner = kind_of(type.value_type)
+        return "category" if inner in ("text", "boolean", "whole", "number", "date") else inner
+    tests = {
+        "text": (t.is_string, t.is_large_string, t.is_string_view), "boolean": (t.is_boolean,),
+        "whole": (t.is_integer,), "number": (t.is_floating, t.is_decimal), "empty": (t.is_null,),
+        "date": (t.is_temporal,),
+        "binary": (t.is_binary, t.is_large_binary, t.is_fixed_size_binary, t.is_binary_view),
+    }  # fmt: skip
+    if t.is_run_end_encoded(type):
+        return kind_of(type.value_type)
+    return next((kind for kind, ways in tests.items() if any(way(type) for way in ways)), "nested")

@@ -1,0 +1,354 @@
+"""Reads a table by its plan: pieces become blocks of rows on several threads, in order.
+
+A table is read twice. The first pass finds what the plan must know about all rows: deviations of numbers, the labels'
+names, and the number of features if the number of buckets is not given; the second makes the rows. Neither holds more
+than a few pieces, so the table may be larger than memory; a pass over text costs about as much as parsing it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.bits import MOST_BITS, check_bits
+from hogwild.data.hints import of_columns
+from hogwild.data.parallel import Result, in_order
+from hogwild.data.rows.container import Rows
+from hogwild.data.tables.columns import BEYOND, Categories, CellError, bucket_of, finite, numbers_of, scaled, words_of
+from hogwild.data.tables.files import Piece, TableSource
+from hogwild.data.tables.names import Found, Gathering
+from hogwild.data.tables.plan import BOOLEANS, MOST_LABELS, NUMBERS, AskedColumns, TablePlan, draft, shown
+from hogwild.data.text.hashing import ROOMY, collisions, sort_rows
+from hogwild.errors import HogwildWarning, InputError
+
+COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
+FEWEST_BITS, USUAL_BITS = 18, 24  # limits of the default
+WORDY = 4.0  # mean words per value from which a column is text rather than categories
+EXACT = 2**53  # larger whole numbers are taken as names, not amounts
+FAR = 10.0  # deviations by which the mean may differ from 0 without a warning
+
+
+def plan_table(
+    source: TableSource, asked: AskedColumns, hash_bits: int | None, workers: int | None = None
+) -> TablePlan:
+    """Make the plan of a training table: uses of columns, deviations, the labels' names, and the number of buckets.
+
+    Raises
+    ------
+    InputError
+        One line that names the table, and the column and line if known.
+    """
+    kinds, batch = source.kinds()
+    unlabelled = of_columns([*kinds]) if asked.label is None else ""
+    plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch), unlabelled)
+    plan = dataclasses.replace(plan, hash_bits=0 if hash_bits is None else check_bits(hash_bits))
+    numeric = plan.of_role("numeric")
+    if hash_bits is None or numeric or plan.label_kind != "number":
+        plan = _Survey(plan).of(source, workers)
+    if len(plan.label_names) == 1:
+        only = plan.label_names[0]
+        raise InputError(f"{source.name}: column {plan.label}: every label is {only!r}, expected two or more")
+    return plan
+
+
+def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
+    """Return uses that the first values show better than the type: long texts, and whole numbers that are names."""
+    import pyarrow.compute as pc
+
+    found = {}
+    for name, kind in kinds.items():
+        if kind == "text":
+            values = batch.column(name)
+            words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
+            if words is not None and words >= WORDY:
+                found[name] = "text"
+        elif kind in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
+            numbers = numbers_of(batch.column(name))
+            numbers = numbers[~np.isnan(numbers)]
+            if EXACT < np.abs(numbers).max(initial=0) < np.inf and (numbers == np.floor(numbers)).all():
+                found[name] = "categorical"
+    return found
+
+
+@dataclass
+class TableBlock:
+    """Rows made from a piece."""
+
+    lengths: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray | None
+    names: list[Found]
+
+
+class Reader:
+    """Makes rows from pieces by a plan; several threads use it at once.
+
+    Parameters
+    ----------
+    plan : TablePlan
+    name : str
+        Name of the table, for messages.
+    labels : bool
+        Whether labels and weights are read; if not, targets are 0.
+    weighted : bool
+        Whether weights are read, if the plan names a column of them.
+    gathering : Gathering, optional
+        Collects names of features.
+    """
+
+    def __init__(
+        self, plan: TablePlan, name: str, labels: bool = True, weighted: bool = True, gathering: Gathering | None = None
+    ) -> None:
+        self.plan, self.name, self.labels, self.gathering = plan, name, labels, gathering
+        self.weight = plan.weight if labels and weighted else None
+        bits = plan.hash_bits
+        self.fine, self.shift = (bits, 0) if gathering is None else (gathering.bits, gathering.shift())
+        self.categories = [Categories(column, self.fine) for column in plan.of_role("categorical")]
+        self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
+        self.own = np.array([bucket_of(c.name, bits) for c in self.numeric], np.int32)
+        self.missing = np.array([bucket_of(f"{c.name}=", bits) for c in self.numeric], np.int32)
+
+    def types(self) -> dict[str, str]:
+        """Return the columns that are read, and whether their text is read as numbers."""
+        types = {c.name: "number" if c.role == "numeric" else "text" for c in self.plan.columns}
+        if self.labels:
+            types[self.plan.label] = "number" if self.plan.label_kind == "number" else "text"
+        if self.weight is not None:
+            types[self.weight] = "number"
+        return types
+
+    def block(self, piece: Piece) -> TableBlock | None:
+        """Return the rows of a piece, or None if it has none."""
+        return self._named(piece, self._block)
+
+    def _named(self, piece: Piece, make: Callable[[Any], Result]) -> Result | None:
+        try:
+            batch = piece.load()
+            return None if batch is None else make(batch)
+        except CellError as error:
+            raise InputError(f"{self.name}: {piece.place(error.row)}: {error}") from None
+
+    def _block(self, batch: Any) -> TableBlock:
+        n, bits = batch.num_rows, self.plan.hash_bits
+        targets = self.targets(batch)
+        names: list[Found] = []
+        lengths, indices, values = self._entries(batch, names)
+        indices, values, _, bad = sort_rows(lengths, indices, values, bits)
+        if bad >= 0:
+            raise CellError(bad, "the sum of values that share a bucket is beyond float32")
+        weights = None if self.weight is None else self._weights(batch.column(self.weight))
+        targets = np.zeros(n, np.float32) if targets is None else targets
+        return TableBlock(lengths, indices, values, targets, weights, names)
+
+    def _entries(self, batch: Any, names: list[Found]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return row lengths and the entries, still unsorted; names of new features are appended to ``names``."""
+        from hogwild.data.tables.text_kernel import lay_rows
+
+        n, gathering = batch.num_rows, self.gathering
+        codes = np.empty((len(self.categories), n), np.int32)
+        for out, column in zip(codes, self.categories):
+            cells = batch.column(column.column.name)
+            found = column.of(cells)
+            if gathering is not None:
+                names.append(gathering.categories(column, cells, found))
+            np.right_shift(found, self.shift, out=out)
+        numbers = np.empty((len(self.numeric), n), np.float32)
+        for out, number in zip(numbers, self.numeric):
+            out[:] = scaled(batch.column(number.name), number)
+        starts, words = np.zeros((len(self.texts), n + 1), np.int64), [np.empty(0, np.int32)]
+        for k, text in enumerate(self.texts):
+            each = words_of(batch.column(text.name), text, self.fine, gathering is not None)
+            if gathering is not None:
+                names.append(gathering.words(text.name, each))
+            starts[k] = each.starts + sum(map(len, words))
+            words.append(each.codes >> self.shift)
+        flat = np.concatenate(words)
+        room = n * (len(codes) + len(numbers)) + len(flat)
+        lengths, indices, values = np.empty(n, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
+        used = lay_rows(codes, numbers, self.own, self.missing, starts, flat, lengths, indices, values)
+        return lengths, indices[:used], values[:used]
+
+    def targets(self, batch: Any) -> np.ndarray | None:
+        """Return targets (n,) float32, or None if they are not read."""
+        import pyarrow.compute as pc
+
+        if not self.labels:
+            return None
+        plan, values = self.plan, batch.column(self.plan.label)
+        if plan.label_kind == "number":
+            numbers = finite(values, plan.label)
+            _refuse(np.isnan(numbers), f"column {plan.label}: the label is missing")
+            _refuse(np.abs(numbers) >= BEYOND, f"column {plan.label}: the label is beyond float32")
+            return numbers.astype(np.float32)
+        texts, names = written_labels(values), list(plan.label_names)
+        if plan.label_kind == "boolean":
+            texts, names = pc.utf8_lower(texts), list(BOOLEANS)
+            for digit, name in zip("01", BOOLEANS):
+                texts = pc.if_else(pc.equal(texts, digit), name, texts)
+        _refuse(np.asarray(pc.equal(texts, "")), f"column {plan.label}: the label is missing")
+        import pyarrow as pa
+
+        found = pc.index_in(texts, pa.array(names, texts.type))
+        unknown = np.asarray(found.is_null())
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            known = shown(plan.label_names)
+            raise CellError(row, f"column {plan.label}: label {texts[row].as_py()!r} is none of the known: {known}")
+        return np.asarray(found).astype(np.float32)
+
+    def _weights(self, values: Any) -> np.ndarray:
+        weights = finite(values, str(self.weight))
+        _refuse(np.isnan(weights), f"column {self.weight}: the weight is missing")
+        _refuse(weights < 0, f"column {self.weight}: the weight is negative")
+        _refuse(weights >= BEYOND, f"column {self.weight}: the weight is beyond float32")
+        return weights.astype(np.float32)
+
+
+def _refuse(wrong: np.ndarray, what: str) -> None:
+    if wrong.any():
+        raise CellError(int(np.argmax(wrong)), what)
+
+
+def written_labels(values: Any) -> Any:
+    """Return labels as an array of text, with empty text for missing ones."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(pa.large_string()).fill_null("")
+
+
+class _Survey(Reader):
+    """The first pass, which finds what a plan must know about all rows."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self.asked = plan
+        super().__init__(dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS), "")
+        self.weight = None
+        self.counting = plan.hash_bits == 0
+
+    def types(self) -> dict[str, str]:
+        types = super().types()
+        if not self.counting:
+            needed = {self.plan.label, *(column.name for column in self.numeric)}
+            types = {name: kind for name, kind in types.items() if name in needed}
+        return types
+
+    def of(self, source: TableSource, workers: int | None) -> TablePlan:
+        """Return the complete plan."""
+        from hogwild.data.text.hashing import mark_buckets
+
+        self.name = source.name
+        seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
+        moments = [(0, 0.0, 0.0)] * len(self.numeric)
+        names: set[str] = set()
+        tasks = in_order(source.pieces(self.types()), lambda piece: self._named(piece, self._facts), workers)
+        for facts in tasks:
+            if facts is None:
+                continue
+            found, buckets, labels = facts
+            moments = [_merged(*pair) for pair in zip(moments, found)]
+            used += mark_buckets(seen, buckets)
+            names |= labels
+            if len(names) > MOST_LABELS:
+                raise InputError(
+                    f"{source.name}: column {self.plan.label}: more than {MOST_LABELS:,} labels, such as {min(names)!r}"
+                )
+        bits = self.asked.hash_bits or _enough(collisions(COUNTED_BITS, used)["features"])
+        deviations = {c.name: self._deviation(c.name, *moment) for c, moment in zip(self.numeric, moments)}
+        columns = tuple(
+            dataclasses.replace(column, deviation=deviations.get(column.name, 1.0)) for column in self.plan.columns
+        )
+        names_in_order = self._label_names(names)
+        return dataclasses.replace(self.asked, columns=columns, label_names=names_in_order, hash_bits=bits)
+
+    def _facts(self, batch: Any) -> tuple[list[tuple[int, float, float]], np.ndarray, set[str]]:
+        moments = []
+        for column in self.numeric:
+            numbers = finite(batch.column(column.name), column.name)
+            numbers = numbers[~np.isnan(numbers)]
+            with np.errstate(over="ignore", invalid="ignore"):  # _deviation refuses the result
+                mean = float(numbers.mean()) if len(numbers) else 0.0
+                moments.append((len(numbers), mean, float(((numbers - mean) ** 2).sum())))
+        labels: set[str] = set()
+        if self.plan.label_kind != "number":
+            labels = set(written_labels(batch.column(self.plan.label).unique()).to_pylist()) - {""}
+        return moments, self._entries(batch, [])[1] if self.counting else np.empty(0, np.int32), labels
+
+    def _label_names(self, names: set[str]) -> tuple[str, ...]:
+        """Return the labels in the order of their targets; booleans as the table writes them."""
+        if self.plan.label_kind == "number":
+            return ()
+        if self.plan.label_kind == "text":
+            return tuple(sorted(names))
+        own = {name.lower(): name for name in sorted(names)}
+        return tuple(own.get(name, name) for name in BOOLEANS)
+
+    def _deviation(self, column: str, count: int, mean: float, spread: float) -> float:
+        deviation = float(np.sqrt(spread / count)) if count else 0.0
+        if not np.isfinite(deviation):
+            raise InputError(f"{self.name}: column {column}: the squares of its numbers are beyond float64")
+        if deviation <= 1e-12 * abs(mean):  # constant up to rounding
+            return abs(mean) or 1.0
+        if abs(mean) > FAR * deviation:
+            warnings.warn(
+                f"{self.name}: column {column}: numbers about {mean:.6g} that differ by {deviation:.3g} make training "
+                "slow: take a constant off them, or make them categories",
+                HogwildWarning,
+                stacklevel=2,
+            )
+        return deviation
+
+
+def _merged(one: tuple[int, float, float], other: tuple[int, float, float]) -> tuple[int, float, float]:
+    """Combine count, mean and sum of squares about the mean of two sets (Chan, Golub, LeVeque 1979)."""
+    count = one[0] + other[0]
+    if one[0] == 0 or other[0] == 0:
+        return other if one[0] == 0 else one
+    shift = other[1] - one[1]
+    return count, one[1] + shift * other[0] / count, one[2] + other[2] + shift * shift * one[0] * other[0] / count
+
+
+def _enough(features: int) -> int:
+    """Return a number of bits, within the usual range, that leaves four of five features a bucket of their own."""
+    bits = FEWEST_BITS
+    while bits < min(USUAL_BITS, MOST_BITS) and 1.0 - np.exp(-features / 2**bits) > ROOMY:
+        bits += 1
+    return bits
+
+
+def read_blocks(
+    source: TableSource,
+    plan: TablePlan,
+    labels: bool = True,
+    weighted: bool = True,
+    workers: int | None = None,
+    gathering: Gathering | None = None,
+) -> Iterator[TableBlock]:
+    """Yield the table's rows by its plan, in blocks; the names of their features go to ``gathering``.
+
+    Raises
+    ------
+    InputError
+        One line that names the table and the column, and the line if known.
+    """
+    reader = Reader(plan, source.name, labels, weighted, gathering)
+    for block in in_order(source.pieces(reader.types()), reader.block, workers):
+        if block is not None:
+            if gathering is not None:
+                gathering.add(block.names)
+            yield block
+
+
+def as_rows(block: TableBlock, plan: TablePlan, facts: dict[str, Any]) -> Rows:
+    """Return a block as ``Rows`` in memory; ``facts`` is the plan in JSON types."""
+    indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(block.lengths)))
+    flat = block.indices, block.values, block.targets, 2**plan.hash_bits, block.weights
+    return Rows(indptr, *flat, check=False, hash_bits=plan.hash_bits, table=facts)

@@ -1,0 +1,187 @@
+"""Tables as rows: CSV, TSV, Parquet and Arrow files, and frames of pandas, polars and pyarrow.
+
+``open_table`` plans a table and makes a store of it in the cache, as ``open_data`` does for text; rows of a frame are
+made in memory. Rows keep their plan (``plan.py``), so a model trained on them can read such tables by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from hogwild.data.cache import Cache, Recipe, build, identity
+from hogwild.data.progress import BytesRead
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import Sink
+from hogwild.data.tables.files import TableSource, is_frame, open_source
+from hogwild.data.tables.names import Gathering
+from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
+from hogwild.data.tables.rows import as_rows, plan_table, read_blocks
+from hogwild.data.text.hashing import HashedSink, warn_if_crowded
+from hogwild.errors import HogwildWarning, InputError, UsageError
+
+VERSION = 2  # version of the rows made from a table; part of a cache entry's key
+
+
+def open_table(
+    table: Any,
+    label: str | None = None,
+    *,
+    categorical: str | Iterable[str] | None = None,
+    numeric: str | Iterable[str] | None = None,
+    text: str | Iterable[str] | None = None,
+    ignore: str | Iterable[str] | None = None,
+    weight: str | None = None,
+    hash_bits: int | None = None,
+    like: Any = None,
+    format: str | None = None,
+    cache: Cache | None = None,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> Rows:
+    """Open a table as rows; each column becomes features by its type or by the options given.
+
+    Parameters
+    ----------
+    table : path or frame
+        A CSV, TSV (also .gz, .bz2, .xz), Parquet or Arrow file, or a frame of pandas, polars or pyarrow.
+    label : str
+        The column to be learned: text, booleans or numbers.
+    categorical, numeric, text, ignore : names, optional
+        Columns to treat as categories, numbers or words, or to leave out; a list, or comma-separated text. The others
+        are treated by their type: numbers are numeric, text of many words is text, all else categorical.
+    weight : str, optional
+        A column with the weight of each row.
+    hash_bits : int, optional
+        Features are hashed to ``2**hash_bits`` buckets; by default 18 to 24, as many as the table needs.
+    like : Rows or model, optional
+        Read the table by the plan of these, for testing, rather than making a new plan.
+    format : {"csv", "tsv", "parquet", "arrow"}, optional
+        By default inferred from the name.
+    cache, workers, progress
+        As for :func:`hogwild.open_data`.
+
+    Returns
+    -------
+    Rows
+        With the plan in ``table``, so that a model trained on them predicts tables.
+
+    Raises
+    ------
+    InputError, UsageError
+        One line that names the table, the column, and the line if known.
+    """
+    asked = AskedColumns.of(
+        label=label, categorical=categorical, numeric=numeric, text=text, ignore=ignore, weight=weight
+    )
+    plan = None
+    if like is not None:
+        if asked or hash_bits is not None:
+            raise UsageError("like= has a plan already: leave out label, columns and hash_bits")
+        plan = like.table
+        if plan is None:
+            raise UsageError(f"like={like!r}: it was not made from a table")
+    recipe = table_recipe(table, asked, hash_bits, plan, format=format, workers=workers, progress=progress)
+    rows, meta = build(None if is_frame(table) else cache, recipe)
+    if len(rows) == 0:
+        raise InputError(f"{recipe.meta['source']}: no rows in it")
+    warn_if_crowded(recipe.label, meta["hashing"])
+    return rows
+
+
+def table_recipe(
+    table: Any,
+    asked: AskedColumns,
+    hash_bits: int | None = None,
+    plan: dict[str, Any] | None = None,
+    *,
+    format: str | None = None,
+    labels: bool = True,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> Recipe:
+    """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
+    name, before = "the table", None
+    if isinstance(table, str | os.PathLike):
+        name, before = os.fspath(table), _identity(table)
+
+    def fill(sink: Sink) -> dict[str, Any]:
+        source = open_source(table, format, progress)
+        made = plan_table(source, asked, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
+        if plan is not None:
+            check_columns(source, made, labels)
+        hashed = HashedSink(sink, made.hash_bits, raw=False)
+        weighted = plan is None or made.weight in source.names
+        gathering = Gathering(made.hash_bits) if plan is None else None  # test data need no names
+        for block in read_blocks(source, made, labels, weighted, workers, gathering):
+            hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
+        if before is not None and _identity(table) != before:
+            raise InputError(f"{name}: changed while it was being read: try again")
+        names = None if gathering is None else gathering.names(made)
+        return hashed.facts() | {"table": made.to_json(), "names": names}
+
+    uses = {word: list(names) for word, names in asked.uses().items()}
+    key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
+    key |= {"labels": labels, "tables": VERSION}
+    meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
+    return Recipe(os.path.basename(name), key, meta, fill)
+
+
+def stream_table(
+    table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None, workers: int | None = None
+) -> Iterator[Rows]:
+    """Yield a table's rows by the plan ``facts``, in blocks of bounded size, in order; nothing is stored.
+
+    Without ``labels`` the label column may be absent, and targets are 0.
+    """
+    plan = TablePlan.from_json(facts)
+    source = open_source(table, format)
+    check_columns(source, plan, labels)
+    for block in read_blocks(source, plan, labels, weighted=False, workers=workers):
+        yield as_rows(block, plan, facts)
+
+
+def feature_names(
+    table: Any, plan: Mapping[str, Any], buckets: Iterable[int], format: str | None = None
+) -> dict[int, list[str]]:
+    """Return names such as ``site=example.org`` of the features in ``buckets``; buckets without a name are left out.
+
+    Parameters
+    ----------
+    table : path or frame
+        The training table, or one like it; all of it is read.
+    plan : dict
+        ``table`` of the model or rows.
+    buckets : whole numbers
+
+    Raises
+    ------
+    InputError
+        As for reading the table.
+    """
+    made, wanted = TablePlan.from_json(plan), list(buckets)
+    source = open_source(table, format)
+    check_columns(source, made, labels=False)
+    gathering = Gathering(made.hash_bits, wanted)
+    for _ in read_blocks(source, made, labels=False, gathering=gathering):
+        pass
+    return gathering.names(made).of(wanted)
+
+
+def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:
+    """Refuse a table that lacks a column the plan reads; warn of columns unknown to the plan."""
+    plan.check(source.name, source.held(), labels)
+    known = {column.name for column in plan.columns} | {plan.label, plan.weight, *plan.ignored, ""}
+    unknown = [name for name in source.names if name not in known]
+    if unknown:
+        said = f"{source.name}: the model does not know {shown(unknown)}: passed over"
+        warnings.warn(said, HogwildWarning, stacklevel=3)
+
+
+def _identity(path: Any) -> dict[str, Any]:
+    try:
+        return identity(path)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None

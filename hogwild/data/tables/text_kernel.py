@@ -1,0 +1,207 @@
+"""JIT kernels for tables: texts, numbers and words of columns become buckets, and columns become rows.
+
+A value is hashed in place in the column's bytes, starting from the hash state after ``column=``, so no text is built
+and nothing is allocated. FNV-1a (Fowler, Noll, Vo 1991) takes about 1 ns a byte; the hash of
+``data/text/hashing_kernel.py`` follows, since FNV-1a's top bits depend too little on the last bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from hogwild.data.text.hashing_kernel import bucket
+from hogwild.kernels.options import JIT
+
+BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+TEN, ZERO, MINUS, SPACE = np.uint64(10), np.uint64(48), np.uint64(45), np.uint64(32)
+DIGITS = 20  # decimal digits of the largest uint64
+
+
+@njit(**JIT)
+def fold(state, text, first, last):
+    """Return the FNV-1a state (uint64) after the bytes ``text[first:last]``."""
+    for i in range(first, last):
+        state = (state ^ np.uint64(text[i])) * PRIME
+    return state
+
+
+@njit(**JIT)
+def hash_texts(
+    starts,  # (n + 1,) int64: where each value begins in text
+    text,  # (bytes,) uint8
+    state,  # uint64: after the column's name and "="
+    bits,
+    buckets,  # (n,) int32, out
+):
+    for i in range(len(buckets)):
+        buckets[i] = bucket(fold(state, text, starts[i], starts[i + 1]), bits)
+
+
+@njit(**JIT)
+def hash_numbers(
+    sizes,  # (n,) uint64: absolute values
+    negative,  # (n,) bool
+    state,
+    bits,
+    digits,  # (DIGITS,) uint64, scratch
+    buckets,  # (n,) int32, out
+):
+    """Set the buckets of whole numbers, hashed as they are written in decimal."""
+    for i in range(len(buckets)):
+        rest, count, now = sizes[i], 0, state
+        while True:
+            digits[count] = rest % TEN
+            rest = rest // TEN
+            count += 1
+            if rest == np.uint64(0):
+                break
+        if negative[i]:
+            now = (now ^ MINUS) * PRIME
+        for k in range(count - 1, -1, -1):
+            now = (now ^ (digits[k] + ZERO)) * PRIME
+        buckets[i] = bucket(now, bits)
+
+
+@njit(**JIT)
+def _word(text, at, last):
+    """Return ``(begin, end)`` of the first word in ``text[at:last]``; both are ``last`` if there is none.
+
+    A word is a run of letters, digits and underscores. Beyond ASCII every character belongs to a word except the
+    punctuation of U+0080 to U+00BF, U+2000 to U+206F and U+3000 to U+303F.
+    """
+    begin = -1
+    while at < last:
+        byte, width = text[at], 1
+        if byte < 0x80:
+            inside = (48 <= byte <= 57) or (65 <= byte <= 90) or (97 <= byte <= 122) or byte == 95
+        else:
+            inside = True
+            if byte == 0xC2:
+                inside, width = False, 2
+            elif at + 1 < last and byte == 0xE2 and (text[at + 1] == 0x80 or text[at + 1] == 0x81):
+                inside, width = at + 2 < last and text[at + 1] == 0x81 and text[at + 2] > 0xAF, 3
+            elif at + 1 < last and byte == 0xE3 and text[at + 1] == 0x80:
+                inside, width = False, 3
+        if inside and begin < 0:
+            begin = at
+        if not inside and begin >= 0:
+            return begin, at
+        at += width
+    return (begin, last) if begin >= 0 else (last, last)
+
+
+@njit(**JIT)
+def count_words(
+    starts,  # (n + 1,) int64
+    text,  # (bytes,) uint8, in lower case
+    counts,  # (n,) int64, out: words and pairs of neighbours
+):
+    for i in range(len(counts)):
+        words, at, last = 0, starts[i], starts[i + 1]
+        while at < last:
+            begin, at = _word(text, at, last)
+            words += begin < last
+        counts[i] = max(2 * words - 1, 0)
+
+
+@njit(**JIT)
+def hash_words(
+    starts,  # (n + 1,) int64
+    text,  # (bytes,) uint8, in lower case
+    state,  # uint64: after the column's name and "="
+    bits,
+    buckets,  # (words,) int32, out
+    places,  # (words, 4) int64, out, or (0, 4): where the first word begins and ends, and the second of a pair
+):
+    """Set the bucket of each word and of each pair with the word before; ``count_words`` gives their number."""
+    k = 0
+    for i in range(len(starts) - 1):
+        at, last, before, ended = starts[i], starts[i + 1], np.int64(-1), np.int64(-1)
+        pair = state
+        while at < last:
+            begin, at = _word(text, at, last)
+            if begin == last:
+                break
+            if before >= 0:
+                buckets[k] = bucket(fold((pair ^ SPACE) * PRIME, text, begin, at), bits)
+                if len(places):
+                    places[k, 0], places[k, 1], places[k, 2], places[k, 3] = before, ended, begin, at
+                k += 1
+            pair = fold(state, text, begin, at)
+            before, ended = begin, at
+            buckets[k] = bucket(pair, bits)
+            if len(places):
+                places[k, 0], places[k, 1], places[k, 2], places[k, 3] = begin, at, at, at
+            k += 1
+
+
+@njit(**JIT)
+def lay_rows(
+    codes,  # (c, n) int32: buckets of the categories
+    numbers,  # (d, n) float32; NaN: missing
+    own,  # (d,) int32: bucket of each number
+    missing,  # (d,) int32: bucket of its missing indicator
+    word_starts,  # (t, n + 1) int64: where each row's words begin
+    words,  # (words,) int32, one text column after another
+    lengths,  # (n,) int64, out
+    indices,  # (all,) int32, out: room for every possible entry
+    values,  # (all,) float32, out
+):
+    """Turn columns into rows of unsorted entries; return how many there are. A number of 0 has no entry."""
+    at = 0
+    one = np.float32(1.0)
+    for i in range(len(lengths)):
+        first = at
+        for c in range(codes.shape[0]):
+            indices[at], values[at] = codes[c, i], one
+            at += 1
+        for d in range(numbers.shape[0]):
+            number = numbers[d, i]
+            if np.isnan(number):
+                indices[at], values[at] = missing[d], one
+                at += 1
+            elif number != 0:
+                indices[at], values[at] = own[d], number
+                at += 1
+        for t in range(word_starts.shape[0]):
+            for k in range(word_starts[t, i], word_starts[t, i + 1]):
+                indices[at], values[at] = words[k], one
+                at += 1
+        lengths[i] = at - first
+    return at
+
+
+@njit(**JIT)
+def whole_rows(
+    text,  # (bytes,) uint8: CSV from the beginning of a row
+    size,
+    delimiter,
+):
+    """Return ``(end, lines)``: where the last whole row of ``text[:size]`` ends, and how many lines these rows take.
+
+    As in other readers, a quote opens a value only at its beginning, so one inside of ``5" disk`` is a character.
+    """
+    end, lines, seen = 0, 0, 0
+    fresh, quoted = True, False
+    i = 0
+    while i < size:
+        byte = text[i]
+        if quoted:
+            if byte == 34:
+                if i + 1 < size and text[i + 1] == 34:
+                    i += 1
+                else:
+                    quoted = False
+            elif byte == 10:
+                seen += 1
+        elif byte == 10:
+            seen += 1
+            end, lines, fresh = i + 1, seen, True
+        elif byte == delimiter:
+            fresh = True
+        else:
+            quoted = fresh and byte == 34
+            fresh = False
+        i += 1
+    return end, lines

@@ -1,0 +1,295 @@
+"""Feature hashing: any index below 2^64 becomes one of 2^B buckets, so a model's size is chosen rather than found.
+
+The hash is fixed, and part of every hashed store and model: the bucket of the zero-based index i is the top B bits of
+the first output of splitmix64 seeded with i (Steele, Lea, Flood 2014), an invertible mixing of 64 bits. It is applied
+*after* 1-based text is shifted to 0, so the same data hash alike in either numbering and as a matrix of columns. It has
+no seed, so data and model need to agree on B only.
+
+The hash is unsigned, as in Vowpal Wabbit. The signs of Weinberger et al. (2009, "Feature hashing for large scale
+multitask learning") make inner products unbiased, which a method with fixed weights needs; a linear model learns the
+weight of each bucket as it is. Signs would make counts negative, let two values of a row cancel, and change the length
+of rows that are normalised.
+
+The cost is that features in one bucket share a weight, and their identity is lost. Values of one row that fall into the
+same bucket are summed. From m buckets, u of them used, the number of features is estimated as ``n = -m ln(1 - u/m)``
+(linear counting, Whang et al. 1990), and a feature collides with probability ``1 - exp(-(n - 1) / m)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hogwild.data.bits import MOST_BITS, check_bits
+from hogwild.data.rows.chunks import chunks
+from hogwild.data.rows.container import PIECE, Rows, readonly
+from hogwild.data.rows.store import MemoryWriter, Sink, read_meta
+from hogwild.errors import HogwildWarning, InputError
+
+if TYPE_CHECKING:
+    from hogwild.data.cache import Recipe
+
+LARGEST = 2**64 - 1  # index, as the text writes it
+CROWDED = 0.5  # share of features with company from which it is worth a warning
+ROOMY = 0.2  # ... and what the bits it suggests would bring it down to
+
+
+def hash_indices(indices: Any, bits: int) -> np.ndarray:
+    """Return the bucket, below 2^bits, of each zero-based index from 0 to 2^64 - 1: (n,) int32."""
+    from hogwild.data.text import hashing_kernel as hashing
+
+    given = np.ascontiguousarray(indices)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise InputError(f"indices: expected whole numbers in one dimension, got {given.dtype} of shape {given.shape}")
+    if given.dtype.kind == "i" and given.size and given.min() < 0:
+        raise InputError(f"indices: expected 0 or more, got {given.min()}")
+    if given.dtype != np.int32:
+        given = given.astype(np.uint64)
+    buckets = np.empty(len(given), np.int32)
+    with np.errstate(over="ignore"):  # wrapping is intended, and is only visible with the JIT off
+        hashing.hash_indices(readonly(given), check_bits(bits), buckets)
+    return buckets
+
+
+def sort_rows(
+    lengths: np.ndarray, indices: np.ndarray, values: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Sort hashed rows by bucket and sum repeated buckets, in place.
+
+    Returns
+    -------
+    indices, values : arrays, shape (nnz,)
+        Leading parts of the arrays given; ``lengths`` (n,) is updated.
+    summed : int
+        Rows in which values were summed.
+    bad : int
+        The first row with a sum beyond float32, or -1.
+    """
+    from hogwild.data.text import hashing_kernel as hashing
+
+    longest = int(lengths.max(initial=0))
+    spare = np.empty(longest, np.int32), np.empty(longest, np.float32), np.empty(hashing.BINS, np.int64)
+    with np.errstate(over="ignore"):
+        nnz, summed, bad = hashing.sort_rows(lengths, indices, values, bits, *spare)
+    return indices[:nnz], values[:nnz], int(summed), int(bad)
+
+
+def hash_rows(rows: Rows, bits: int) -> Rows:
+    """Return a copy in memory of rows whose features are hashed to ``2**bits``, which is its width.
+
+    Parameters
+    ----------
+    rows : Rows
+        Not hashed yet.
+    bits : int
+        1 to 30.
+
+    Raises
+    ------
+    InputError
+        If they are hashed already, or a sum of values exceeds float32.
+    UsageError
+        For ``bits`` out of range.
+
+    Warns
+    -----
+    HogwildWarning
+        If more than half of the features share a bucket.
+    """
+    hashed, facts = hash_and_count(rows, bits)
+    warn_if_crowded("the rows", facts["hashing"])
+    return hashed
+
+
+def hash_and_count(rows: Rows, bits: int) -> tuple[Rows, dict[str, Any]]:
+    """Do the same as :func:`hash_rows` without its warning; also return the facts for a store's meta data."""
+    memory = MemoryWriter()
+    sink = HashedSink(memory, bits, raw=True)
+    check_not_hashed(rows.hash_bits)
+    for part in _pieces(rows):
+        sink.append(part.end - part.begin, part.indices, part.values, part.targets, part.weights)
+    return memory.close(2**sink.bits, hash_bits=sink.bits), sink.facts()
+
+
+def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
+    """Yield the same rows in hashed copies of about a million entries each, for one pass in bounded memory."""
+    check_not_hashed(rows.hash_bits)
+    for part in _pieces(rows):
+        lengths, indices, values = _hash_entries(part.end - part.begin, part.indices, part.values, bits)
+        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        yield Rows(indptr, indices, values, part.targets, 2**bits, part.weights, check=False, hash_bits=bits)
+
+
+def _pieces(rows: Rows) -> Iterator[Rows]:
+    """Yield copies of the rows, about a million entries at a time."""
+    for first, last in chunks(rows, PIECE):
+        yield rows.block(first, last).compact()
+
+
+def _hash_entries(
+    lengths: np.ndarray, indices: np.ndarray, values: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    lengths, values = np.array(lengths, np.int64), np.array(values, np.float32)  # copies: they are sorted in place
+    indices, values, _, bad = sort_rows(lengths, hash_indices(indices, bits), values, bits)
+    if bad >= 0:
+        raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
+    return lengths, indices, values
+
+
+class HashedSink:
+    """A sink in front of another that hashes rows, if they are raw, and counts the buckets that occur.
+
+    Counting takes a bit for each bucket, and one or two nanoseconds an entry.
+
+    Parameters
+    ----------
+    sink : Sink
+    bits : int
+    raw : bool
+        Indices are not hashed yet; if False, the text parser, whose indices may be too large for a sink, has hashed
+        them.
+    """
+
+    def __init__(self, sink: Sink, bits: int, raw: bool) -> None:
+        self.sink, self.bits, self.raw = sink, check_bits(bits), raw
+        self.used = 0
+        self._seen = np.zeros(max(1, 2**self.bits >> 3), np.uint8)
+
+    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
+        if self.raw:
+            lengths, indices, values = _hash_entries(lengths, indices, values, self.bits)
+        self.used += mark_buckets(self._seen, indices)
+        self.sink.append(lengths, indices, values, targets, weights)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts on hashed rows for a store's meta data, and the width."""
+        return {"hash_bits": self.bits, "width": 2**self.bits, "hashing": collisions(self.bits, self.used)}
+
+
+def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
+    """Return a recipe that hashes the data of ``recipe``; it has its own cache entry."""
+
+    def fill(sink: Sink) -> dict[str, Any]:
+        hashed = HashedSink(sink, bits, raw=True)
+        return recipe.fill(hashed) | hashed.facts()
+
+    return dataclasses.replace(recipe, key=recipe.key | {"hash_bits": bits}, fill=fill)
+
+
+# -- collisions -------------------------------------------------------------------------------------------------------
+
+
+def collisions(bits: int, used: int) -> dict[str, Any]:
+    """Estimate from ``used`` of 2^bits buckets how many features were hashed and how many collide.
+
+    Returns
+    -------
+    dict
+        ``bits``; ``used``; ``features``, the estimated number; ``share`` of them that share a bucket. If all buckets
+        are used (``full``) there is no upper estimate, and ``features`` is the number that leaves one bucket free on
+        average.
+    """
+    m = 2**bits
+    features = round(-m * math.log1p(-min(used, m - 1) / m))
+    return {"bits": bits, "used": used, "features": features, "share": _share(features, bits), "full": used == m}
+
+
+def occupancy(rows: Rows) -> dict[str, Any]:
+    """Return :func:`collisions` of hashed rows, from their store or counted in one pass over them."""
+    assert rows.hash_bits is not None
+    if rows.store is not None:
+        meta = read_meta(rows.store)
+        if meta["rows"] == len(rows) and "hashing" in meta:
+            return dict(meta["hashing"])
+    seen = np.zeros(max(1, 2**rows.hash_bits >> 3), np.uint8)
+    used = sum(mark_buckets(seen, part.indices) for part in _pieces(rows))
+    return collisions(rows.hash_bits, used)
+
+
+def collision_line(facts: dict[str, Any]) -> str:
+    """Return a line for people, from :func:`collisions`."""
+    bits, features = facts["bits"], _rounded(facts["features"])
+    count = f"more than {features}" if facts["full"] else f"about {features}"
+    used = f"{facts['used']:,} {'bucket' if facts['used'] == 1 else 'buckets'} used"
+    shared = f"{_percent(facts['share'], facts['full'])} of them share one"
+    return f"hashed to 2^{bits} = {2**bits:,} weights: {used}, {count} features, {shared}"
+
+
+def warn_if_crowded(name: str, facts: dict[str, Any], stacklevel: int = 2) -> None:
+    """Warn, as if from ``stacklevel``, if most features share a bucket, and say how many bits would suffice."""
+    if facts["share"] <= CROWDED:
+        return
+    bits = facts["bits"]
+    while bits < MOST_BITS and _share(facts["features"], bits) > ROOMY:
+        bits += 1
+    now, then = (_percent(share, facts["full"]) for share in (facts["share"], _share(facts["features"], bits)))
+    warnings.warn(
+        f"{name}: {now} of the features share one of 2^{facts['bits']} buckets with others"
+        + (f": --hash-bits {bits} would make it {then}" if bits > facts["bits"] else ""),
+        HogwildWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _share(features: int, bits: int) -> float:
+    """Probability that a feature's bucket holds another feature too."""
+    return 1.0 - math.exp(-max(features - 1, 0) / 2**bits)
+
+
+def _percent(share: float, full: bool) -> str:
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return f"{'at least ' if full else ''}{100 * share:.0f} %" if share < 0.995 else "nearly all"
+
+
+def _rounded(count: float) -> str:
+    """Return an estimated count with three significant digits."""
+    if count >= 1e9:
+        return f"{count / 1e9:.3g} billion"
+    return f"{count / 1e6:.3g} million" if count >= 1e6 else f"{count:,}"
+
+
+# -- one hash for data and model --------------------------------------------------------------------------------------
+
+
+def check_same(found: int | None, expected: int | None, name: str, what: str = "expected them") -> None:
+    """Refuse rows whose hashing differs from the expected one; None means not hashed.
+
+    Raises
+    ------
+    InputError
+        One line: ``name``, what its features are, what they should be, and what to do.
+    """
+    if found == expected:
+        return
+    if expected is None:
+        remedy = "give the data as they were before they were hashed"
+    elif found is None:
+        remedy = (
+            f"hogwild convert with --hash-bits {expected} hashes them (in Python: hogwild.data.text.hashing.hash_rows)"
+        )
+    else:
+        remedy = f"convert the text or matrix they were made from with --hash-bits {expected}"
+    raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: {remedy}")
+
+
+def check_not_hashed(bits: int | None) -> None:
+    """Raise InputError for hashed rows: their original features are no longer known."""
+    if bits is not None:
+        raise InputError(f"the features are {_said(bits)} already: hash the data they were made from")
+
+
+def _said(bits: int | None) -> str:
+    return "not hashed" if bits is None else f"hashed to 2^{bits}"
+
+
+def mark_buckets(seen: np.ndarray, indices: Any) -> int:
+    """Set the bits of the buckets ``indices`` in ``seen``, (2^bits / 8,) uint8; return how many were not set before."""
+    from hogwild.data.text import hashing_kernel as hashing
+
+    return int(hashing.mark(seen, readonly(np.ascontiguousarray(indices, np.int32))))

@@ -1,0 +1,331 @@
+"""Reads MatrixMarket files (``.mtx``, plain or compressed) with the same result as ``scipy.io.mmread``.
+
+SciPy's stream reader crashes the interpreter if the banner does not fit the entries, so they are read here: the banner
+and the size line strictly, the entries by a pool of threads in a JIT kernel, as for svmlight text. Memory is allocated
+for what a file holds, never for what its size line claims, and every mistake is reported with file and line.
+
+Coordinate and array files of real, integer or pattern entries are read, general, symmetric or skew-symmetric; complex
+ones are refused, as are values beyond float32. Reading takes 16 bytes an entry, and half as many more at the end.
+
+Boisvert, Pozo and Remington, "The Matrix Market Exchange Formats: Initial Design", NISTIR 5935, 1996.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.data.progress import BytesRead
+from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.data.text.lines import ReadError, Source, chunks
+from hogwild.data.text.svmlight import CHUNK_BYTES
+from hogwild.data.text.tokens import bad_number, quoted
+from hogwild.errors import InputError, expected_one_of
+
+BANNER = "%%MatrixMarket matrix"
+WORDS = (
+    ("format", ("coordinate", "array")),
+    ("field", ("real", "integer", "pattern", "double", "unsigned-integer")),  # two more that scipy accepts
+    ("symmetry", ("general", "symmetric", "skew-symmetric")),
+)
+TOKEN = re.compile(rb"[^ \t\n\v\f\r]*")
+ROW_BYTES = 28  # most memory that a row takes without entries: offsets here and in scipy, and a target
+ROOM = 64  # numbers left to Python that are reported at a time
+
+
+class MatrixHeader(NamedTuple):
+    """Contents of the banner and the size line."""
+
+    places: bool  # a coordinate file, whose entries name row and column
+    field: str
+    symmetry: str
+    shape: tuple[int, int]
+    entries: int  # lines that follow
+
+
+@dataclass
+class _Block:
+    """Entries of one chunk, and its first error as (line of the chunk, what)."""
+
+    rows: np.ndarray  # (m,) int32
+    columns: np.ndarray  # (m,) int32
+    values: np.ndarray  # (m,) float64
+    lines: int
+    error: tuple[int, str] | None = None
+
+
+def read_matrix_market(
+    path: str | os.PathLike[str], workers: int | None = None, progress: BytesRead | None = None
+) -> Any:
+    """Return the matrix in a file.
+
+    Parameters
+    ----------
+    path : path
+        Text, plain or compressed by gzip, bzip2 or xz.
+    workers : int, optional
+        Threads that parse; by default one for each core available to this process, up to 8.
+    progress : function, optional
+        Called from this thread with the bytes of the file done and their total.
+
+    Returns
+    -------
+    scipy.sparse.coo_array, or for an array file np.ndarray, of float64
+        A symmetric matrix has both triangles.
+
+    Raises
+    ------
+    InputError
+        ``name:line: what`` for the first line that is wrong, or a damaged archive.
+    """
+    reader = _Reader(Source(path), workers or min(len(os.sched_getaffinity(0)), 8), progress)
+    try:
+        for buffer, size in reader.chunks():
+            reader.submit(buffer, size)
+        return reader.finish()
+    finally:
+        reader.pool.shutdown(cancel_futures=True)
+        reader.source.close()
+
+
+def check_room(rows: int) -> None:
+    """Raise InputError if ``rows`` rows, which a file can claim in a few bytes, need more memory than there is."""
+    available = machine.memory()[1]
+    if available is not None and rows * ROW_BYTES > available:
+        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
+        raise InputError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
+
+
+class _Reader:
+    """Collects blocks of entries as they come back from the pool, in file order."""
+
+    def __init__(self, source: Source, workers: int, progress: BytesRead | None) -> None:
+        self.source, self.workers, self.progress = source, workers, progress
+        self.header: MatrixHeader | None = None
+        self.banner: tuple[str, ...] = ()
+        self.lines = self.entries = 0
+        self.blocks: list[_Block] = []
+        self.jobs: deque[tuple[Future[_Block], bytearray]] = deque()
+        self.free: deque[bytearray] = deque()
+        _parse(bytearray(b"\n"), 1, MatrixHeader(True, "real", "", (0, 0), 0))  # compiles where Ctrl-C is noticed
+        self.pool = ThreadPoolExecutor(workers, thread_name_prefix="hogwild-parse")
+
+    def fail(self, line: int, what: str) -> InputError:
+        return InputError(f"{self.source.label}:{line}: {what}")
+
+    def chunks(self) -> Iterator[tuple[bytearray, int]]:
+        """Yield chunks of entries, after reading the lines before them."""
+        failure = None
+        try:
+            for buffer, size in chunks(self.source, CHUNK_BYTES, self.free):
+                if self.header is not None or self.read_header(buffer, size):
+                    yield buffer, size
+        except ReadError as error:
+            failure = str(error)
+        while self.jobs:
+            self.add(*self.jobs.popleft())
+        if failure is not None:
+            raise self.fail(self.lines + 1, failure)
+
+    def read_header(self, buffer: bytearray, size: int) -> bool:
+        """Read the banner and the size line from a chunk; return False if the size line is not in it."""
+        at, line = 0, self.lines
+        while at < size and self.header is None:
+            line, end = line + 1, buffer.index(b"\n", at)
+            text = bytes(buffer[at:end]).strip()
+            try:
+                if not self.banner:
+                    self.banner = _read_banner(text)
+                elif text and not text.startswith(b"%"):
+                    self.header = _read_sizes(text, self.banner)
+                    buffer[at:end] = b" " * (end - at)
+            except ValueError as error:
+                raise self.fail(line, str(error)) from None
+            at = end + 1
+        if self.header is None:
+            self.lines = line
+        return self.header is not None
+
+    def submit(self, buffer: bytearray, size: int) -> None:
+        """Submit a chunk for parsing, and collect finished ones."""
+        assert self.header is not None
+        self.jobs.append((self.pool.submit(_parse, buffer, size, self.header), buffer))
+        while self.jobs and (self.jobs[0][0].done() or len(self.jobs) > self.workers):
+            self.add(*self.jobs.popleft())
+        if self.progress:
+            self.progress(self.source.done, self.source.total)
+
+    def add(self, job: Future[_Block], buffer: bytearray) -> None:
+        assert self.header is not None
+        block, expected = job.result(), self.header.entries
+        faults = [block.error] if block.error else []
+        if self.entries + len(block.values) > expected:
+            what = f"more than the {expected:,} entries that the size line tells of"
+            faults.append((_line_of(buffer, expected - self.entries), what))
+        if faults:
+            line, what = min(faults)
+            raise self.fail(self.lines + line, what)
+        self.entries += len(block.values)
+        self.lines += block.lines
+        self.blocks.append(block)
+        if len(buffer) == CHUNK_BYTES + 1:
+            self.free.append(buffer)
+
+    def finish(self) -> Any:
+        """Return the matrix, once all is read."""
+        if self.header is None:
+            what = "no size line" if self.banner else f"an empty file, expected {BANNER} ..."
+            raise self.fail(max(self.lines, 1), what)
+        if self.entries < self.header.entries:
+            told = f"{self.entries:,} entries, but the size line tells of {self.header.entries:,}"
+            raise self.fail(max(self.lines, 1), f"the file ends after {told}: is it cut short?")
+        values = self.joined("values", np.float64)
+        if not self.header.places:
+            return _unfold(values, self.header)
+        import scipy.sparse
+
+        rows, columns = self.joined("rows", np.int32), self.joined("columns", np.int32)
+        self.blocks = []
+        if self.header.symmetry != "general":
+            off = np.flatnonzero(rows != columns)
+            sign = -1.0 if self.header.symmetry == "skew-symmetric" else 1.0
+            rows, columns = np.concatenate((rows, columns[off])), np.concatenate((columns, rows[off]))
+            values = np.concatenate((values, sign * values[off]))
+        return scipy.sparse.coo_array((values, (rows, columns)), shape=self.header.shape)
+
+    def joined(self, name: str, dtype: Any) -> np.ndarray:
+        """Return one array of all blocks, and release their parts."""
+        parts = [getattr(block, name) for block in self.blocks]
+        for block in self.blocks:
+            setattr(block, name, None)
+        return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+def _unfold(values: np.ndarray, header: MatrixHeader) -> np.ndarray:
+    """Return the dense matrix whose columns, or their parts on or below the diagonal, are stored one after another."""
+    if header.symmetry == "general":
+        return values.reshape(header.shape, order="F")
+    size, skew = header.shape[0], header.symmetry == "skew-symmetric"
+    matrix = np.zeros(header.shape)
+    upper = np.triu_indices(size, 1 if skew else 0)  # by rows, as the lower triangle goes by columns
+    matrix[upper[::-1]] = values
+    matrix[upper] = -values if skew else values
+    return matrix
+
+
+def _read_banner(line: bytes) -> tuple[str, ...]:
+    """Return format, field and symmetry; ValueError says what is wrong with the line."""
+    words = [word.decode("latin-1").lower() for word in line.split()]
+    if words[:2] != BANNER.lower().split():
+        raise ValueError(f"{quoted(line)}, expected {BANNER} coordinate real general, or the like")
+    if len(words) != 5:
+        raise ValueError(f"{len(words)} words in {quoted(line)}, expected {BANNER} format field symmetry")
+    for word, (what, choices) in zip(words[2:], WORDS, strict=True):
+        if word not in choices:
+            shown = quoted(word.encode("latin-1"))
+            raise ValueError(f"{what} {shown}: {expected_one_of(choices, word)}")
+    if words[2:4] == ["array", "pattern"]:
+        raise ValueError("an array of pattern has no values, expected real or integer")
+    return tuple(words[2:])
+
+
+def _read_sizes(line: bytes, banner: tuple[str, ...]) -> MatrixHeader:
+    """Return the contents of the size line; ValueError says what is wrong with it."""
+    form, field, symmetry = banner
+    words = line.split()
+    expected = "rows, columns and entries" if form == "coordinate" else "rows and columns"
+    if len(words) != (3 if form == "coordinate" else 2) or not all(word.isdigit() for word in words):
+        raise ValueError(f"a size line {quoted(line)}, expected {expected} as whole numbers")
+    if max(map(len, words)) > 18:
+        raise ValueError(f"sizes {quoted(line)} are too large")
+    rows, columns, *entries = map(int, words)
+    if max(rows, columns) > INDEX_LIMIT:
+        raise ValueError(f"{rows} rows and {columns} columns: at most {INDEX_LIMIT} are supported")
+    if symmetry != "general" and rows != columns:
+        raise ValueError(f"{rows} rows and {columns} columns: a {symmetry} matrix is square")
+    below = rows * (rows - 1) // 2
+    stored = {"general": rows * columns, "symmetric": below + rows, "skew-symmetric": below}[symmetry]
+    return MatrixHeader(form == "coordinate", field, symmetry, (rows, columns), entries[0] if entries else stored)
+
+
+# -- parsing one chunk ------------------------------------------------------------------------------------------------
+
+
+def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> _Block:
+    """Parse the entries of ``buffer[:size]``, on a thread of the pool."""
+    from hogwild.data.text import matrix_kernel as kernel
+    from hogwild.data.text.parse_kernel import FLOAT32_END
+
+    field = {"pattern": kernel.PATTERN, "real": kernel.REAL, "double": kernel.REAL}.get(header.field, kernel.WHOLE)
+    lines, room = buffer.count(b"\n", 0, size), ROOM
+    placed = lines if header.places else 0
+    rows, columns = np.empty(placed, np.int32), np.empty(placed, np.int32)
+    values = np.ones(lines) if field == kernel.PATTERN else np.empty(lines)
+    while True:
+        unresolved = np.empty((room, 2), np.int64)
+        code, position, n, left = kernel.parse_entries(
+            buffer, size, header.places, field, *header.shape, rows, columns, values, unresolved
+        )
+        if left <= room:
+            break
+        room = left
+    faults = [] if code == kernel.DONE else [(position, _describe(buffer, position, code, header))]
+    for place, start in unresolved[:left].tolist():
+        values[place] = number = float(_token(buffer, start))
+        if abs(number) >= FLOAT32_END or (field == kernel.WHOLE and not number.is_integer()):
+            faults.append((start, _describe(buffer, start, kernel.BAD_VALUE, header)))
+    block = _Block(rows[: n if placed else 0], columns[: n if placed else 0], values[:n], lines)
+    if faults:
+        position, what = min(faults)
+        block.error = buffer.count(b"\n", 0, position) + 1, what
+    return block
+
+
+def _token(buffer: bytearray, start: int) -> bytes:
+    """Return the bytes from ``start`` to the next blank or line end."""
+    match = TOKEN.match(buffer, start)
+    return match.group() if match else b""
+
+
+def _line_of(buffer: bytearray, entry: int) -> int:
+    """Line of the chunk, from 1, that holds ``entry``; used for errors only, so in plain Python."""
+    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", b"%"))
+    return next(itertools.islice(lines, entry, None))
+
+
+def _describe(buffer: bytearray, position: int, code: int, header: MatrixHeader) -> str:
+    """Return what is wrong with the token that the kernel refused."""
+    from hogwild.data.text import matrix_kernel as kernel
+
+    token = _token(buffer, position)
+    line = "row column" * header.places + " " * header.places + "value" * (header.field != "pattern")
+    if code == kernel.MORE:
+        return f"{quoted(token)} is one too many, expected: {line.strip()}"
+    side, limit = ("row", header.shape[0]) if code == kernel.BAD_ROW else ("column", header.shape[1])
+    side = "value" if code == kernel.BAD_VALUE else side
+    if not token:
+        return f"no {side}, expected: {line.strip()}"
+    if code == kernel.BAD_VALUE:
+        real = header.field in ("real", "double") or not _is_fraction(token)
+        return f"bad value {quoted(token)}: {bad_number(token) if real else 'expected a whole number'}"
+    if not token.isdigit():
+        return f"bad {side} {quoted(token)}: expected a whole number"
+    if not token.strip(b"0"):
+        return f"{side} 0, but they count from 1"
+    return f"{side} {quoted(token)} is beyond the {limit} of the size line"
+
+
+def _is_fraction(token: bytes) -> bool:
+    try:
+        return not float(token).is_integer()
+    except (ValueError, OverflowError):
+        return False

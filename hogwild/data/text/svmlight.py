@@ -1,0 +1,347 @@
+"""Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label [qid:n] index:value ... [# comment]``.
+
+The calling thread reads, decompresses and cuts the text after the last line end of each chunk; a pool of threads parses
+the chunks in the JIT kernel, which releases the GIL; results come back in file order. So decompression overlaps with
+parsing, the first bad line of the file is the one reported, and the chunks in flight bound the memory, whatever the
+size of the file: about a megabyte of text for each worker, and at most six bytes of arrays for a byte of text.
+
+Line numbers cost nothing until one is needed: a chunk knows how many lines it has, and an error adds those before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hogwild.data.bits import check_bits
+from hogwild.data.progress import BytesRead
+from hogwild.data.rows.container import INDEX_LIMIT, Rows
+from hogwild.data.rows.store import Sink
+from hogwild.data.text.hashing import LARGEST, sort_rows
+from hogwild.data.text.lines import ReadError, Source, chunks
+from hogwild.data.text.tokens import bad_number, line_of, quoted, token_at
+from hogwild.errors import InputError, UsageError
+
+CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
+JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
+
+
+@dataclass
+class ParseSummary:
+    """What a file held; updated as rows are read, complete at the end."""
+
+    rows: int = 0
+    lines: int = 0
+    nnz: int = 0
+    width: int = 0  # the pinned or hashed one, else the largest index + 1
+    unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
+    duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
+    query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
+    ignored: int = 0  # features at or beyond the pinned width that were dropped
+    bytes_read: int = 0  # of the source: compressed bytes if it is compressed
+
+
+@dataclass(frozen=True)
+class _Settings:
+    zero_based: bool
+    width: int | None
+    drop: bool  # drop features at or beyond the width
+    optional: bool  # labels may be missing
+    bits: int | None  # bits of the hash
+    workers: int
+    chunk: int
+    progress: BytesRead | None
+
+    @property
+    def base(self) -> int:
+        return 0 if self.zero_based else 1
+
+    @property
+    def limit(self) -> int:
+        return INDEX_LIMIT if self.width is None else self.width
+
+
+@dataclass
+class _Block:
+    """One parsed chunk, or its first error as (line of the chunk, what)."""
+
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    lines: int
+    width: int
+    dropped: int
+    unsorted_rows: int = 0
+    duplicate_rows: int = 0
+    query_rows: int = 0
+    error: tuple[int, str] | None = None
+
+
+# -- parsing one chunk ------------------------------------------------------------------------------------------------
+
+
+def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
+    """Parse the rows of ``buffer[:size]``, on a thread of the pool."""
+    from hogwild.data.text import parse_kernel as parse
+
+    colons, lines = parse.count_marks(buffer, size)
+    lengths, targets = np.empty(lines, np.int64), np.empty(lines, np.float32)
+    indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
+    room = 64
+    while True:
+        unresolved = np.empty((room, 2), np.int64)
+        with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
+            code, position, rows, nnz, width, falls, dropped, queries, left = parse.parse_rows(
+                buffer, size, settings.base, settings.limit, settings.drop, settings.optional, settings.bits or 0,
+                lengths, indices, values, targets, unresolved,
+            )  # fmt: skip
+        if left <= room:
+            break
+        room = left
+    faults: list[tuple[int, int, str]] = []  # (line of the chunk, byte of the chunk, what)
+
+    def fault(start: int, label: bool) -> None:
+        faults.append((buffer.count(b"\n", 0, start) + 1, start, _describe(token_at(buffer, start), label, settings)))
+
+    for place, start in unresolved[:left].tolist():
+        number = float(token_at(buffer, start).rpartition(b":")[2])
+        if abs(number) >= parse.FLOAT32_END:
+            fault(start, place < 0)
+        elif place >= 0:
+            values[place] = number
+        else:
+            targets[-1 - place] = number
+    if code != parse.DONE:
+        fault(position, code == parse.BAD_LABEL)
+        nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
+    arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
+    block = _Block(arrays, lines, width, dropped, query_rows=queries)
+    overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
+    if settings.bits:
+        overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
+    elif falls and nnz:
+        overflowing = _sort_rows(block)
+    if overflowing is not None:
+        faults.append((line_of(buffer, overflowing), size, what))
+    if faults:
+        line, _, what = min(faults)
+        block.error = line, what
+    return block
+
+
+def _sort_rows(block: _Block) -> int | None:
+    """Sort each row's entries and sum repeated ones in float64; return the first row whose sum exceeds float32, if any.
+
+    One stable sort of (row, index) keys covers the whole chunk. It takes three times as long as parsing, but only for
+    files that need it.
+    """
+    lengths, indices, values, targets = block.arrays
+    keys = np.repeat(np.arange(len(lengths)) << 31, lengths)
+    keys |= indices
+    block.unsorted_rows = len(np.unique(keys[1:][keys[1:] < keys[:-1]] >> 31))
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    del order  # with rows of a million entries it matters for the peak memory
+    fresh = np.append(True, keys[1:] != keys[:-1])
+    if not fresh.all():
+        block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
+        keys, starts = keys[fresh], np.flatnonzero(fresh)
+        with np.errstate(over="ignore"):
+            values = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
+        lengths = np.bincount(keys >> 31, minlength=len(lengths))
+    finite = np.isfinite(values)
+    overflowing = None if finite.all() else int(keys[np.argmin(finite)] >> 31)
+    keys &= INDEX_LIMIT
+    block.arrays = lengths, keys.astype(np.int32), values, targets
+    return overflowing
+
+
+def _sort_buckets(block: _Block, bits: int) -> int | None:
+    """Do the same for a hashed chunk, whose rows are all unsorted."""
+    lengths, indices, values, targets = block.arrays
+    indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
+    block.arrays = lengths, indices, values, targets
+    return None if bad < 0 else bad
+
+
+def _describe(token: bytes, label: bool, settings: _Settings) -> str:
+    """Return what is wrong with a token the kernel refused."""
+    if JUNK.search(token):
+        return f"binary data {quoted(token)}, expected svmlight text"
+    if label:
+        if b":" in token:
+            return f"no label before {quoted(token)}, expected: label index:value ..."
+        if b"," in token:
+            return f"several labels {quoted(token)}, expected one"
+        return f"bad label {quoted(token)}: {bad_number(token)}"
+    if token.startswith(b"qid:"):
+        return f"bad {quoted(token)}: expected qid:number right behind the label"
+    index, colon, value = token.partition(b":")
+    if not colon:
+        return f"missing colon in {quoted(token)}: expected index:value"
+    if not index.isdigit():
+        return f"bad index in {quoted(token)}: expected a whole number"
+    feature = int(index[-400:])
+    if settings.bits:
+        if len(index) > 20 or feature > LARGEST:
+            return f"index {quoted(index)} is beyond the largest, {LARGEST}"
+    elif len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
+        largest = INDEX_LIMIT - 1 + settings.base
+        hint = " (--hash-bits takes any below 2^64)" if feature <= LARGEST else ""
+        return f"index {quoted(index)} is beyond the largest, {largest}{hint}"
+    if feature < settings.base:
+        return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
+    if not settings.bits and feature - settings.base >= settings.limit and not settings.drop:
+        return f"index {feature} is beyond the given width of {settings.width} features"
+    if not value:
+        return f"missing value in {quoted(token)}: expected index:value"
+    return f"bad value in {quoted(token)}: {bad_number(value)}"
+
+
+@dataclass
+class _Job:
+    """A chunk in the pool."""
+
+    block: Future[_Block]
+    buffer: bytearray
+    size: int
+    done: int  # bytes of the source read up to its end
+
+
+def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, settings: _Settings) -> Iterator[_Block]:
+    """Yield parsed chunks in file order, with totals in ``summary``; this thread reads, and those of a pool parse."""
+    _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where Ctrl-C is noticed
+    chunk, failure = settings.chunk, None
+    summary.width = settings.width or 0
+    room = chunk * (settings.workers + 1)
+    free: deque[bytearray] = deque()
+    jobs: deque[_Job] = deque()
+    source = Source(path)
+    pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="hogwild-parse")
+    try:
+        try:
+            for buffer, size in chunks(source, chunk, free):
+                jobs.append(_Job(pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
+                while jobs and (jobs[0].block.done() or sum(job.size for job in jobs) > room):
+                    yield _finished(jobs.popleft(), source, summary, settings, free)
+        except ReadError as error:
+            failure = str(error)
+        while jobs:
+            yield _finished(jobs.popleft(), source, summary, settings, free)
+        if failure is not None:
+            raise InputError(f"{source.label}:{summary.lines + 1}: {failure}")
+        if summary.rows == 0:
+            raise InputError(f"{source.label}:{max(summary.lines, 1)}: no rows in it, expected svmlight text")
+        summary.bytes_read = source.done
+        if settings.progress:
+            settings.progress(source.done, source.total)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        source.close()
+
+
+def _finished(job: _Job, source: Source, summary: ParseSummary, settings: _Settings, free: deque[bytearray]) -> _Block:
+    """Return the next block when its thread is done; raise its error, if any, with the line of the file."""
+    block = job.block.result()
+    if block.error:
+        raise InputError(f"{source.label}:{summary.lines + block.error[0]}: {block.error[1]}")
+    if len(job.buffer) == settings.chunk + 1:
+        free.append(job.buffer)
+    lengths, indices, _, _ = block.arrays
+    summary.lines += block.lines
+    summary.rows += len(lengths)
+    summary.nnz += len(indices)
+    summary.ignored += block.dropped
+    summary.unsorted_rows += block.unsorted_rows
+    summary.duplicate_rows += block.duplicate_rows
+    summary.query_rows += block.query_rows
+    summary.bytes_read = job.done
+    if settings.width is None:
+        summary.width = max(summary.width, block.width)
+    if settings.progress:
+        settings.progress(job.done, source.total)
+    return block
+
+
+def _settings(
+    zero_based: bool = False, width: int | None = None, ignore_beyond: bool = False, labels: str = "required",
+    hash_bits: int | None = None, workers: int | None = None, chunk_bytes: int | None = None,
+    progress: BytesRead | None = None,
+) -> _Settings:  # fmt: skip
+    """Return checked options of :func:`parse_svmlight`."""
+    if hash_bits is not None:
+        hash_bits = check_bits(hash_bits)
+        if width not in (None, 1 << hash_bits):
+            raise UsageError(f"width {width}: hash_bits={hash_bits} makes it {1 << hash_bits}, give one of them")
+        width = 1 << hash_bits
+    if width is not None and not 1 <= width <= INDEX_LIMIT:
+        raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
+    if labels not in ("required", "optional"):
+        raise UsageError(f"labels {labels!r}: expected 'required' or 'optional'")
+    if workers is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = min(cores, 8)  # a single thread reads, and could not supply more
+    if workers < 1:
+        raise UsageError(f"workers {workers}: expected at least 1")
+    chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)
+    optional = labels == "optional"
+    return _Settings(zero_based, width, ignore_beyond, optional, hash_bits, workers, chunk, progress)
+
+
+# -- public functions -------------------------------------------------------------------------------------------------
+
+
+def parse_svmlight(path: str | os.PathLike[str] | BinaryIO, sink: Sink, **options: Any) -> ParseSummary:
+    """Parse svmlight text and hand its rows to ``sink.append(lengths, indices, values, targets)``, in file order.
+
+    Parameters
+    ----------
+    path : path or binary stream
+        Text, plain or compressed by gzip, bzip2 or xz. A stream is read to its end and left open.
+    sink : Sink
+        Called from this thread. Values are exactly ``np.float32(float(token))``; explicit zeros are kept.
+    zero_based : bool
+        Indices count from 0 rather than 1. The sink's indices count from 0 either way.
+    width : int, optional
+        Number of features. A feature at or beyond it is an error or, with ``ignore_beyond``, dropped and counted.
+    labels : "required" or "optional"
+        Whether a row may begin with its first feature; its target is then 0. Blank lines are not rows either way.
+    hash_bits : int, optional
+        Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/text/hashing.py``).
+    workers : int, optional
+        Threads that parse; by default one for each core available to this process, up to 8.
+    chunk_bytes : int, optional
+        Text that one thread takes at a time (1 MiB); a longer line gets a larger chunk, up to 20 MiB.
+    progress : callable, optional
+        Called from this thread with (bytes of the source done, their total or None for a stream).
+
+    Raises
+    ------
+    InputError
+        ``name:line: what`` for the first wrong line, a damaged archive or a file without rows; ``name: what`` for a
+        path that cannot be opened. The sink may already have received rows.
+    """
+    summary, settings = ParseSummary(), _settings(**options)
+    for block in _blocks(path, summary, settings):
+        sink.append(*block.arrays)
+    return summary
+
+
+def iter_svmlight(
+    path: str | os.PathLike[str] | BinaryIO, *, summary: ParseSummary | None = None, **options: Any
+) -> Iterator[Rows]:
+    """Yield the rows of svmlight text as blocks, one for each chunk, for uses that need only one pass.
+
+    Parameters and errors are those of ``parse_svmlight``. Without ``width`` a block is as wide as the widest row so
+    far. ``summary``, a new one, is updated on the way. Closing the iterator early ends its threads.
+    """
+    summary, settings = summary or ParseSummary(), _settings(**options)
+    for block in _blocks(path, summary, settings):
+        lengths, indices, values, targets = block.arrays
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        yield Rows(indptr, indices, values, targets, summary.width, check=False, hash_bits=settings.bits)

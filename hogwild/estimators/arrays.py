@@ -1,0 +1,158 @@
+"""Conversion of scikit-learn's arrays to the linear problem: rows, kernel targets, degrees.
+
+A CSR matrix of float32 with int32 indices is used in place, of a float64 one only the values are copied, and the zeros
+of a dense array are left out, so that dense and sparse input of the same numbers train the same model. However, a
+stored zero counts as an occurrence where an l1 penalty asks how often a feature occurs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
+from hogwild.data.rows.degrees import degrees
+from hogwild.errors import InputError
+from hogwild.estimators.options import Options
+from hogwild.problems.linear.problem import LinearProblem, slope
+from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share
+
+MEAN = 500  # rows that a mean is taken over
+RANKED = 2_000_000  # nonzeros that tell how popular features are
+FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
+
+
+def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+    """Rows of a validated CSR matrix or dense array and targets (n,) float32; data are copied only if necessary.
+
+    Raises
+    ------
+    InputError
+        If values exceed float32, offsets or indices lie outside the matrix, or there are too many columns.
+    """
+    import scipy.sparse
+
+    if not scipy.sparse.issparse(X):
+        X = _finite(_narrow(X)) if X.dtype != np.float32 else X
+        return _rows(*_entries(X), targets, X.shape[1], weights)
+    if X.shape[1] > INDEX_LIMIT:
+        raise InputError(f"X has {X.shape[1]} columns: at most {INDEX_LIMIT} are supported")
+    _check_csr(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
+
+
+def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``(indptr, indices, values)`` of the nonzeros of a dense array."""
+    n, width = X.shape
+    columns = np.arange(width, dtype=np.int32)
+    there = X != 0
+    counts = np.count_nonzero(there, axis=1)
+    if counts.sum() == X.size:
+        return np.arange(n + 1) * width, np.tile(columns, n), np.ravel(X)
+    return np.append(0, np.cumsum(counts)), np.broadcast_to(columns, X.shape)[there], X[there]
+
+
+def _rows(indptr: Any, indices: Any, values: Any, targets: Any, width: int, weights: Any) -> Rows:
+    if values.dtype != np.float32:
+        values = _finite(_narrow(values))
+    return Rows(indptr, indices, values, targets, width, weights, check=False)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise InputError("X: a value is too large for float32, which the weights are counted in: scale X")
+    return values
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # values beyond float32 become inf, which the caller finds
+        return array.astype(np.float32)
+
+
+def _check_csr(X: Any) -> None:
+    """Refuse a damaged matrix, whose offsets or indices would lead compiled code out of the arrays."""
+    indptr, stored = X.indptr, min(len(X.indices), len(X.data))
+    if len(indptr) != X.shape[0] + 1:
+        raise InputError(f"X: its indptr has {len(indptr)} offsets, and its {X.shape[0]} rows need one more")
+    if indptr[0] != 0 or indptr[-1] > stored or np.any(indptr[1:] < indptr[:-1]):
+        raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices and values")
+    if stored and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
+        raise InputError(f"X: its indices lie outside its {X.shape[1]} columns")
+
+
+def as_targets(codes: np.ndarray, classes: int) -> np.ndarray:
+    """Class numbers (n,) as float32 for the kernels: -1 and +1 for two classes, else the number."""
+    return (codes if classes > 2 else 2 * codes - 1).astype(np.float32)
+
+
+def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
+    """Real targets as float32.
+
+    Raises
+    ------
+    InputError
+        If a target exceeds float32, or is below zero where counts are expected.
+    """
+    targets = _narrow(np.asarray(y))
+    if not np.isfinite(targets).all():
+        raise InputError(f"y: target {int(np.argmin(np.isfinite(targets)))} is not finite in float32")
+    if loss == "poisson" and len(targets) and targets.min() < 0:
+        raise InputError(f"y: loss 'poisson' is for counts, and target {int(np.argmin(targets))} is negative")
+    return targets
+
+
+def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:
+    """The problem of these rows; ``classes`` is 0 for real targets. ``whole`` says that no other rows will follow."""
+    if classes > MAX_CLASSES:
+        raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
+    loss = loss_here(options, classes)
+    return LinearProblem.of_rows(
+        rows, machine_cache(), loss=loss, loss_param=options.loss_param, l1=options.l1, l2=options.l2, adagrad=False,
+        discipline=discipline, intercept=intercept_share(_plain(options.intercept), rows, MEAN), normalize="none",
+        labels=tuple(map(float, range(classes))), falling=options.learning_rate in ("optimal", "invscaling"),
+        tabulate=whole, passive=options.passive,
+        scaled=whole and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
+    )  # fmt: skip
+
+
+def loss_here(options: Options, classes: int) -> str:
+    """The loss for this number of classes: ``softmax`` of two is ``log``, with one margin."""
+    return "log" if options.loss == "softmax" and classes <= 2 else options.loss
+
+
+@lru_cache(None)
+def machine_cache() -> int:
+    """Size of the L2 cache in bytes, looked up once."""
+    return machine.l2_bytes()
+
+
+@lru_cache(None)
+def _plain(intercept: bool) -> TrainConfig:
+    return TrainConfig(intercept=intercept)
+
+
+def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays that kernels read per row and per feature, for rows whose targets and weights are converted already."""
+    return {
+        "targets": rows.targets, "weights": EMPTY if rows.weights is None else rows.weights, "scales": EMPTY,
+        "rates": rates,
+    }  # fmt: skip
+
+
+def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
+    """``LinearProblem.rates``, counted by as many threads as is fast."""
+    return problem.rates(rows, 1 if rows.nnz < FEW else workers)
+
+
+def about_rates(rows: Rows) -> np.ndarray:
+    """``N / d_u`` for each feature, (width,) float32, from a sample that suffices to rank features."""
+    ids = rows.spread(RANKED, len(rows))
+    found = degrees(rows.select(ids), 1)
+    return (len(ids) / np.maximum(found, len(ids) / len(rows))).astype(np.float32)

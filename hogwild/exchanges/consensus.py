@@ -1,0 +1,107 @@
+"""Consensus ADMM: replicas that differ are pulled together by prices instead of being set equal (Boyd et al. 2011).
+
+Each replica minimises its own rows' loss plus ``rho/2 ||x - z + u||^2``, where ``z`` is common to all and ``u`` is its
+own sum of all ``x - z`` so far, the price of its disagreement. A trade is one iteration:
+
+    x <- x + pull (z - u - x)        what the rows since the last trade did, pulled back
+    z <- mean of x + u               of all replicas, in two steps as in ``averaging.py``
+    u <- u + x - z
+
+The pull is one implicit step on the quadratic term: ``rho = pull / ((1 - pull) rows step)``. Where nothing moves any
+more, every replica's drift is held by its own price, the prices add up to zero, and so do the gradients: ``z`` is the
+optimum over all rows, though every replica has only some of them. The penalty is part of every row's loss, so ``z``
+is a plain mean.
+
+Prices outlive the epoch, after which every replica begins at ``z``; a resumed run begins with prices of zero. Rows are
+dealt out anew in each epoch, so there is little disagreement to price, and averaging, which this becomes without a pull
+and prices, is quicker: the scheme is for comparison, and for replicas whose rows differ. It takes three arrays more a
+replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hogwild.exchanges import replicas
+from hogwild.exchanges.replicas import LINE_FLOATS, weighted_mean
+from hogwild.exchanges.rounds import Part, direct, next_round
+from hogwild.exchanges.trade import HEADER, Arrays, Link, Spec, Step
+from hogwild.kernels.control import NO_LIMIT
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """One iteration after each ``period`` rows and at the end of an epoch."""
+
+    period: int = NO_LIMIT
+    pull: float = 0.5
+    shrinks: bool = False  # there is an l1 penalty; the mean of replicas passes zero only where one of them does
+
+    def spec(self, size: int, count: int) -> Spec:
+        arrays = replicas.spec(size, count)
+        if count > 1:
+            arrays |= dict.fromkeys(("base", "price"), arrays["replicas"]) | {"clock": ((count,), np.int64)}
+        return arrays  # the base is z
+
+    def room(self, size: int, count: int) -> int:
+        if self.period == NO_LIMIT or count == 1:
+            return 0
+        return 2 * (2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size)  # two rounds
+
+    def kept(self) -> tuple[str, ...]:
+        return ()
+
+    def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
+        for name in ("rows", "begun", "clock"):
+            if name in arrays:
+                arrays[name][:] = 0
+
+    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        if link.replicas == 1:
+            return
+        me, size = link.replica, len(mine)
+        base, price = arrays["base"][me, :size], arrays["price"][me, :size]
+        this = arrays["clock"][me] = next_round(arrays, link)[0]
+        lost = replicas.left_out(mine, arrays, me)
+        if lost:  # it begins again
+            mine[:], price[:] = base, 0
+        with np.errstate(all="ignore"):
+            mine += np.float32(self.pull) * (base - price - mine)
+            wish = mine + price
+        part = Part(link, this, "rows", wish, int(not lost), None, [*range(link.replicas)], lambda mean, cut: mean)
+        means = yield from direct(part)
+        with np.errstate(all="ignore"):
+            for cut, values in means:
+                base[cut] = values
+                price[cut] = wish[cut] - values
+
+    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        if link.replicas > 1 and rows:
+            me, size = link.replica, len(mine)
+            with np.errstate(all="ignore"):
+                mine += np.float32(self.pull) * (arrays["base"][me, :size] - arrays["price"][me, :size] - mine)
+        return iter(())  # the meeting is the last iteration
+
+    def meeting(self, size: int, arrays: Arrays) -> list[Step]:
+        count = len(arrays["rows"])
+        return [] if count == 1 else [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2  # as in a round
+
+    def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
+        those, size = np.flatnonzero(arrays["begun"]).tolist(), len(flat)
+        if not those:
+            return
+        mine = arrays["replicas"][:, :size]
+        those = [replica for replica in those if not replicas.left_out(mine[replica], arrays, replica)] or those
+        if "price" not in arrays:
+            flat[:] = mine[0]
+            return
+        prices = arrays["price"][:, :size]
+        with np.errstate(all="ignore"):
+            for replica in those:
+                prices[replica] += mine[replica]
+            weighted_mean(flat, [prices[replica] for replica in those], np.ones(len(those)))
+            for replica in those:
+                prices[replica] -= flat

@@ -1,0 +1,215 @@
+"""Gossip: every replica sends all others the few weights that moved most, each by a fixed amount (Strom 2015).
+
+A replica owes the others what it has learned and not sent, ``mine - base``. In a trade, every weight that owes more
+than ``tau`` is sent as plus or minus ``tau``, one sign and the code of its index (``packing.py``), 9 bits at a density
+of 1 % instead of 64; the rest stays owed and is sent when enough has come together. What arrives is added, whenever it
+arrives. No server, no rounds: nobody ever waits but for room in a log.
+
+``tau=0`` finds tau at each trade, such that ``density`` of all weights are sent: a fixed tau sends nearly everything at
+first and nearly nothing in the end. ``top=k`` instead sends the ``k`` largest entries with their values, which
+``bits=16`` rounds to bfloat16; rounding stays owed. ``own=0`` trains on what all have in common only, as published:
+what a replica has learned counts for itself when it is sent. By default a replica sees its own steps at once.
+
+At the end of a task, every replica sends all it owes and waits for the others'. With ``home=0`` it goes on owing that
+in the next task, and the parent adds it up for the measurements only: where a model is wide, the last message of an
+epoch is longer than all before it. The sum of what was sent is kept apart
+from the weights at the start of the task. It is exact, as every ``tau`` has only three bits, so it is the same in all
+replicas though deltas arrive in another order: in the end replicas are equal to the last bit (with ``top``, within
+rounding; the model is then the first replica's). A delta that is not finite is left out.
+
+Costs: three arrays more a replica (four with ``own=0``), each message to each of the others, and steps that are added
+up, not averaged: with many replicas they have to be smaller. ``period`` is how stale the others' steps become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hogwild.exchanges import replicas
+from hogwild.exchanges.packing import Own, absorb, pack_delta, pack_signs, pack_top, unpack_delta
+from hogwild.exchanges.trade import ALL, HEADER, Arrays, Link, Message, Spec, Step, send
+
+SOME, LAST = range(2)  # kinds of messages
+LOG = 1 << 18  # bytes of messages that a replica may be ahead of the others
+
+
+@dataclass(frozen=True)
+class Gossip:
+    """Send what exceeds ``tau`` to all others after each ``period`` rows."""
+
+    period: int = 250
+    tau: float = 0.0
+    density: float = 0.01
+    top: int = 0
+    own: int = 1
+    home: int = 1
+    bits: str = "32"
+    code: str = "golomb"
+    shrinks: bool = False  # there is an l1 penalty
+
+    def spec(self, size: int, count: int) -> Spec:
+        arrays = replicas.spec(size, count)
+        if count > 1:
+            compile_kernels()
+            arrays |= dict.fromkeys(("base", "moved"), arrays["replicas"])
+            arrays |= {"start": ((size,), np.float32), "trades": ((count,), np.int64), "ended": ((count,), np.int64)}
+            arrays |= {} if self.own else {"rest": arrays["replicas"]}
+        return arrays
+
+    def room(self, size: int, count: int) -> int:
+        return 0 if count == 1 else 2 * (8 * HEADER + 4 * size + 64) + LOG
+
+    def kept(self) -> tuple[str, ...]:
+        rest = ("rest",) * (not self.own)
+        return () if self.home else ("replicas", "begun", "base", "moved", "start", "trades", *rest)
+
+    def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
+        arrays["rows"][:] = 0
+        if "start" not in arrays:
+            arrays["begun"][:] = 0
+            return
+        if self.home or not arrays["begun"].any():
+            arrays["begun"][:] = arrays["trades"][:] = 0
+            arrays["start"][:] = flat
+        else:
+            _catch_up(arrays)
+        arrays["ended"][:] = 0
+
+    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        if link.replicas == 1:
+            return
+        own, rest = _open(mine, arrays, link.replica)
+        self._take_in(own, link)
+        if rest is not None:
+            mine += rest
+        payload = self._take_out(own)
+        if rest is not None:
+            np.subtract(mine, own.base, out=rest)
+            mine[:] = own.base
+        yield from send(link, ALL, Message(SOME, int(arrays["trades"][link.replica]), rows, payload))
+
+    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        me = link.replica
+        if link.replicas == 1 or arrays["ended"][me]:
+            return
+        own, rest = _open(mine, arrays, me)
+        self._take_in(own, link)
+        owed = dict[int, np.ndarray]()
+        last = Message(LAST, int(arrays["trades"][me]), rows)
+        if replicas.left_out(mine if rest is None else mine + rest, arrays, me):  # it goes on from what all know
+            mine[:] = own.base
+            if rest is not None:
+                rest[:] = 0
+        if self.home:
+            if rest is not None:
+                mine += rest
+                rest[:] = 0
+            with np.errstate(all="ignore"):
+                owed[me] = mine - own.base
+            last = last._replace(values=pack_delta(owed[me], self.code == "golomb"))
+        yield from send(link, ALL, last)
+        while True:
+            here = link.here()  # before receiving: all messages of a replica that has ended have arrived
+            self._take_in(own, link)
+            if all(link.inbox[other] for other in np.flatnonzero(here) if other != me):
+                break
+            yield
+        if not self.home:
+            arrays["ended"][me] = 1 + sum(map(bool, link.inbox))
+            return
+        owed |= {sender: unpack_delta(queue[0].values, len(mine)) for sender, queue in enumerate(link.inbox) if queue}
+        _bring_home(mine, own.base, [owed[replica] for replica in sorted(owed)])  # the same order in all replicas
+        arrays["ended"][me] = len(owed)  # how many of them it has heard
+
+    def meeting(self, size: int, arrays: Arrays) -> list[Step]:
+        return []  # all have the model already
+
+    def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
+        all_of, ended = arrays["replicas"][:, : len(flat)], arrays.get("ended")
+        if ended is None or (self.home and ended.any()):
+            flat[:] = all_of[0 if ended is None else int(np.argmax(ended))]
+            return
+        heard, begun = _heard(arrays), arrays["begun"] != 0
+        owed = []
+        for replica in np.flatnonzero(begun).tolist():
+            if not replicas.left_out(all_of[replica], arrays, replica):
+                owed.append(all_of[replica] - arrays["base"][replica, : len(flat)])
+                if "rest" in arrays and arrays["trades"][replica]:
+                    owed[-1] += arrays["rest"][replica, : len(flat)]
+        _bring_home(flat, arrays["base"][heard, : len(flat)] if arrays["trades"][heard] else arrays["start"], owed)
+
+    def _take_in(self, own: Own, link: Link) -> None:
+        """Add what has arrived from other replicas that still train."""
+        before = (own.mine.copy(), own.base.copy()) if self.shrinks else None
+        self._receive(own, link)
+        if before is not None:
+            mine, base = before
+            replicas.keep_sign(own.mine, base, mine, own.base)
+
+    def _receive(self, own: Own, link: Link) -> None:
+        link.receive()
+        for queue in link.inbox:
+            while queue and queue[0].kind == SOME:
+                absorb(own, queue.popleft().values, bool(self.top), int(self.bits))
+
+    def _take_out(self, own: Own) -> np.ndarray:
+        """Take what is sent now from what is owed; return it packed."""
+        if self.top:
+            return pack_top(own, self.top, int(self.bits), self.code == "golomb")
+        return pack_signs(own, np.float32(self.tau), self.density, self.code == "golomb")
+
+
+def _bring_home(out: np.ndarray, base: np.ndarray, owed: list[np.ndarray]) -> None:
+    """Set ``out`` to what all know and the mean of what replicas owe, of each weight over those that owe any of it."""
+    total, count = np.zeros_like(base), np.zeros(len(base), np.float32)
+    with np.errstate(all="ignore"):
+        for each in owed:
+            total += each
+            count += each != 0
+        np.divide(total, count, out=total, where=count > 1)
+        np.add(base, total, out=out)
+
+
+def _heard(arrays: Arrays) -> int:
+    """A replica that has heard all others; if there is none, one that has traded."""
+    return int(np.argmax(2 * arrays["ended"] + (arrays["trades"] > 0)))
+
+
+def _catch_up(arrays: Arrays) -> None:
+    """Let replicas whose workers died hear what they have missed, or begin."""
+    heard, base = _heard(arrays), arrays["base"]
+    for replica in np.flatnonzero(arrays["ended"] == 0) if arrays["trades"][heard] else ():
+        mine, traded = arrays["replicas"][replica], arrays["trades"][replica] > 0
+        if not arrays["begun"][replica]:
+            mine[:] = base[heard]
+        elif (missed := base[heard] - base[replica]).any():
+            mine[:] = np.where(mine == base[replica], base[heard], mine + missed)
+        base[replica], arrays["moved"][replica] = base[heard], arrays["moved"][heard]
+        if "rest" in arrays and not traded:
+            arrays["rest"][replica] = 0
+        arrays["begun"][replica] = arrays["trades"][replica] = 1
+
+
+def _open(mine: np.ndarray, arrays: Arrays, me: int) -> tuple[Own, np.ndarray | None]:
+    """Return a replica's arrays, which it clears at its first trade in a task, and the rest that is held back."""
+    size = len(mine)
+    moved, rest = arrays["moved"][me, :size], arrays["rest"][me, :size] if "rest" in arrays else None
+    if not arrays["trades"][me]:
+        moved[:] = 0
+        if rest is not None:
+            rest[:] = 0
+    arrays["trades"][me] += 1
+    return Own(mine, arrays["base"][me, :size], moved, arrays["start"]), rest
+
+
+@lru_cache(None)
+def compile_kernels() -> None:
+    """Compile the kernels in the parent, before workers start, by a trade of each kind."""
+    own = Own(*np.zeros((4, 64), np.float32))
+    own.mine[:9] = np.arange(9)
+    absorb(own, pack_signs(own, np.float32(0), 0.1, True), False, 32)
+    absorb(own, pack_top(own, 3, 16, True), True, 16)

@@ -1,0 +1,192 @@
+"""How whole replicas trade: the interface between a scheme, the arrays it keeps and the link that carries its messages.
+
+A replica is one flat array and the workers that train it. A scheme (:class:`Exchange`) is straight-line code: ``trade``
+is a generator that yields where it has to wait. A thread or process pauses at a yield, and the simulator goes on to the
+time of the next event. All mutable state lies in arrays, shared if workers are processes, so a worker that dies leaves
+its replica, and its position, to its replacement.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+ALL = -1  # receiver: every other replica
+HEADER = 8  # int64 before the values of a message
+EMPTY = np.empty(0, np.float32)
+NO_INDICES = np.empty(0, np.int32)
+PUSH, PULL, BOTH, BYE, REPLY = range(5)  # requests to a server, of which PUSH and BYE have no answer, and its answer
+
+Arrays = Mapping[str, np.ndarray]
+Spec = dict[str, tuple[tuple[int, ...], Any]]  # names to (shape, type)
+
+
+class Message(NamedTuple):
+    """A message from one replica to another."""
+
+    kind: int  # defined by the scheme
+    clock: int  # of the sender, or of the round
+    rows: int  # done since the last message of this kind
+    values: np.ndarray = EMPTY  # (n,) float32, or uint8 if the scheme encodes them
+    indices: np.ndarray = NO_INDICES  # (m,) int32; empty if the values are those of all coordinates, or encoded
+    step: int = 0  # defined by the scheme
+
+    @property
+    def size(self) -> int:
+        """Bytes sent, including the header."""
+        return 8 * HEADER + self.values.nbytes + self.indices.nbytes
+
+
+class Step(NamedTuple):
+    """Messages that replicas send each other at once when a task ends."""
+
+    messages: int  # of each sender
+    size: int  # bytes of each
+    senders: int  # how many replicas send: the first ones
+
+
+class Counts(NamedTuple):
+    """Totals over all replicas of what was sent and how long they waited."""
+
+    messages: int = 0
+    bytes_sent: int = 0
+    waited_seconds: float = 0.0
+    virtual_seconds: float = 0.0  # by the simulator's workers
+    shards_torn: int = 0  # whose lock was held by a worker that died: a push may be there in part
+    deltas_left_out: int = 0  # because they were not finite
+
+    def plus(self, other: Counts) -> Counts:
+        """The sum of both."""
+        return Counts(*map(operator.add, self, other))
+
+
+class Link(Protocol):
+    """The connection of one replica to the others. No call waits.
+
+    Messages of one sender arrive in the order in which they were sent.
+    """
+
+    replica: int
+    replicas: int
+    replaced: bool  # an earlier worker of the replica has died in this task
+    inbox: list[deque[Message]]  # by sender: messages that have arrived and are not used yet
+    asked: dict[int, int]  # requests to servers that are not finished: tickets to shards
+
+    def post(self, to: int, message: Message) -> bool:
+        """Send to a replica, or to ``ALL``; return False if there is no room: receive what has arrived, and retry."""
+
+    def ask(self, shard: int, request: Message) -> int:
+        """Send a request to the server of a shard; return a ticket for :meth:`answer`."""
+
+    def answer(self, ticket: int) -> Message | None:
+        """Return the answer, or an empty message for a request that has none, or None if it is not there yet."""
+
+    def receive(self) -> None:
+        """Put messages that have arrived into the inbox."""
+
+    def here(self) -> np.ndarray:
+        """Which replicas still train, (replicas,) bool; nobody waits for the others."""
+
+
+class Exchange(Protocol):
+    """A scheme, with frozen options."""
+
+    @property
+    def period(self) -> int:
+        """Rows of a replica between two trades, or ``NO_LIMIT`` if it never trades within a task."""
+
+    def spec(self, size: int, replicas: int) -> Spec:
+        """Arrays that the scheme keeps, initially zero, including ``replicas.spec``."""
+
+    def room(self, size: int, replicas: int) -> int:
+        """Most bytes of messages that a replica may have in transit."""
+
+    def kept(self) -> tuple[str, ...]:
+        """Names of the arrays that a checkpoint must hold."""
+
+    def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
+        """Start a task; the parent calls it while the workers stand still."""
+
+    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        """Run one replica's side of a trade, after ``rows`` more of its rows."""
+
+    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+        """Run one replica's side of the end of a task, once it has nothing left to train, ``rows`` rows after its last
+        trade; then it leaves. It may wait only for replicas that are :meth:`Link.here`; they may still be training.
+        """
+
+    def meeting(self, size: int, arrays: Arrays) -> list[Step]:
+        """Messages that replicas must send before all can :meth:`meet`. On one machine the parent reads the replicas
+        instead, but the messages are still counted.
+        """
+
+    def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
+        """End a task in which the replicas did ``rows`` (replicas,) int64 and set ``flat`` to the model. The parent
+        calls it while the workers stand still.
+        """
+
+
+def packed(message: Message, values: np.ndarray, where: np.ndarray) -> Message:
+    """Put the values at some coordinates of a shard into a message, or all of them if that is shorter."""
+    if 2 * len(where) >= len(values):
+        return message._replace(values=values.copy())
+    return message._replace(values=values[where], indices=where.astype(np.int32))
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A scheme with servers; that of a shard runs on the machine of replica ``shard % replicas``."""
+
+    @property
+    def shards(self) -> int:
+        """Number of servers."""
+
+    def serve(self, shard: int, arrays: Arrays, sender: int, request: Message) -> Message | None:
+        """Handle a request and return its answer. None: what was pushed is taken, but the answer has to wait; the link
+        asks again, with kind ``PULL``, when something has changed. Calls for the same shard never overlap.
+        """
+
+    def lost(self, arrays: Arrays, replica: int) -> None:
+        """Note that the worker of a replica has died; its replacement may ask again."""
+
+
+NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none
+
+
+def send(link: Link, to: int, message: Message) -> Iterator[None]:
+    """Send a message as soon as there is room."""
+    while not link.post(to, message):
+        link.receive()  # when all logs are full, receiving makes room for the others
+        yield
+
+
+def collect(link: Link, kind: int, clock: int, senders: Iterable[int] | None = None) -> Iterator[None]:
+    """Wait until the inbox of each other replica, or of ``senders``, begins with its message of this kind and clock, or
+    until none can come because its sender has ended its training or has sent a later one.
+
+    Messages of one sender come in order, so earlier ones at the front are out of date and dropped.
+    """
+    wanted, waiting = (clock, kind), set(range(link.replicas) if senders is None else senders) - {link.replica}
+    while True:
+        here = link.here()  # before receiving: all messages of a replica that has ended have arrived
+        link.receive()
+        for sender in [*waiting]:
+            queue = link.inbox[sender]
+            while queue and (queue[0].clock, queue[0].kind) < wanted:
+                queue.popleft()
+            if queue or not here[sender]:
+                waiting.remove(sender)
+        if not waiting:
+            return
+        yield
+
+
+def found(link: Link, kind: int, clock: int) -> Iterator[tuple[int, Message]]:
+    """Yield the senders and messages that :func:`collect` has waited for."""
+    for sender, queue in enumerate(link.inbox):
+        if queue and (queue[0].clock, queue[0].kind) == (clock, kind):
+            yield sender, queue.popleft()

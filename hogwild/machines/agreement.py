@@ -1,0 +1,81 @@
+"""What the machines of a run have in common: machine 0 says what it trains, and each other says whether it does too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hogwild.config import TrainConfig
+from hogwild.errors import InputError, TrainingError
+from hogwild.hosts.pool import Pool
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.meeting import difference
+from hogwild.machines.pool import among
+from hogwild.problems.case import Case
+
+BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
+
+
+def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
+    """Return what all machines must agree on, as JSON: options, data, and the layout of the parameters."""
+    return config.common() | {
+        "examples": case.n, "parameters": case.problem.size, "data": case.fingerprint,
+        "array": "by popularity" if case.problem.discipline == BY_RANK else "as numbered",
+    }  # fmt: skip
+
+
+class Leader:
+    """What a run on machine 0 asks of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def agree(self, case: Case, config: TrainConfig) -> None:
+        """Have all other machines confirm that they train the same, with the options as they were asked for.
+
+        Raises
+        ------
+        InputError
+            If one does not; the line names both sides.
+        """
+        cluster, facts = self.cluster, facts_of(case, config)
+        cluster.allow(case.problem.size)  # before anybody may send a model
+        plan = {"kind": "plan", "discipline": case.problem.discipline, "cut": case.cut(), "facts": facts}
+        cluster.tell(plan)
+        for other in range(1, cluster.machines):
+            answer = cluster.next_note(other, ("agreed",))
+            if answer["unlike"]:
+                reason = f"{cluster.name(other)} differs from {cluster.name(0)}: {answer['unlike']}"
+                cluster.tell({"kind": "refused", "why": reason})
+                raise InputError(reason)
+        cluster.tell({"kind": "go"})
+
+    def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
+        """Return a function that makes a pool of all machines of this machine's own workers."""
+        return among(self.cluster, case.config, case.n, lambda: self.agree(case, asked))
+
+
+def discipline_for(plan: dict[str, Any], workers: int) -> str:
+    """Return a discipline whose array is laid out as machine 0's is."""
+    if plan["discipline"] == BY_RANK:
+        return BY_RANK
+    return "serial" if workers == 1 else "hogwild" if plan["discipline"] == "serial" else str(plan["discipline"])
+
+
+def confirm(cluster: Cluster, case: Case, config: TrainConfig, plan: dict[str, Any]) -> None:
+    """Compare what this machine trains with machine 0's plan, and say so.
+
+    Raises
+    ------
+    InputError
+        If any machine differs.
+    """
+    unlike = difference(plan["facts"], facts_of(case, config))
+    cluster.allow(case.problem.size)
+    cluster.tell({"kind": "agreed", "unlike": unlike}, 0)
+    try:
+        note = cluster.next_note(0, ("go", "refused", "end"))
+    except TrainingError as error:
+        raise InputError(str(error)) from None
+    if note["kind"] != "go":
+        raise InputError(note.get("why") or f"{cluster.name(0)} has ended the run")

@@ -1,0 +1,228 @@
+"""The machines that have met: connections between every two of them, and who is still there.
+
+A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
+machine was suspended, or paged), everybody gets ten more seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from hogwild.errors import TrainingError
+from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, TEXT, TRADE, Frame, text_frame, text_of
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, meet
+from hogwild.machines.pair import Pair, connect
+
+SILENCE = 10.0  # seconds after which a machine that says nothing is given up
+LOOK = 1.0
+Note = tuple[int, dict[str, Any]]  # sender and content
+
+
+class Cluster:
+    """This machine's view of all.
+
+    Attributes
+    ----------
+    number, machines : int
+        This machine's number, and how many met; 0 leads.
+    alive : ndarray of bool
+        Who is still there, (machines,).
+    reasons : dict
+        Why those who are not are gone.
+    """
+
+    def __init__(self, met: Met, seconds: float = DEADLINE) -> None:
+        self.number, self.machines, self.seats = met.number, len(met.seats), met.seats
+        self.alive = np.ones(self.machines, bool)
+        self.reasons: dict[int, str] = {}
+        self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
+        self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.changed = threading.Condition()
+        self.notes: deque[Note] = deque()
+        self.models: dict[int, np.ndarray] = {}  # by task: what machine 0 has sent
+        self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
+        self._pairs: dict[int, Pair] = {}
+        self._closed = threading.Event()
+        for other in range(self.machines):  # all in one order, so that nobody waits in a circle
+            if other != self.number:
+                self._pairs[other] = self._pair(met, other, seconds)
+        threading.Thread(target=self._watch, name="hogwild-cluster", daemon=True).start()
+
+    @classmethod
+    def of(
+        cls, meeting: Meeting, about: dict[str, Any], say: Callable[[str], None] = lambda line: None,
+        seconds: float = DEADLINE,
+    ) -> Cluster:  # fmt: skip
+        """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
+        return cls(meet(meeting, about, say, seconds), seconds)
+
+    def _pair(self, met: Met, other: int, seconds: float) -> Pair:
+        low, high = sorted((self.number, other))
+        try:
+            mine = met.seats[self.number].address
+            group = connect(met.store, f"{low}-{high}", int(self.number == high), mine, seconds)
+        except TrainingError as error:
+            raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {error}") from None
+        return Pair(
+            group, int(self.number == high), met.run, lambda frame: self._deliver(other, frame),
+            lambda why: self._lose(other, why), lambda: self.own_progress(),
+        )  # fmt: skip
+
+    @property
+    def leads(self) -> bool:
+        return self.number == 0
+
+    def name(self, machine: int) -> str:
+        """Return how a machine is called in messages."""
+        return f"machine {machine} ({self.seats[machine].about['host']})"
+
+    def require(self, machine: int) -> None:
+        """Raise TrainingError with the reason if a machine is gone."""
+        if not self.alive[machine]:
+            raise TrainingError(f"{self.name(machine)} is gone: {self.reasons[machine]}")
+
+    def allow(self, size: int) -> None:
+        """Accept payloads for a model of ``size`` parameters."""
+        for pair in self._pairs.values():
+            pair.most = max(MOST_TEXT, 32 * size)
+
+    def send(self, to: int, frame: Frame) -> None:
+        """Send to a machine, if it is still there."""
+        if self.alive[to]:
+            self._pairs[to].send(frame)
+
+    def tell(self, content: dict[str, Any], to: int | None = None) -> None:
+        """Send a dict to a machine, or to all others."""
+        for other in self._pairs if to is None else (to,):
+            self.send(other, text_frame(content))
+
+    def give_up(self, machine: int, why: str) -> None:
+        """End the connection to a machine, if it is still there."""
+        if self.alive[machine] and machine != self.number:
+            self._pairs[machine].give_up(why)
+
+    def waiting(self, to: int) -> int:
+        """Return the bytes that are queued for a machine."""
+        return self._pairs[to].waiting_bytes
+
+    def next_note(
+        self, sender: int, kinds: Collection[str], stopped: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any]:
+        """Wait for a machine's next note of some kinds, and return it; one of kind "stopped" as soon as ``stopped()``.
+
+        Raises
+        ------
+        TrainingError
+            If the machine is gone.
+        """
+        while True:
+            with self.changed:
+                for note in self.notes:
+                    if note[0] == sender and note[1].get("kind") in kinds:
+                        self.notes.remove(note)
+                        return note[1]
+                self.require(sender)
+                if stopped():
+                    return {"kind": "stopped"}
+                self.changed.wait(LOOK)
+
+    def take_notes(self, kind: str, task: int) -> list[int]:
+        """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
+        with self.changed:
+            found = [note for note in self.notes if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
+            for note in found:
+                self.notes.remove(note)
+        return [sender for sender, content in found if content.get("task") == task]
+
+    def trades(self, task: int) -> list[tuple[int, Frame]]:
+        """Return, once, the messages of a task that have arrived, with their senders; those of earlier tasks go."""
+        with self.changed:
+            for old in [number for number in self._trades if number < task]:
+                del self._trades[old]
+            return self._trades.pop(task, [])
+
+    def leave(self, why: str = "it has left") -> None:
+        """Say goodbye; nothing arrives afterwards."""
+        if not self._closed.is_set():
+            self._closed.set()
+            leaving = [threading.Thread(target=pair.leave, args=(why,), daemon=True) for pair in self._pairs.values()]
+            for thread in leaving:
+                thread.start()
+            for thread in leaving:
+                thread.join()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def _deliver(self, sender: int, frame: Frame) -> None:
+        if frame.kind == TEXT:
+            content = text_of(frame)
+        with self.changed:
+            if frame.kind == BEAT:
+                self.progress[sender] = frame.message.rows, frame.message.step
+                return
+            if frame.kind == TEXT:
+                self.notes.append((sender, content))
+            elif frame.kind == MODEL:
+                self.models[frame.task] = frame.message.values
+            elif frame.kind == TRADE:
+                self._trades.setdefault(frame.task, []).append((sender, frame))
+            self.changed.notify_all()
+
+    def _lose(self, machine: int, why: str) -> None:
+        with self.changed:
+            self.alive[machine] = False
+            self.reasons[machine] = why
+            self.changed.notify_all()
+
+    def _watch(self) -> None:
+        looked = time.monotonic()
+        while not self._closed.wait(LOOK):
+            now = time.monotonic()
+            for other, pair in self._pairs.items():
+                if now - looked > 3 * LOOK:  # this machine has slept
+                    pair.heard = now
+                elif self.alive[other] and now - pair.heard > SILENCE:
+                    pair.give_up(f"it has said nothing for {SILENCE:.0f} seconds")
+            looked = now
+
+
+def gather(
+    address: str, machines: int, machine: int | None = None, job: str = "", seconds: float = DEADLINE
+) -> Cluster:
+    """Meet the other machines that are to train one model with this one; public as ``hogwild.gather``.
+
+    Use it in a ``with`` block, and give the cluster to :func:`hogwild.train` on every machine. Private networks only:
+    the connections are neither encrypted nor authenticated.
+
+    Parameters
+    ----------
+    address : str
+        ``host:port`` of machine 0, the same on all machines.
+    machines : int
+        How many there are, at least 2.
+    machine : int, optional
+        This machine's number from 0; given on all or on none. Without it, the one that can listen at the address is
+        machine 0, and the others are numbered as they come.
+    job : str
+        A name that keeps two runs at one address apart.
+    seconds : float
+        When to give up waiting.
+
+    Raises
+    ------
+    UsageError
+        If the address or a number cannot be meant.
+    InputError
+        If the port is in use, a machine is missing, or has another version of hogwild.
+    """
+    return Cluster.of(Meeting(address, machines, machine, job), {}, seconds=seconds)

@@ -1,0 +1,300 @@
+"""Machines meet at an address: who is which, and whether all want the same, before anything is trained.
+
+Machine 0 listens at the address of ``--meet``, on that address only, with a TCPStore of torch. Everybody writes what it
+is and wants under its number, and machine 0 answers with a verdict that all read, so that a difference or a missing
+machine is the same one line everywhere. Numbers are given (``--machine``) or taken from a counter. The number of the
+run is new whenever machine 0 starts, and stands in every key and frame.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from hogwild.errors import InputError, TrainingError, UsageError, reason_of
+
+DEADLINE = 50.0  # seconds until everybody must have come
+PAUSE = 0.05
+LONGEST_JOB = 64  # characters
+
+
+class Seat(NamedTuple):
+    """A machine that takes part."""
+
+    number: int
+    address: str  # where the others reach it
+    about: dict[str, Any]  # what all must have in common, and ``host``
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where and as whom this machine meets the others.
+
+    Parameters
+    ----------
+    address : str
+        ``host:port`` of machine 0, the same on all machines.
+    machines : int
+        How many there are.
+    machine : int, optional
+        This machine's number from 0; given to all or to none. Without it, the one that can listen at the address is
+        machine 0, and the others are numbered as they come.
+    job : str
+        A name that keeps two runs at one address apart.
+    bind : bool
+        False if somebody else (torchrun) listens at the address already.
+    local : bool
+        Whether this machine starts the others itself.
+    """
+
+    address: str
+    machines: int
+    machine: int | None = None
+    job: str = ""
+    bind: bool = True
+    local: bool = False
+
+    def __post_init__(self) -> None:
+        self.place()
+        if self.machines < 2:
+            raise UsageError(f"machines={self.machines}: a meeting has at least two")
+        if self.machine is not None and not 0 <= self.machine < self.machines:
+            raise UsageError(f"machine={self.machine}: expected a number from 0 to {self.machines - 1}")
+        if len(self.job) > LONGEST_JOB or not self.job.isprintable():
+            raise UsageError(f"job={self.job!r}: expected at most {LONGEST_JOB} printable characters")
+
+    def place(self) -> tuple[str, int]:
+        """Return host and port.
+
+        Raises
+        ------
+        UsageError
+            If the address is not ``host:port``.
+        """
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"meet={self.address!r}: expected HOST:PORT of machine 0, as in first:29500")
+        return host.strip("[]"), int(port)
+
+    @classmethod
+    def from_torchrun(cls) -> Meeting | None:
+        """Return the meeting that torchrun's environment variables describe, or None outside of torchrun."""
+        found = os.environ
+        if "TORCHELASTIC_RUN_ID" not in found or int(found.get("WORLD_SIZE", 1)) < 2:
+            return None
+        address = f"{found['MASTER_ADDR']}:{found['MASTER_PORT']}"
+        bind = found.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        job = found["TORCHELASTIC_RUN_ID"][:LONGEST_JOB]
+        return cls(address, int(found["WORLD_SIZE"]), int(found["RANK"]), job, bind)
+
+
+class Met(NamedTuple):
+    """The result of a meeting."""
+
+    store: Any  # where the machines still leave notes for each other
+    run: int
+    seats: list[Seat]
+    number: int  # this machine's
+
+
+def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], seconds: float = DEADLINE) -> Met:
+    """Wait until all machines are here and want the same.
+
+    Parameters
+    ----------
+    meeting : Meeting
+    about : dict
+        What all must have in common, as JSON.
+    say : callable
+        Told, in a line, what is waited for.
+    seconds : float
+        When to give up.
+
+    Raises
+    ------
+    InputError
+        If the port is in use, the address cannot be reached, a machine is missing, or machines differ; the line names
+        both sides.
+    """
+    deadline = time.monotonic() + seconds
+    listening = _listen(meeting)
+    leads = listening is not None if meeting.bind else meeting.machine == 0
+    store = _store(meeting, listening, seconds)
+    notes = _Notes(store, f"hogwild/{meeting.job}/", deadline)
+    if leads:
+        run = secrets.randbits(62)
+        notes.put("run", run)
+    else:
+        say(f"waiting for machine 0 at {meeting.address}")
+        run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
+    notes = notes.under(f"{run}/")
+    number = _number(meeting, notes, leads)
+    host, address = socket.gethostname(), _own_address(meeting)
+    token = f"{host}, process {os.getpid()}"
+    if (other := notes.claim(f"seat/{number}", token)) != token:
+        raise InputError(f"machine {number} is {other} already, and {token} asks for the same number (--machine)")
+    mine = {"address": address, "host": host, "version": version("hogwild"), "machines": meeting.machines}
+    notes.put(f"hello/{number}", mine | about)
+    if leads:
+        say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
+        _judge(meeting, notes)
+    else:
+        say(f"machine {number} of {meeting.machines}: waiting for the others")
+        late = f"machine 0 has not gathered all {meeting.machines} machines"
+        if verdict := notes.wait("verdict", late, seconds):
+            raise InputError(verdict)
+    hellos = [notes.get(f"hello/{k}") for k in range(meeting.machines)]
+    seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(hellos)]
+    return Met(notes.raw(), run, seats, number)
+
+
+def _judge(meeting: Meeting, notes: _Notes) -> None:
+    """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
+    mine, verdict = notes.get("hello/0"), ""
+    for k in range(1, meeting.machines):
+        while (theirs := notes.get(f"hello/{k}", None)) is None and not notes.late:
+            time.sleep(PAUSE)
+        if theirs is None:
+            missing = [k for k in range(1, meeting.machines) if notes.get(f"hello/{k}", None) is None]
+            names = f"machine{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {meeting.machines}"
+            verdict = f"{names} did not come to {meeting.address}"
+            break
+        if unlike := difference(mine, theirs):
+            verdict = f"machine {k} ({theirs['host']}) differs from machine 0 ({mine['host']}): {unlike}"
+            break
+    notes.put("verdict", verdict)
+    if verdict:
+        time.sleep(1.0)  # until the others have read it
+        raise InputError(verdict)
+
+
+def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Return the first thing in which two machines differ, or an empty string."""
+    for name in [name for name in mine if name not in ("address", "host")]:
+        if mine[name] != theirs.get(name):
+            return f"{name} is {theirs.get(name)} there and {mine[name]} here"
+    return ""
+
+
+class _Notes:
+    """JSON under keys of a store; nothing waits longer than the deadline."""
+
+    def __init__(self, store: Any, prefix: str, deadline: float) -> None:
+        self._store, self._prefix, self._deadline = store, prefix, deadline
+
+    def under(self, prefix: str) -> _Notes:
+        return _Notes(self._store, self._prefix + prefix, self._deadline)
+
+    def raw(self) -> Any:
+        from torch.distributed import PrefixStore
+
+        return PrefixStore(self._prefix, self._store)
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def put(self, name: str, value: Any) -> None:
+        self._store.set(self._prefix + name, json.dumps(value))
+
+    def get(self, name: str, *missing: Any) -> Any:
+        if missing and not self._store.check([self._prefix + name]):
+            return missing[0]
+        return json.loads(self._store.get(self._prefix + name))
+
+    def wait(self, name: str, otherwise: str, more: float = 0.0) -> Any:
+        """Return a note as soon as it is there; raise InputError with ``otherwise`` if it never comes."""
+        try:
+            while (found := self.get(name, self)) is self:
+                if time.monotonic() > self._deadline + more:
+                    raise InputError(f"{otherwise} within {DEADLINE + more:.0f} seconds")
+                time.sleep(PAUSE)
+        except RuntimeError:  # of the store
+            raise InputError(f"{otherwise}: its connection is closed") from None
+        return found
+
+    def claim(self, name: str, token: str) -> str:
+        """Write a note if there is none; return the one that stands there."""
+        return str(json.loads(self._store.compare_set(self._prefix + name, "", json.dumps(token))))
+
+    def count(self, name: str) -> int:
+        return int(self._store.add(self._prefix + name, 1))
+
+
+def _listen(meeting: Meeting) -> socket.socket | None:
+    """Return a socket that listens at the address and nowhere else, if this is machine 0."""
+    if not meeting.bind or meeting.machine not in (None, 0):
+        return None
+    host, port = meeting.place()
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(where)
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+    except OSError as error:
+        if meeting.machine is None and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+            return None  # machine 0 is there already, or the address is another machine's
+        raise InputError(f"machine 0 cannot listen at {meeting.address}: {reason_of(error)}") from None
+
+
+def _store(meeting: Meeting, listening: socket.socket | None, seconds: float) -> Any:
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # every lost connection would print a stack
+    from torch.distributed import TCPStore
+
+    host, port = meeting.place()
+    wait = datetime.timedelta(seconds=seconds)
+    if listening is not None:
+        try:
+            return TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=wait,
+                            master_listen_fd=listening.detach())  # fmt: skip
+        except RuntimeError as error:
+            raise InputError(f"machine 0 cannot listen at {meeting.address}: {reason_of(error)}") from None
+    last: Exception = TimeoutError()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            with socket.create_connection((host, port), timeout=5):  # says in a word what the store says in a page
+                pass
+            return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=wait)
+        except (OSError, RuntimeError) as error:
+            last = error
+            if isinstance(error, socket.gaierror):
+                break
+            time.sleep(4 * PAUSE)
+    raise InputError(f"cannot reach machine 0 at {meeting.address}: {reason_of(last)}")
+
+
+def _number(meeting: Meeting, notes: _Notes, leads: bool) -> int:
+    if meeting.machine is not None:
+        return meeting.machine
+    number = 0 if leads else notes.count("numbers")
+    if number >= meeting.machines:
+        raise InputError(f"{meeting.machines} machines have met at {meeting.address} already, and this is one more")
+    return number
+
+
+def _own_address(meeting: Meeting) -> str:
+    """Return the address of this machine from which the meeting's is reached; nothing is sent."""
+    host, port = meeting.place()
+    try:
+        family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(where)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise TrainingError(f"no way from this machine to {meeting.address}: {reason_of(error)}") from None

@@ -1,0 +1,333 @@
+"""The registries: problems, losses, disciplines, hosts, exchanges, delay laws; and how names with numbers are read.
+
+They are names and numbers only, so the command line, the configuration and the documentation read them in no time.
+Where code belongs to a name, its row says the place, which is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hogwild.errors import UsageError, nearest
+
+LABEL_LOSSES = ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax")
+REAL_LOSSES = ("squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive")
+COUNT_LOSSES = ("poisson",)
+LOSSES = (*LABEL_LOSSES, *REAL_LOSSES, *COUNT_LOSSES)
+#: Default parameter: Huber's delta, beyond which it is linear, or half the width of the tube; other losses take none.
+DEFAULT_PARAM = {"huber": 1.0, "epsilon-insensitive": 0.1, "squared-epsilon-insensitive": 0.1}
+DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
+#: scikit-learn's names of the losses of its SGD.
+SGD_LOSSES = {
+    "hinge": "hinge", "log": "log_loss", "modified-huber": "modified_huber", "squared-hinge": "squared_hinge",
+    "perceptron": "perceptron", "squared-error": "squared_error", "huber": "huber",
+    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}  # fmt: skip
+DEVICES = ("cpu", "cuda")
+STREAMS = "streams"  # the host of workers on device cuda, and the only one there
+MOST_STREAMS = 32  # different ones that torch has
+LAUNCHES = ("graphs", "eager", "vmap")  # how a module's steps reach a GPU
+ORDERS = ("shuffled", "file", "blocks")
+SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
+NORMALIZE = ("none", "l2", "max")
+CLASS_WEIGHT = (None, "balanced")
+
+PENALTIES = ("per-rating", "per-row")
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
+STATES = ("local", "shared")  # of a module's optimiser
+L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
+
+
+@dataclass(frozen=True)
+class Host:
+    """Who runs the workers: see ``hosts/pool.py``."""
+
+    place: str  # module:class, called with the number of workers, and with a delay law unless ``real``
+    device: str = "cpu"
+    real: bool = True  # whether its seconds mean something
+
+
+HOSTS: dict[str, Host] = {
+    "processes": Host("hogwild.hosts.processes:Processes"),
+    "threads": Host("hogwild.hosts.threads:Threads"),
+    "simulator": Host("hogwild.hosts.simulator:Simulator", real=False),
+    STREAMS: Host("hogwild.cuda.streams:Streams", device="cuda"),
+}
+CPU_HOSTS = tuple(name for name, host in HOSTS.items() if host.device == "cpu")
+REAL_HOSTS = tuple(name for name in CPU_HOSTS if HOSTS[name].real)
+
+#: What each problem can be asked, what it takes where nothing is asked, its decay under schedule "epoch", and ("cuda")
+#: the disciplines of its kernels on a GPU, the usual one first; and the places of its case and of its model.
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "linear": {
+        "loss": LOSSES, "order": ORDERS[:2], "discipline": DISCIPLINES, "schedule": ("auto", *SCHEDULES),
+        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "auto", "epochs": 20}, "cuda": ("atomic", "hogwild"),
+        "distributed": True,
+        "case": "hogwild.problems.linear.case:LinearCase", "model": "hogwild.problems.linear.model:LinearModel",
+    },
+    "completion": {
+        "loss": ("squared-error", "log", "bpr"), "order": ORDERS, "discipline": DISCIPLINES,
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {
+            "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
+            "penalty": "per-rating", "negatives": 1,
+        }, "cuda": ("atomic", "hogwild"), "distributed": True,
+        "case": "hogwild.problems.completion.case:CompletionCase",
+        "model": "hogwild.problems.completion.model:CompletionModel",
+    },
+    "cuts": {
+        "loss": ("cut",), "order": ORDERS[:2], "discipline": DISCIPLINES,
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100}, "decay": 0.95,
+        "sums": False,
+        "case": "hogwild.problems.cuts.case:CutsCase", "model": "hogwild.problems.cuts.model:Segmentation",
+    },
+    "module": {  # through hogwild.train_module only, which has the module
+        "loss": ("custom", "cross-entropy", "mse", "bce"), "order": ORDERS[:2],
+        "discipline": ("serial", "hogwild", "atomic", "locked"),
+        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
+        "defaults": {
+            "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
+            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999), "launch": "graphs",
+        }, "cuda": ("hogwild", "locked", "serial"), "case": "hogwild.problems.module.case:ModuleCase",
+        "model": "hogwild.problems.module.model:ModuleModel",
+    },
+}  # fmt: skip
+
+
+class Number(NamedTuple):
+    """A numeric parameter and its range."""
+
+    default: float
+    least: float
+    most: float
+    whole: bool = False
+    part: bool = False  # a whole number of rows, or below one, a part of an epoch's rows of a replica
+
+
+class Choice(NamedTuple):
+    """A parameter that is one of several names."""
+
+    default: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExchangeRow:
+    """A scheme by which replicas trade: see ``exchanges/trade.py``."""
+
+    place: str  # module:class, constructed with the numbers as keywords; "" if workers share one array
+    numbers: Mapping[str, Number | Choice] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)  # further keywords
+    sums: bool = False  # whether it adds up the replicas' changes, which leads out of what a problem may be kept in
+
+
+#: Schemes by which replicas trade.
+EXCHANGES: dict[str, ExchangeRow] = {
+    "none": ExchangeRow(""),
+    "averaging": ExchangeRow(
+        "hogwild.exchanges.averaging:Averaging",
+        {
+            "period": Number(math.inf, 1, 1 << 53, True, True),
+            "mean": Choice("moved", ("moved", "rows", "adagrad")),
+            "by": Choice("direct", ("direct", "tree", "butterfly", "ring")),
+            "outer": Number(1, 1e-3, 1e3),
+            "momentum": Number(0, 0, 0.999),
+            "threshold": Number(0, 0, math.inf),
+            "share": Number(1, 1e-3, 1),
+            "late": Number(0, 0, 1, True),
+        },
+    ),
+    "one-shot-averaging": ExchangeRow("hogwild.exchanges.averaging:Averaging", fixed={"one_shot": True}),
+    "gossip": ExchangeRow(
+        "hogwild.exchanges.gossip:Gossip",
+        {
+            "period": Number(250, 1, 1 << 53, True),
+            "tau": Number(0, 0, 1e30),
+            "density": Number(0.01, 1e-6, 1),
+            "top": Number(0, 0, (1 << 31) - 1, True),
+            "own": Number(1, 0, 1, True),
+            "home": Number(1, 0, 1, True),
+            "bits": Choice("32", ("32", "16")),
+            "code": Choice("golomb", ("golomb", "plain")),
+        },
+        sums=True,
+    ),
+    "consensus": ExchangeRow(
+        "hogwild.exchanges.consensus:Consensus",
+        {"period": Number(math.inf, 1, 1 << 53, True), "pull": Number(0.5, 0, 1)},
+        sums=True,
+    ),
+    "server": ExchangeRow(
+        "hogwild.exchanges.server:Server",
+        {
+            "push": Number(1000, 1, 1 << 53, True),
+            "fetch": Number(math.inf, 1, 1 << 53, True),
+            "shards": Number(1, 1, 1024, True),
+            "late": Number(0, 0, 1, True),
+            "warm": Number(0, 0, 1 << 53, True),
+            "bound": Number(math.inf, 0, 1 << 53, True),
+            "rule": Choice("plain", ("plain", "adagrad", "revision", "scaled", "soft", "elastic")),
+            "scale": Choice("met", ("met", "sum", "mean")),
+            "soft": Number(1, 1, 1 << 20, True),
+            "alpha": Number(math.inf, 0.0, 1.0),
+            "rate": Number(1.0, 0.0, 1e6),
+        },
+        sums=True,
+    ),
+}
+#: Parameters of every delay law.
+TIMING = {"window": Number(0.1, 0.0, 1.0), "quantum": Number(1, 1, 1_000_000, True)}
+#: The simulator's delay laws (hosts/delays.py) with the further parameters of each.
+DELAYS: dict[str, dict[str, Number]] = {
+    "round-robin": {},
+    "constant": {"delay": Number(1, 0, 1023, True)},
+    "random": {"shape": Number(1.0, 0.01, 1e6)},
+    "straggler": {
+        "alpha": Number(1.5, 1.01, 1e6), "slow": Number(0, 0, 1024, True), "factor": Number(10.0, 1.0, 1e6),
+    },
+}  # fmt: skip
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}  # per second
+#: Parameters of a simulated link, and their units.
+LINK = {"latency": SECONDS, "bandwidth": BITS, "row": SECONDS}
+
+
+class Wire(NamedTuple):
+    """A simulated link between replicas."""
+
+    latency: float = 0.0  # seconds
+    bandwidth: float = math.inf  # bytes per second, each way
+    row: float = 2e-7  # mean seconds per row of a worker
+
+
+def located(place: str) -> Any:
+    """Return what a row names as ``module:name``; the module is imported."""
+    module, name = place.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def listed(tables: Mapping[str, Mapping[str, Number | Choice]]) -> str:
+    """List all names with their parameters and defaults, for a help text."""
+    parts = []
+    for name, numbers in tables.items():
+        usual = ",".join(f"{key}={_shown(number)}" for key, number in numbers.items())
+        parts.append(f"{name}:{usual}" if usual else name)
+    return ", ".join(parts)
+
+
+def _shown(number: Number | Choice) -> str:
+    """A parameter's names, or its default."""
+    if isinstance(number, Choice):
+        return "|".join(number.names)
+    return f"{number.default:g}" if number.default < math.inf else "..."
+
+
+def parse_exchange(text: str, sums: bool = True) -> tuple[str, dict[str, Any]]:
+    """Parse an exchange such as ``averaging:period=1000`` into its name and parameters, with defaults filled in.
+
+    Without ``sums``, as in ``PROBLEMS``, the default of ``mean`` is the one that stays where all replicas are.
+
+    Raises
+    ------
+    UsageError
+        If it is unknown; the message lists the exchanges, or the parameters of this one.
+    """
+    name, numbers = parse_named("exchange", text, exchange_numbers(), "averaging:period=1000")
+    if not sums and "mean" in numbers and "mean=" not in text:
+        numbers["mean"] = "rows"
+    return name, numbers
+
+
+def exchange_numbers() -> dict[str, Mapping[str, Number | Choice]]:
+    """The parameters of each exchange."""
+    return {name: exchange.numbers for name, exchange in EXCHANGES.items()}
+
+
+def parse_delay(text: str) -> tuple[str, dict[str, float]]:
+    """Parse a delay law such as ``straggler:alpha=1.2,window=0.5``, like :func:`parse_exchange`."""
+    return parse_named("delay", text, {name: own | TIMING for name, own in DELAYS.items()}, "straggler:alpha=1.2")
+
+
+def parse_named(
+    what: str, text: str, tables: Mapping[str, Mapping[str, Number | Choice]], example: str
+) -> tuple[str, dict[str, Any]]:
+    """Parse ``name:key=value,...`` into name and parameters; ``tables`` lists the valid ones."""
+    name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
+    if name not in tables:
+        known = ", ".join(tables)
+        raise UsageError(
+            f"{what}={text!r}: expected one of {known}, with numbers as in {example}{nearest(str(name), tables)}"
+        )
+    ranges = tables[name]
+    found: dict[str, Any] = {key: each.default for key, each in ranges.items()}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        if key not in ranges:
+            has = ", ".join(ranges) or "no numbers"
+            raise UsageError(f"{what}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
+        try:
+            found[key] = _parsed(value, ranges[key])
+        except UsageError as error:
+            raise UsageError(f"{what}={text!r}: {key}={value}: {error}") from None
+    return name, found
+
+
+def _parsed(value: str, allowed: Number | Choice) -> float | str:
+    """A parameter's value.
+
+    Raises
+    ------
+    UsageError
+        If it is none of the names, or not in the range.
+    """
+    if isinstance(allowed, Choice):
+        if value not in allowed.names:
+            raise UsageError(f"expected one of {', '.join(allowed.names)}{nearest(value, allowed.names)}")
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if allowed.part and 0 < number < 1:
+        return number
+    if not allowed.least <= number <= allowed.most or (allowed.whole and number % 1):
+        kind = "whole number" if allowed.whole else "number"
+        most = f" to {allowed.most:g}" if allowed.most < 1 << 53 else ""
+        below = ", or a part of an epoch such as 0.25" * allowed.part
+        raise UsageError(f"expected a {kind} from {allowed.least:g}{most}{below}")
+    return number
+
+
+def parse_link(text: str) -> Wire:
+    """Parse a link such as ``latency=0.2ms,bandwidth=1Gbit,row=0.2us``; latency and bandwidth are free by default.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be parsed; the message names the parameters and their units.
+    """
+    numbers: dict[str, float] = {}
+    for part in filter(None, text.split(",") if isinstance(text, str) else [repr(text)]):
+        key, _, value = part.partition("=")
+        if key not in LINK:
+            raise UsageError(f"link={text!r}: cannot read {part!r}: it has {', '.join(LINK)}{nearest(key, LINK)}")
+        units = LINK[key]
+        digits = value.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        try:
+            number = float(digits) * units[value[len(digits) :]]
+        except (ValueError, KeyError):
+            number = math.nan
+        if not 0 <= number < math.inf or (key == "bandwidth" and number == 0):
+            example = "0.2ms" if units is SECONDS else "1Gbit"
+            raise UsageError(
+                f"link={text!r}: {key}={value}: expected a number and a unit ({', '.join(units)}), as in {example}"
+            )
+        numbers[key] = number
+    if "bandwidth" in numbers:
+        numbers["bandwidth"] /= 8  # bits to bytes
+    return Wire(**numbers)

@@ -1,0 +1,77 @@
+"""The protocol of a case: one problem posed on one set of data, with all that the trainer asks of it.
+
+A case is the parent's side of a problem: it takes the user's data, makes the problem and the arrays of its kernel,
+evaluates parameters and makes a model of them. The workers' side is in ``work.py``. The trainer knows no problem by
+name, and each problem has its own module of cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hogwild.config import TrainConfig
+from hogwild.hosts.job import Job
+from hogwild.methods import PROBLEMS, located
+from hogwild.problems.work import Cut, Problem
+
+
+class Case(Protocol):
+    """What :class:`hogwild.training.run.Run` asks of a problem on its data.
+
+    It is made of a config with the number of workers filled in, the training data, and test data or None, both as
+    ``take`` returns them.
+    """
+
+    names: tuple[str, ...]  # names of a solution's arrays
+    config: TrainConfig  # with discipline "auto" resolved
+    problem: Problem
+    order: Cut
+    n: int  # examples in an epoch
+    reason: str  # reason for what "auto" chose; empty if there was no choice
+    fingerprint: str  # of the training data
+
+    def __init__(self, config: TrainConfig, train: Any, test: Any) -> None: ...
+
+    @staticmethod
+    def take(data: Any) -> Any:
+        """Convert the user's data to the problem's container, which has a length and a ``store``; raise UsageError."""
+
+    def cut(self) -> dict[str, Any]:
+        """What a checkpoint must store for its chunks to be found again, as JSON."""
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        """Cut the data as a checkpoint's :meth:`cut` says."""
+
+    def make_evaluator(self, like: Case | None = None) -> None:
+        """Prepare to evaluate; called after all quick checks.
+
+        ``like`` is a prepared case of the same objective on the same data, whose work may be shared.
+        """
+
+    def lay_out(self, shared: bool) -> Job:
+        """Return the filled memory that workers need; what only they need is dropped here."""
+
+    def search_step(self) -> Callable[[], float]:
+        """Prepare the search for a step when none was given; the function returned runs on the clock."""
+
+    def slope(self) -> Callable[[float], float]:
+        """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
+
+    def solution(self, flat: Any) -> tuple[Any, ...]:
+        """The arrays ``names`` of flat parameters in the user's numbering, as copies."""
+
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        """The ``objective`` and the metrics, as fields of a row."""
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        """The row's field for the speed of an epoch."""
+
+    def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> Any:
+        """The trained model."""
+
+
+def case_of(problem: str) -> type[Case]:
+    """The class of cases of a problem, one of ``methods.PROBLEMS``."""
+    found: type[Case] = located(PROBLEMS[problem]["case"])
+    return found

@@ -1,0 +1,139 @@
+"""Matrix completion posed on ratings: their order in tiles, evaluation in the user's units, and the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.ratings.container import Ratings
+from hogwild.data.rows.container import check_whole
+from hogwild.errors import InputError, UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.hosts.job import Job
+from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.completion.objective import RatingEvaluator
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.training.checkpoint import fingerprint_of
+
+
+class CompletionCase:
+    """See :class:`hogwild.problems.case.Case`."""
+
+    names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
+    _evaluator: RatingEvaluator
+
+    def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
+        self.n, self.reason = len(train), ""
+        discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        c = self.config = dataclasses.replace(config, discipline=discipline)
+        self._train, self._test = train, None if test is None else _alike(test, train)
+        _check_known(train)
+        self.problem = CompletionProblem.of(
+            train.shape, train.items, train.values, discipline, c.rank or 0, c.loss, c.l2, c.penalty or "",
+            c.nonnegative, c.biases, c.negatives or 0, c.order, c.workers or 1, c.gradient_delay,
+        )  # fmt: skip
+        self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
+        self._grid: tuple[int, int] | None = None
+
+    @staticmethod
+    def take(data: Any) -> Ratings:
+        if isinstance(data, Ratings):
+            return data
+        if hasattr(data, "tocoo"):
+            return Ratings.from_scipy(data)
+        if isinstance(data, tuple) and len(data) == 3:
+            users, items, values = (np.atleast_1d(np.asarray(part)) for part in data)
+            for name, part in (("users", users), ("items", items)):
+                check_whole(name, part)
+            shape = tuple(int(part.max()) + 1 if part.size else 0 for part in (users, items))
+            return Ratings(users, items, values, (shape[0], shape[1]))
+        given = type(data).__name__
+        raise UsageError(
+            f"expected Ratings, a scipy sparse matrix or arrays (users, items, values), got {given}: read a file with "
+            "hogwild.open_ratings"
+        )
+
+    def cut(self) -> dict[str, Any]:
+        if self.config.device == "cuda":
+            return {}
+        return {"grid": list(self.order.grid)}  # it depends on the machine's cache
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        if self.config.device != "cuda":
+            self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
+
+    def make_evaluator(self, like: CompletionCase | None = None) -> None:
+        if like is not None:
+            self._evaluator = like._evaluator
+            return
+        c, p = self.config, self.problem
+        self._evaluator = RatingEvaluator(
+            self._train, self._test, c.loss, l2=p.weights, penalty=p.penalty, mean=p.mean, negatives=p.negatives,
+        )  # fmt: skip  # evaluation draws the same for all seeds
+
+    def lay_out(self, shared: bool) -> Job:
+        c, p, train = self.config, self.problem, self._train
+        workers, cache = c.workers or 1, machine.l2_bytes()
+        about = train.users, train.items, train.values, cache, workers, c.seed
+        if c.device == "cuda":
+            from hogwild.cuda import problem as on_device
+
+            _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
+            return on_device.lay_out(c, p, self.n, arrays, options={"seed": c.seed})
+        self.order, arrays = p.lay_out(*about, grid=self._grid)
+        exchange = make_exchange(c.between_workers, self.n / workers)
+        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow)
+
+    def search_step(self) -> Callable[[], float]:
+        raise InputError("matrix completion has a step of its own")  # config sets the step
+
+    def slope(self) -> Callable[[float], float]:
+        return lambda p: 1.0
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        with np.errstate(all="ignore"):  # the objective shows if the run has diverged
+            return self.problem.solution(flat)
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        return self._evaluator(solution)  # type: ignore[arg-type]
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"updates_per_second": updates / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> CompletionModel:
+        p, train = self.problem, self._train
+        user_factors, item_factors, user_bias, item_bias = solution
+        return CompletionModel(
+            user_factors, item_factors, user_bias, item_bias, p.mean, p.loss, p.penalty, train.user_ids,
+            train.item_ids, config.to_json(), self.fingerprint, history,
+        )  # fmt: skip
+
+
+def _alike(test: Ratings, train: Ratings) -> Ratings:
+    """``test``, with as many users and items as ``train`` if it has fewer; refuse it if numbers have other names."""
+    pairs = (("user", test.user_ids, train.user_ids), ("item", test.item_ids, train.item_ids))
+    for side, ids, known in pairs:
+        if ids is not None and known is not None and ids is not known and ids != known:
+            raise UsageError(
+                f"test: its {side}s have other names than those of the training data: open it with "
+                f"{side}s=train.{side}_ids, or split one set of ratings"
+            )
+    if test.shape == train.shape or test.shape[0] > train.shape[0] or test.shape[1] > train.shape[1]:
+        return test  # the evaluator refuses larger numbers
+    flat = test.users, test.items, test.values, train.shape, test.times
+    return Ratings(*flat, train.user_ids, train.item_ids, check=False)
+
+
+def _check_known(ratings: Ratings) -> None:
+    """Refuse to train on ratings of a user or item without a number."""
+    for side, numbers in (("user", ratings.users), ("item", ratings.items)):
+        if len(numbers) and numbers.min() < 0:
+            where = int(np.argmin(numbers))
+            raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")

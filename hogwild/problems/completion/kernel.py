@@ -1,0 +1,360 @@
+"""Matrix completion: the SGD loop that every worker runs over its tiles, for squared error and every discipline.
+
+For a rating ``r`` of item ``i`` by user ``u``, in the problem's units (see ``problem.py``)
+
+    e    = b_u + b_i + p_u . q_i - r
+    p_u <- (p_u - step * e * q_i) / (1 + step * l2 * rate_u),   b_u <- (b_u - step * e) / (1 + step * l2 * rate_u)
+
+and q_i, b_i with the old p_u: the problem of Recht, Re, Wright, Niu (2011), section 2.4, with its penalty applied
+proximally as in ``linear/kernel.py``; all rates are one if the penalty is counted once per rating.
+
+Memory, not arithmetic, limits the speed: an update takes 6 ns if both rows are in cache and 20 if they come from
+memory. So ratings lie in tiles whose rows fit in a core's cache (``tiles.py``), rows are vectors
+(``kernels/vectors.py``), and the next ratings and their rows are prefetched (without this, it is twice as slow). Within
+a tile ratings lie in random order already; an epoch permutes its *lines* of 16 neighbours, by a stride that is coprime
+to their number, and the ratings of a line by an exclusive or. That costs nothing and depends on (seed, epoch, tile)
+alone.
+
+In the order ``blocks`` a worker locks the tile's users, then its items, so no two ever touch the same row (Gemulla et
+al. 2011); a worker that holds items never waits, so there is no deadlock. Otherwise the disciplines differ in how the
+new rows are written. With one worker all are bitwise equal.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
+from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
+from hogwild.kernels.cycles import spin
+from hogwild.kernels.fma import fma
+from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.options import JIT
+from hogwild.kernels.order import GOLDEN, S32, generator, mix
+from hogwild.kernels.steps import step_at
+from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, TIERED, ZERO, count
+
+BITS = 4
+SIDE = 1 << BITS  # ratings in a line: a cache line of each array
+FAR = 6  # lines ahead whose ratings are prefetched, before their rows
+# Cells of a worker's state, from which a call continues where the last one returned: ratings of the current tile, how
+# many of them are done, ratings before it in the epoch, its first rating, its lines, the line it starts with, the
+# stride from line to line, the exclusive or within one, its number; tiered: whether the epoch has begun, ratings since
+# the last merge
+LENGTH, DONE, VISITED, FIRST, LINES, START, STRIDE, FLIP, TILE, BEGUN, SINCE = range(11)
+STATE = 11
+
+
+class Parameters(NamedTuple):
+    """Views of the one shared float32 array; rows are ``stride`` long, with zeros beyond the rank."""
+
+    users: np.ndarray  # (users * stride,)
+    items: np.ndarray  # (items * stride,)
+    user_bias: np.ndarray  # (users,)
+    item_bias: np.ndarray  # (items,)
+
+
+class Data(NamedTuple):
+    """Read-only arrays of the ratings, tile by tile; those that the problem does not need are empty."""
+
+    users: np.ndarray  # (n,) int32
+    items: np.ndarray  # (n,) int32
+    values: np.ndarray  # (n,) float32, in the problem's units
+    begin: np.ndarray  # (tiles + 1,) int64: first rating of each tile
+    user_rates: np.ndarray  # (users,) float32: N / d_u, if the penalty is per row
+    item_rates: np.ndarray  # (items,) float32
+    seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
+    seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
+    slots: np.ndarray  # (items,) int32: tiered: an item's position among the popular ones, or -1
+    popular: np.ndarray  # (slots,) int32: tiered: the popular items, by position
+
+
+class Plan(NamedTuple):
+    """The work of one worker in one epoch."""
+
+    blocks: np.ndarray  # (tiles,) int32: their sequence
+    n_rows: int
+    n_chunks: int  # tiles in the epoch, or fewer if workers are to stop earlier
+    columns: int  # ranges of items
+    n_users: int
+    n_items: int
+    shuffled: int
+    start: int  # first tile of this call in the sequence: nonzero when an epoch is resumed
+    seed: int
+    epoch: int
+    step: tuple[float, float, float]  # step(t) = scale / (offset + t)**power, t = ratings visited before
+    l2: float
+    negatives: int  # items drawn per rating, for implicit feedback
+    worker: int
+    workers: int
+    limit: int  # ratings after which the call returns; it is then called again
+    every: int  # tiered: ratings between two merges
+    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
+
+
+class Own(NamedTuple):
+    """A worker's copies of the popular items (tiered), by slot, and the shared values at the last merge."""
+
+    items: np.ndarray  # (slots * stride,) float32
+    item_bias: np.ndarray  # (slots,) float32
+    base_items: np.ndarray
+    base_item_bias: np.ndarray
+
+
+@njit(**JIT)
+def divisor(a, b):
+    """The greatest common divisor."""
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@njit(**JIT)
+def open_tile(state, tile, number, data, plan):
+    """Store in ``state`` the current tile, the ``number``-th of the epoch, and the order in which it is visited."""
+    length = data.begin[tile + 1] - data.begin[tile]
+    state[LENGTH], state[DONE], state[FIRST], state[TILE] = length, 0, data.begin[tile], tile
+    # computed as if all tiles were of one length
+    state[VISITED] = plan.epoch * plan.n_rows + number * plan.n_rows // len(plan.blocks)
+    lines = length // SIDE
+    state[LINES], state[START], state[STRIDE], state[FLIP] = lines, 0, 1, 0
+    if plan.shuffled and lines > 0:
+        bits = generator(plan.seed, plan.epoch + 1, tile)
+        state[FLIP] = np.int64(bits & np.uint64(SIDE - 1))
+        state[START] = np.int64((mix(bits + GOLDEN) >> S32) % np.uint64(lines))
+        stride = np.int64((mix(bits + GOLDEN + GOLDEN) >> S32) % np.uint64(lines)) + 1
+        while divisor(lines, stride) != 1:
+            stride += 1
+        state[STRIDE] = stride % lines
+
+
+@njit(forceinline=True, **JIT)
+def line_at(state, i):
+    """``(k, flip)``: the ratings from ``i``, the first of a line in the tile's order, are ``k + (0, 1 ... ^ flip)``.
+
+    The last ratings of a tile, fewer than a line, keep their place.
+    """
+    line = i >> BITS
+    if line >= state[LINES]:
+        return state[FIRST] + (line << BITS), 0
+    place = np.uint64(state[START] + line * state[STRIDE]) % np.uint64(state[LINES])  # signed, it would take longer
+    return state[FIRST] + (np.int64(place) << BITS), state[FLIP]
+
+
+@njit(**JIT)
+def claim(state, control, data, plan):
+    """Take the next tile of the current epoch; return False if there is none, or the workers are to stop."""
+    if load(control, STOP) != 0:
+        return False
+    number = fetch_add(control, NEXT, 1 + load(control, SKIP))
+    if number >= plan.n_chunks:
+        return False
+    open_tile(state, np.int64(plan.blocks[number]), number, data, plan)
+    return True
+
+
+@njit(**JIT)
+def enter(locks, control, plan, tile):
+    """Lock a tile's users and items; return False, with no lock that matters, if the run was aborted."""
+    rows = len(plan.blocks) // plan.columns
+    if not acquire(locks, tile // plan.columns, control, ABORT):
+        return False
+    return acquire(locks, rows + tile % plan.columns, control, ABORT)
+
+
+@njit(**JIT)
+def leave(locks, plan, tile):
+    release(locks, len(plan.blocks) // plan.columns + tile % plan.columns)
+    release(locks, tile // plan.columns)
+
+
+@njit(forceinline=True, **JIT)
+def prefetch_line(data, k):
+    """Prefetch the ratings of the line that begins with rating ``k``, which need not start a cache line."""
+    for place in (k, k + SIDE - 1):
+        prefetch(data.users, place)
+        prefetch(data.items, place)
+        prefetch(data.values, place)
+
+
+@njit(forceinline=True, **JIT)
+def prefetch_rows(lanes, biased, parameters, u, i):
+    """Prefetch the rows and biases of a user and an item."""
+    size = np.uint64(LANE * len(lanes))
+    for k in range(len(lanes)):
+        prefetch(parameters.users, np.uint64(u) * size + np.uint64(k * LANE))
+        prefetch(parameters.items, np.uint64(i) * size + np.uint64(k * LANE))
+    if biased:
+        prefetch(parameters.user_bias, u)
+        prefetch(parameters.item_bias, i)
+
+
+@njit(forceinline=True, **JIT)
+def projected(nonnegative, w):
+    return ZERO if nonnegative and w < ZERO else w
+
+
+@njit(forceinline=True, **JIT)
+def add_atomic(array, k, change, shrink, nonnegative):
+    """Set ``array[k] <- shrink * (array[k] + change)`` without losing any worker's update."""
+    while True:
+        old = load(array, k)
+        if compare_exchange(array, k, old, projected(nonnegative, (old + change) * shrink)):
+            break
+
+
+@njit(forceinline=True, **JIT)
+def fuse_atomic(array, k, a, b, shrink, nonnegative):
+    """Set ``array[k] <- shrink * (array[k] + a * b)``, fused."""
+    while True:
+        old = load(array, k)
+        if compare_exchange(array, k, old, projected(nonnegative, fma(a, b, old) * shrink)):
+            break
+
+
+@njit(forceinline=True, **JIT)
+def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, shrink_u, shrink_i):
+    """Update row ``u`` of ``p``, row ``i`` of ``q`` and their biases along the gradient times the step, ``move``."""
+    if discipline == ATOMIC:
+        size = np.uint64(LANE * len(lanes))
+        for k in range(LANE * len(lanes)):
+            x, y = np.uint64(u) * size + np.uint64(k), np.uint64(i) * size + np.uint64(k)
+            a, b = load(p, x), load(q, y)
+            fuse_atomic(p, x, -move, b, shrink_u, nonnegative)
+            fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
+        if biased:
+            add_atomic(b_u, u, -move, shrink_u, False)
+            add_atomic(b_i, i, -move, shrink_i, False)
+    else:
+        if biased:  # before the rows, which may be the same memory for all the compiler knows
+            new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
+        move_both(lanes, nonnegative, p, u, q, i, move, shrink_u, shrink_i)
+        if biased:
+            b_u[u], b_i[i] = new_u, new_i
+
+
+@njit(forceinline=True, **JIT)
+def error(lanes, biased, p, u, b_u, q, i, b_i, value):
+    """Prediction minus ``value``."""
+    e = dot(lanes, p, u, q, i) - value
+    return e + (b_u[u] + b_i[i]) if biased else e
+
+
+@njit(forceinline=True, **JIT)
+def shrinkage(rates, k, step, l2):
+    """Factor of the penalty on row ``k``, if it is per row."""
+    return ONE / fma(step * rates[k], l2, ONE)
+
+
+@njit(**JIT)
+def fetch_popular(lanes, biased, own, parameters, popular):
+    """Begin an epoch: copy the popular items."""
+    for slot in range(len(popular)):
+        item = np.uint32(popular[slot])
+        copy_row(lanes, own.items, slot, parameters.items, item)
+        copy_row(lanes, own.base_items, slot, own.items, slot)
+        if biased:
+            own.item_bias[slot] = parameters.item_bias[item]
+            own.base_item_bias[slot] = own.item_bias[slot]
+
+
+@njit(**JIT)
+def merge_popular(lanes, biased, own, parameters, popular):
+    """Merge the worker's copies with the shared rows: each gets what the other has gained since the last merge."""
+    for slot in range(len(popular)):
+        item = np.uint32(popular[slot])
+        merge_row(lanes, parameters.items, item, own.items, own.base_items, slot)
+        if biased:
+            new = own.item_bias[slot] + (parameters.item_bias[item] - own.base_item_bias[slot])
+            parameters.item_bias[item] = own.item_bias[slot] = own.base_item_bias[slot] = new
+
+
+@lru_cache(None)
+def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
+    """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
+
+    ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
+    """
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, state, own):
+        p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
+        users, items, values = data.users, data.items, data.values
+        l2, left, safe = np.float32(plan.l2), plan.limit, max(plan.n_rows - SIDE, 0)
+        if discipline == TIERED and state[BEGUN] == 0:
+            fetch_popular(lanes, biased, own, parameters, data.popular)
+            state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * plan.worker
+        while left > 0:
+            if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
+                break
+            if fenced and not enter(locks, control, plan, state[TILE]):
+                return
+            first, last = state[DONE], min(state[LENGTH], state[DONE] + left)
+            here, flip = line_at(state, first - first % SIDE)
+            at = first
+            while at < last:
+                stop = min(last, at - at % SIDE + SIDE)
+                step = step_at(plan.step, state[VISITED] + at - at % SIDE)
+                shrink = ONE / fma(step, l2, ONE)
+                shrink_u = shrink_i = shrink
+                there, next_flip = line_at(state, min(stop, state[LENGTH] - 1))
+                prefetch_line(data, line_at(state, min(stop + FAR * SIDE, state[LENGTH] - 1))[0])
+                near = min(there, safe)
+                for j in range(at % SIDE, at % SIDE + stop - at):
+                    ahead = np.uint64(near + (j ^ next_flip))
+                    prefetch_rows(lanes, biased, parameters, np.uint32(users[ahead]), np.uint32(items[ahead]))
+                    k = np.uint64(here + (j ^ flip))
+                    u, i = np.uint32(users[k]), np.uint32(items[k])
+                    if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
+                        return
+                    if per_row:
+                        shrink_u = shrinkage(data.user_rates, u, step, l2)
+                        shrink_i = shrinkage(data.item_rates, i, step, l2)
+                    slot = data.slots[i] if discipline == TIERED else -1
+                    if discipline == TIERED and slot >= 0:
+                        s = np.uint32(slot)
+                        e = error(lanes, biased, p, u, b_u, own.items, s, own.item_bias, values[k])
+                        if delayed:
+                            spin(control, plan.delay)
+                        write(
+                            lanes, discipline, nonnegative, biased, p, u, b_u, own.items, s, own.item_bias,
+                            step * e, shrink_u, shrink_i,
+                        )  # fmt: skip
+                    else:
+                        e = error(lanes, biased, p, u, b_u, q, i, b_i, values[k])
+                        if delayed:
+                            spin(control, plan.delay)
+                        if discipline == AIG:
+                            if not acquire(locks, u, control, ABORT):
+                                return
+                            if not acquire(locks, plan.n_users + i, control, ABORT):
+                                return
+                        write(
+                            lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i
+                        )
+                        if discipline == AIG:
+                            release(locks, plan.n_users + i)
+                            release(locks, u)
+                    if discipline == LOCKED:
+                        release(locks, 0)
+                if discipline == TIERED:
+                    state[SINCE] += stop - at
+                    if state[SINCE] >= plan.every:
+                        merge_popular(lanes, biased, own, parameters, data.popular)
+                        state[SINCE] = 0
+                at, here, flip = stop, there, next_flip
+            if fenced:
+                leave(locks, plan, state[TILE])
+            count(control, plan.worker, last - first, last - first)
+            state[DONE] = last
+            left -= last - first
+        if discipline == TIERED and left > 0:
+            merge_popular(lanes, biased, own, parameters, data.popular)
+            state[BEGUN] = 0
+
+    return run

@@ -1,0 +1,396 @@
+"""A trained factorisation, which predicts ratings, recommends items to users and finds similar items.
+
+Like the linear model it is immutable, consists of plain arrays and facts that do not depend on how it was trained, and
+opens without torch or numba. It holds the names of users and items, so all its methods take and return names. The score
+of user u and item i is ``mean + b_u + b_i + p_u . q_i``: for ``squared-error`` the predicted rating, for the sampled
+losses a number that is only good for ranking.
+
+Predictions are made in float64 and take about 130 ns a pair and core at rank 32. Recommending is a product with all
+items and a selection in float32, about 0.1 ms a user and core for 20,000 items. All cores share the users.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.parallel import map_pieces
+from hogwild.data.ratings.container import Ids, Ratings
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
+from hogwild.methods import PENALTIES
+from hogwild.model_file import outcome, package_version, usable
+from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
+from hogwild.problems.completion.ranking import AT, USERS, best_of_users, ranking_metrics
+
+SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
+SIDES = ("user", "item")
+
+
+@dataclass(frozen=True, eq=False)
+class CompletionModel:
+    """Parameters of a factorisation and their meaning.
+
+    Attributes
+    ----------
+    user_factors, item_factors : arrays of float32, shapes (users, k) and (items, k)
+    user_bias, item_bias : arrays of float32, shapes (users,) and (items,)
+    mean : float
+        Constant part of every score: the mean of the training ratings, or 0.
+    loss : {"squared-error", "log", "bpr"}
+    penalty : {"per-rating", "per-row"}
+    user_ids, item_ids : Ids, optional
+        Names; if None, users and items are named by their numbers, from 0.
+    config : dict
+        Options of the run that made it.
+    fingerprint : str
+        Fingerprint of the training data.
+    history : list of dict
+        The last rows of measurements of that run.
+    version : str
+        Version of the package that made it.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit together, or are not finite.
+    """
+
+    user_factors: np.ndarray
+    item_factors: np.ndarray
+    user_bias: np.ndarray
+    item_bias: np.ndarray
+    mean: float = 0.0
+    loss: str = "squared-error"
+    penalty: str = "per-rating"
+    user_ids: Ids | None = field(default=None, repr=False)
+    item_ids: Ids | None = field(default=None, repr=False)
+    config: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    version: str = field(default_factory=package_version)
+
+    def __post_init__(self) -> None:
+        for name, dimensions in SHAPES.items():
+            array = np.array(getattr(self, name), dtype=np.float32, order="C")  # a copy: the shared array may change
+            if array.ndim != dimensions:
+                raise InputError(f"{name} of shape {array.shape}: expected {dimensions} dimensions")
+            if not np.isfinite(array).all():
+                raise InputError(f"{name}: entry {int(np.argmin(np.isfinite(array)))} is not finite")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if self.user_factors.shape[1] != self.item_factors.shape[1]:
+            ranks = self.user_factors.shape[1], self.item_factors.shape[1]
+            raise InputError(f"users have {ranks[0]} factors and items {ranks[1]}: expected as many")
+        for side, size, ids in zip(SIDES, self.shape, (self.user_ids, self.item_ids), strict=True):
+            if getattr(self, f"{side}_bias").shape != (size,):
+                raise InputError(f"{side}_bias of shape {getattr(self, f'{side}_bias').shape} for {size} {side}s")
+            if ids is not None and len(ids) != size:
+                raise InputError(f"{len(ids)} ids for {size} {side}s")
+        if not math.isfinite(self.mean):
+            raise InputError(f"mean {self.mean}: expected a finite number")
+        for option, value, choices in (("loss", self.loss, LOSSES), ("penalty", self.penalty, PENALTIES)):
+            if value not in choices:
+                raise InputError(f"{option} {value!r}: {expected_one_of(choices, value)}")
+
+    def __repr__(self) -> str:
+        users, items = self.shape
+        return (
+            f"<CompletionModel: {self.loss}, {users:,} users, {items:,} items, rank {self.rank}{outcome(self.history)}>"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of users and of items."""
+        return len(self.user_factors), len(self.item_factors)
+
+    @property
+    def rank(self) -> int:
+        """Number of factors, k."""
+        return int(self.user_factors.shape[1])
+
+    @property
+    def _solution(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return self.user_factors, self.item_factors, self.user_bias, self.item_bias
+
+    # -- names and numbers --------------------------------------------------------------------------------------------
+
+    def user_numbers(self, names: Any) -> np.ndarray:
+        """Zero-based numbers of users, int32 in the shape of ``names``; -1 if unknown."""
+        return _numbers(self.user_ids, names, self.shape[0])
+
+    def item_numbers(self, names: Any) -> np.ndarray:
+        """Zero-based numbers of items, int32 in the shape of ``names``; -1 if unknown."""
+        return _numbers(self.item_ids, names, self.shape[1])
+
+    def place(self, ratings: Ratings) -> Ratings:
+        """Convert ``ratings`` to the numbering of the model, matched by name; unknown users and items become -1.
+
+        Ratings that were opened with the ids of this model are returned as they are.
+        """
+        theirs = (ratings.user_ids, ratings.item_ids)
+        if ratings.shape == self.shape and all(
+            a is b or (a is not None and a == b) for a, b in zip(theirs, (self.user_ids, self.item_ids), strict=True)
+        ):
+            return ratings
+        placed: list[np.ndarray] = []
+        for indices, ids, size, find in zip(
+            (ratings.users, ratings.items), theirs, ratings.shape, (self.user_numbers, self.item_numbers), strict=True
+        ):
+            table = find(np.arange(size) if ids is None else ids.names())
+            placed.append(np.append(table, np.int32(-1))[indices])  # -1, unknown already, selects the last element
+        flat = placed[0], placed[1], ratings.values, self.shape, ratings.times
+        return Ratings(*flat, self.user_ids, self.item_ids, check=False)
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(self, users: Any, items: Any, threads: int | None = None) -> np.ndarray:
+        """Scores of pairs, float64; for ``squared-error`` these are the predicted ratings.
+
+        Parameters
+        ----------
+        users, items : names, or arrays of names that broadcast against each other
+            For an unknown user or item, the score is the mean plus the other one's bias. A warning counts such pairs.
+        threads : int, optional
+            Number of threads; default: the cores this process may use.
+
+        Returns
+        -------
+        array of float64
+            Scores in the shape of the pairs; a number for a single pair.
+        """
+        sides = self.user_numbers(users), self.item_numbers(items)
+        try:
+            pairs = np.broadcast_arrays(*sides)
+        except ValueError:
+            said = f"users of shape {sides[0].shape} and items of shape {sides[1].shape}"
+            raise UsageError(f"{said} do not make pairs") from None
+        flat = [np.ascontiguousarray(side).ravel() for side in pairs]
+        scores = self.scores(flat[0], flat[1], threads)
+        self.warn_unknown(flat[0], flat[1])
+        return scores.reshape(pairs[0].shape)[()]
+
+    def scores(self, users: np.ndarray, items: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """Scores of pairs of zero-based numbers, (m,) float64; -1 is unknown."""
+        scores, found = Scores(*self._solution, self.mean), np.empty(len(users))
+
+        def part(first: int, last: int) -> None:
+            found[first:last] = scores.of(users[first:last], items[first:last])
+
+        for _ in map_pieces(len(users), CHUNK, part, threads):
+            pass
+        return found
+
+    def warn_unknown(self, users: np.ndarray, items: np.ndarray, stacklevel: int = 3) -> None:
+        """Warn of pairs with a number of -1, if there are any; ``stacklevel`` points at the user's call."""
+        count = int(np.count_nonzero((users < 0) | (items < 0)))
+        if count:
+            said = f"{count:,} of {len(users):,} pairs have a user or item that the model does not know"
+            warnings.warn(f"{said}: predicted from what is left", HogwildWarning, stacklevel=stacklevel)
+
+    def recommend(
+        self, users: Any, n: int = 10, seen: Ratings | None = None, threads: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ``n`` best items for each of some users.
+
+        Parameters
+        ----------
+        users : array of names, shape (m,)
+            An unknown user gets the best items by bias; a warning counts these users.
+        n : int
+        seen : Ratings, optional
+            Items that a user rated there are not recommended. Matched by name.
+        threads : int, optional
+            Number of threads; default: the cores this process may use.
+
+        Returns
+        -------
+        (array of names, array of float32), both of shape (m, min(n, items))
+            Items, best first, ties in the model's order; and their scores. If fewer items are left, the score is -inf,
+            and the name ``-1`` or an empty string.
+        """
+        _check_count(n)
+        asked = np.atleast_1d(self.user_numbers(users))
+        if asked.ndim != 1:
+            raise UsageError(f"users of shape {asked.shape}: expected one dimension")
+        unknown = int(np.count_nonzero(asked < 0))
+        if unknown:
+            said = f"{unknown:,} of {len(asked):,} users are not known to the model: they get its most liked items"
+            warnings.warn(said, HogwildWarning, stacklevel=2)
+        lists = None if seen is None else self._lists(seen, asked)
+        constant = np.append(self.user_bias.astype(np.float64), 0.0)[asked] + self.mean
+        width = min(n, self.shape[1])
+        factors = self.user_factors, self.item_factors, self.item_bias
+        best, scores = best_of_users(asked, *factors, lists, width, threads)
+        scores += constant[:, np.newaxis]
+        return self._item_names(best), scores
+
+    def similar_items(self, items: Any, n: int = 10, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The ``n`` items whose factors are nearest in direction (cosine), for each of some items.
+
+        Parameters
+        ----------
+        items : array of names, shape (m,)
+        n : int
+
+        Returns
+        -------
+        (array of names, array of float32), both of shape (m, min(n, items - 1))
+            The item itself is left out; ties come in the model's order. Without factors the cosine is 0.
+
+        Raises
+        ------
+        InputError
+            If the model does not know an item.
+        """
+        _check_count(n)
+        asked = np.atleast_1d(self.item_numbers(items))
+        if asked.ndim != 1:
+            raise UsageError(f"items of shape {asked.shape}: expected one dimension")
+        if (asked < 0).any():
+            name = np.atleast_1d(np.asarray(items, object))[int(np.argmax(asked < 0))]
+            raise InputError(f"item {name}: the model does not know it")
+        length = np.sqrt(np.einsum("ij,ij->i", self.item_factors, self.item_factors, dtype=np.float64))
+        unit = (self.item_factors / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
+        width = max(0, min(n, self.shape[1] - 1))
+
+        none = np.zeros(self.shape[1], np.float32)
+        itself = np.arange(self.shape[1] + 1), np.arange(self.shape[1])
+        best, near = best_of_users(asked, unit, unit, none, itself, width, threads)
+        return self._item_names(best), near
+
+    def _lists(self, seen: Ratings, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        placed = self.place(seen)
+        wanted = np.zeros(self.shape[0] + 1, bool)
+        wanted[asked] = True
+        wanted[-1] = False
+        return placed.select(np.flatnonzero(wanted[placed.users])).user_lists()
+
+    def _item_names(self, numbers: np.ndarray) -> np.ndarray:
+        if self.item_ids is None:
+            return numbers
+        names = self.item_ids.names(numbers) if len(self.item_ids) else np.empty(numbers.shape, object)
+        missing = numbers < 0
+        return np.where(missing, -1 if self.item_ids.numbers is not None else "", names) if missing.any() else names
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file (:func:`hogwild.model_file.save_model`)."""
+        from hogwild.model_file import save_model
+
+        save_model(self, path)  # type: ignore[arg-type,unused-ignore]
+
+    def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """``(arrays, header)`` of a model file: the factors, biases and names, and everything else in JSON's types."""
+        arrays = {name: getattr(self, name) for name in SHAPES}
+        for side, ids in zip(SIDES, (self.user_ids, self.item_ids), strict=True):
+            if ids is not None:
+                arrays |= {f"{side}_ids.{name}": array for name, array in ids.arrays().items()}
+        header = {
+            "problem": "completion",
+            "loss": self.loss,
+            "penalty": self.penalty,
+            "mean": float(self.mean),
+            "users": self.shape[0],
+            "items": self.shape[1],
+            "rank": self.rank,
+            "config": self.config,
+            "fingerprint": self.fingerprint,
+            "version": self.version,
+            "history": self.history,
+        }
+        return arrays, header
+
+    @classmethod
+    def from_file(cls, arrays: dict[str, np.ndarray], header: dict[str, Any], where: str | Path) -> CompletionModel:
+        """Restore the model that :meth:`to_file` converted.
+
+        Raises
+        ------
+        InputError
+            If anything does not fit; one line that begins with ``where``.
+        """
+        rest = dict(arrays)
+        with usable(where):
+            given: dict[str, Any] = {name: rest.pop(name) for name in SHAPES}
+            given |= {f"{side}_ids": _ids_of(rest, f"{side}_ids.") for side in SIDES}
+            given |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
+            model = cls(
+                **given,
+                mean=float(header["mean"]),
+                config=dict(header["config"]),
+                history=[dict(row) for row in header["history"]],
+            )
+            expected = int(header["users"]), int(header["items"]), int(header["rank"])
+        if rest:
+            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(sorted(rest))}")
+        if (*model.shape, model.rank) != expected:
+            holds = f"{model.shape[0]} users, {model.shape[1]} items, rank {model.rank}"
+            raise InputError(f"{where}: damaged: holds {holds}; its header says {', '.join(map(str, expected))}")
+        return model
+
+
+def _ids_of(arrays: dict[str, np.ndarray], prefix: str) -> Ids | None:
+    """Remove from ``arrays`` the ids under names with ``prefix`` and return them; None if there are none."""
+    found = {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
+    return Ids.from_arrays(found) if found else None
+
+
+def _numbers(ids: Ids | None, names: Any, size: int) -> np.ndarray:
+    if ids is not None:
+        return ids.lookup(names)
+    asked = np.asarray(names)
+    if asked.dtype.kind not in "iu" and asked.size:
+        raise UsageError("users and items of this model have no names: ask for them by number, from 0")
+    return np.where((asked >= 0) & (asked < size), asked, -1).astype(np.int32)
+
+
+def _check_count(n: int) -> None:
+    if n < 1:
+        raise UsageError(f"n={n}: expected at least 1")
+
+
+def evaluate_completion(
+    model: CompletionModel, ratings: Ratings, seen: Ratings | None = None, *, at: int = AT, users: int = USERS,
+    threads: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Metrics of ``model`` on ratings that were not used in training, matched by name.
+
+    Parameters
+    ----------
+    model : CompletionModel
+    ratings : Ratings
+    seen : Ratings, optional
+        For the sampled losses: training ratings, whose items are not candidates for their users.
+    at, users : int
+        Depth of precision and NDCG; and the number of evenly spaced users over which these are taken.
+    threads : int, optional
+
+    Returns
+    -------
+    dict
+        ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
+        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_<at>`` and ``ndcg_at_<at>``, for known ones.
+
+    Raises
+    ------
+    InputError
+        If there are no ratings.
+    """
+    if len(ratings) == 0:
+        raise InputError("no ratings to evaluate the model on")
+    placed = model.place(ratings)
+    unknown = int(np.count_nonzero((placed.users < 0) | (placed.items < 0)))
+    found: dict[str, Any] = {"ratings": len(ratings), "unknown": unknown}
+    if model.loss == "squared-error":
+        model.warn_unknown(placed.users, placed.items)
+        error = model.scores(placed.users, placed.items, threads) - placed.values
+        return found | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
+    lists = None if seen is None else model.place(seen).user_lists()
+    parameters = model.user_factors, model.item_factors, model.item_bias
+    return found | ranking_metrics(*parameters, placed.user_lists(), lists, at, users, threads)

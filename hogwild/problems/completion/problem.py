@@ -1,0 +1,339 @@
+"""Matrix completion: the objective, the layout of factors and biases in the flat array, and the kernels.
+
+A prediction is ``mean + b_u + b_i + p_u . q_i``. In units in which the training values have mean 0 and deviation 1,
+
+    objective = mean over ratings of  (prediction - value)^2 / 2  +  penalty
+
+    penalty "per-rating":  l2/2 (||p_u||^2 + ||q_i||^2 + b_u^2 + b_i^2), averaged over the ratings too: a user with more
+                           is shrunk more (Zhou, Wilkinson, Schreiber, Pan 2008)
+    penalty "per-row":     l2/2 (||P||^2 + ||Q||^2 + ||b||^2): the paper's (Recht, Re, Wright, Niu 2011, section 2.4)
+
+The problem is posed in those units so that the same step and l2 work for 1 to 5 stars and for 0 to 100. In the user's
+units, with ``s`` the deviation, factors are ``sqrt(s)`` and biases ``s`` times as large, and the objective times s^2 is
+half the mean squared error plus a penalty that counts ``s l2`` for factors and ``l2`` for biases: ``weights``.
+
+Implicit feedback has no values: every rating is a choice, and a margin ``m = b_u + b_i + p_u . q_i`` is learned against
+``negatives`` items per rating drawn from those the user has not chosen,
+
+    log:  log(1 + exp(-m_ui)) + sum over drawn j of log(1 + exp(m_uj))       bpr:  log(1 + exp(m_uj - m_ui))
+
+(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair visited, or, per
+row, at the rating only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hogwild.data.ratings.container import count, lists_of
+from hogwild.errors import InputError, UsageError
+from hogwild.kernels.control import LAST, NEXT, cells
+from hogwild.kernels.cycles import ticks_in
+from hogwild.kernels.tiers import no_tiers
+from hogwild.kernels.vectors import LANE
+from hogwild.problems.completion import implicit_kernel as implicit
+from hogwild.problems.completion import kernel as completion
+from hogwild.problems.completion import turns_kernel as completion_turns
+from hogwild.problems.completion.kernel import Data, Own, Parameters, Plan
+from hogwild.problems.completion.tiles import Tiles, file_order, tile
+from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
+from hogwild.problems.linear.problem import aligned
+from hogwild.problems.work import HOLDS, OrderSlice, Shared, counted
+from hogwild.training.schedule import Step
+
+LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
+FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
+MAX_RANK = 1024  # a row is unrolled
+# Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
+# small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
+# from the other.
+SMALL, SPREAD = 0.01, 0.1
+HOT, MOST_POPULAR = 1e-3, 1024  # tiered: share of the ratings that makes an item popular; most popular items
+EVERY = 4096  # tiered: ratings between two merges
+
+
+class Scratch(NamedTuple):
+    """The memory of one worker."""
+
+    state: np.ndarray  # int64: progress in the current tile, see kernel.py
+    buffer: np.ndarray  # float32: round robin's copies of two rows
+    own: Own  # tiered: copies of the popular items
+
+
+@dataclass(frozen=True)
+class CompletionProblem:
+    """Everything a worker must know besides the arrays; made by :meth:`of`."""
+
+    users: int
+    items: int
+    rank: int
+    loss: str
+    l2: float
+    penalty: str  # "per-rating" or "per-row"
+    nonnegative: bool  # factors stay at or above zero; biases are free
+    biases: bool
+    negatives: int
+    mean: float  # mean of the training values
+    scale: float  # their deviation
+    discipline: str
+    order: str
+    popular: int = 0  # items that tiered workers have copies of
+    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, int], items: np.ndarray, values: np.ndarray, discipline: str, rank: int = 32,
+        loss: str = "squared-error", l2: float = 0.05, penalty: str = "per-rating", nonnegative: bool = False,
+        biases: bool = True, negatives: int = 1, order: str = "shuffled", workers: int = 1, delay: float = 0.0,
+    ) -> CompletionProblem:  # fmt: skip
+        """The problem that training ratings pose.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Numbers of users and of items.
+        items : ndarray of int32, shape (n,)
+        values : ndarray of float32, shape (n,)
+        delay : float
+            Extra time of a gradient in seconds.
+
+        Raises
+        ------
+        InputError
+            If there are no ratings.
+        UsageError
+            If options do not fit together.
+        """
+        if not len(values):
+            raise InputError("the training data have no ratings")
+        _check(shape, discipline, rank, loss, order, workers)
+        explicit = loss == "squared-error"
+        scale = float(values.std(dtype=np.float64)) if explicit else 1.0
+        mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
+        popular = 0
+        if discipline == "tiered":
+            hot = np.count_nonzero(np.bincount(items, minlength=shape[1]) > HOT * len(items))
+            popular = min(int(hot), MOST_POPULAR)
+        return cls(
+            *shape, rank, loss, float(l2), penalty, nonnegative, biases, negatives, mean, scale or 1.0, discipline,
+            order, popular, ticks_in(delay),
+        )  # fmt: skip
+
+    @property
+    def stride(self) -> int:
+        """Length of a row in memory: the rank rounded up to whole cache lines."""
+        return -(-self.rank // LANE) * LANE
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+        return sum(self._layout())
+
+    @property
+    def locks(self) -> int:
+        """Number of locks that workers take: one per user and item, or one per range of them (at most as many)."""
+        return self.users + self.items if self.discipline == "aig" or self.order == "blocks" else 1
+
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS or self.order == "blocks"
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Weights of the penalty in the user's units: ``l2`` of factors and of biases."""
+        return self.l2 * self.scale, self.l2
+
+    def _layout(self) -> list[int]:
+        """Lengths of the four parts, each in whole cache lines."""
+        lines = [-(-n // LANE) * LANE for n in (self.users, self.items)]
+        return [self.users * self.stride, self.items * self.stride, *lines]
+
+    def parameters(self, flat: Any) -> Parameters:
+        """Named views of the flat array, or tensor."""
+        p, q, b_u, _ = self._layout()
+        return Parameters(
+            flat[:p], flat[p : p + q], flat[p + q : p + q + self.users], flat[p + q + b_u :][: self.items]
+        )
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """An empty list: nothing is kept by rank."""
+        return []
+
+    def factors(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Factors of users and of items, (users, rank) and (items, rank), in the problem's units, as views."""
+        parts = self.parameters(flat)
+        return tuple(part.reshape(-1, self.stride)[:, : self.rank] for part in parts[:2])  # type: ignore[return-value]
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Write the parameters that training starts from into an array of zeros: small random factors, no biases."""
+        generator = np.random.default_rng(seed)
+        spread = SMALL if self.loss == "squared-error" and self.biases else SPREAD
+        for part in self.factors(flat):
+            if self.nonnegative:
+                part[:] = generator.uniform(0, 2 * SPREAD, part.shape)
+            else:
+                part[:] = generator.normal(0, spread, part.shape)
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Factors (users, rank) and (items, rank), biases (users,) and (items,), as copies, in the user's units."""
+        users, items = (np.ascontiguousarray(part * np.float32(np.sqrt(self.scale))) for part in self.factors(flat))
+        parts = self.parameters(flat)
+        return users, items, parts.user_bias * np.float32(self.scale), parts.item_bias * np.float32(self.scale)
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Convert values to the problem's units, float32."""
+        return ((values.astype(np.float64) - self.mean) / self.scale).astype(np.float32)
+
+    def lay_out(
+        self, users: np.ndarray, items: np.ndarray, values: np.ndarray, cache_bytes: int, workers: int, seed: int,
+        grid: tuple[int, int] | None = None,
+    ) -> tuple[Tiles, dict[str, np.ndarray]]:  # fmt: skip
+        """The order, and the arrays that :meth:`data` takes, of training ratings (n,) int32, int32, float32.
+
+        ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed.
+        """
+        values = self.encode(values)
+        if self.order == "file":
+            tiles, arrays = file_order(users, items, values)
+        else:
+            shape, fenced = (self.users, self.items), self.order == "blocks"
+            tiles, arrays = tile(users, items, values, shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid)
+        return tiles, arrays | self._per_row(users, items)
+
+    def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays by user and by item, empty where they are not needed."""
+        degrees = count(users, self.users), count(items, self.items)
+        arrays: dict[str, np.ndarray] = {
+            "user_rates": np.empty(0, np.float32), "item_rates": np.empty(0, np.float32),
+            "seen_begin": np.empty(0, np.int64), "seen_items": np.empty(0, np.int32),
+            "slots": np.empty(0, np.int32), "popular": np.empty(0, np.int32),
+        }  # fmt: skip
+        if self.penalty == "per-row":
+            rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
+            arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
+        if self.loss != "squared-error":
+            arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
+        if self.discipline == "tiered":
+            popular = np.argsort(-degrees[1], kind="stable")[: self.popular].astype(np.int32)
+            arrays["slots"], arrays["popular"] = np.full(self.items, -1, np.int32), popular
+            arrays["slots"][popular] = np.arange(self.popular)
+        return arrays
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
+        """The kernel's read-only inputs, made of arrays by name."""
+        return Data(**{name: arrays[name] for name in Data._fields})
+
+    def scratch(self, order: Tiles, tiers: int = 0) -> Scratch:
+        """A worker's own memory."""
+        turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
+        rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
+        (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)
+        state = np.zeros(completion_turns.TURNS_STATE, np.int64)
+        return Scratch(state, aligned(turns), Own(items, bias, base, base_bias))
+
+    def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
+
+        No two tiles of a diagonal share users or items, so concurrent workers are seldom at the same rows, whether
+        locks keep them apart (order "blocks") or not; with tiles in random order they shared some most of the time.
+        """
+        blocks[:] = np.arange(len(blocks))
+        if not order.shuffled:
+            return
+        generator = np.random.default_rng((seed, epoch))
+        rows, columns = (generator.permutation(n) for n in order.grid)
+        diagonal, k = np.divmod(blocks, min(order.grid))
+        shifted = (k + diagonal) % max(order.grid)
+        row, column = (shifted, k) if len(rows) >= len(columns) else (k, shifted)
+        blocks[:] = rows[row] * len(columns) + columns[column]
+
+    def begin_epoch(self, control: np.ndarray, order: Tiles, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at tile ``start``; turns count from there."""
+        control[:] = 0
+        control[NEXT] = start
+        control[LAST] = completion_turns.UNKNOWN
+
+    def position(self, control: np.ndarray, order: Tiles) -> int:
+        """Number of tiles done, while the workers stand still."""
+        return int(min(control[NEXT], order.n_chunks))
+
+    def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
+        """Return a function that does up to ``part.limit`` examples and returns how many; a further call continues."""
+        if part.crew is not None:
+            raise UsageError(
+                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked, "
+                "tiered or round-robin"
+            )
+        order = part.order
+        plan = Plan(
+            blocks=part.blocks, n_rows=order.n_rows, n_chunks=order.n_chunks, columns=order.grid[1],
+            n_users=self.users, n_items=self.items, shuffled=int(order.shuffled), start=part.start, seed=part.seed,
+            epoch=part.epoch, step=step, l2=self.l2, negatives=self.negatives, worker=part.worker,
+            workers=part.workers, limit=part.limit, every=EVERY, delay=self.delay,
+        )  # fmt: skip
+        scratch.state[:] = 0
+        own: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
+        kernel = partial(
+            self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, own
+        )
+        return counted(kernel, shared.control, part.worker)
+
+    def _kernel(self) -> Any:
+        """The compiled loop for this loss and discipline."""
+        lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
+        constants = [int(flag) for flag in (self.penalty == "per-row", self.nonnegative, self.biases)]
+        delayed = int(self.delay > 0)
+        if self.loss != "squared-error":
+            return implicit.epoch(lanes, LOSSES[self.loss], code, *constants, delayed)
+        if code == ROUND_ROBIN:
+            return completion_turns.turns(lanes, *constants, delayed)
+        return completion.epoch(lanes, code, *constants, int(self.order == "blocks"), delayed)
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
+        self.rehearse()
+
+    def rehearse(self) -> None:
+        small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
+        zeros = np.zeros(1, np.int32)
+        tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
+        arrays |= small._per_row(zeros, zeros)
+        for array in arrays.values():
+            array.flags.writeable = False
+        flat, control = aligned(small.size), np.zeros(cells(1), np.int64)
+        shared = Shared(small.parameters(flat), control, np.zeros(small.locks, np.int32), no_tiers())
+        small.begin_epoch(control, tiles, 0)
+        part = OrderSlice(tiles, np.zeros(tiles.n_blocks, np.int32), 0, 0, 0, 0, 1)
+        small.prepare(shared, small.scratch(tiles), small.data(arrays), part, (0.0, 1.0, 0.0))()
+
+
+def _check(shape: tuple[int, int], discipline: str, rank: int, loss: str, order: str, workers: int) -> None:
+    if not 1 <= rank <= MAX_RANK:
+        raise UsageError(f"rank {rank}: expected 1 to {MAX_RANK}")
+    if order == "blocks":
+        if discipline not in FENCED:
+            raise UsageError(
+                f"order blocks leaves discipline {discipline} nothing to do: no two workers share a user or an item; "
+                f"choose {', '.join(FENCED[:-1])} or {FENCED[-1]}, or order shuffled"
+            )
+        if loss != "squared-error":
+            raise UsageError(
+                f"order blocks does not go with loss {loss}, which draws items from everywhere: use order shuffled"
+            )
+        if 2 * workers > min(shape):
+            raise UsageError(
+                f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
+                f"{shape[0]} and {shape[1]}: use fewer workers, or order shuffled"
+            )
+    if loss != "squared-error" and discipline in ("round-robin", "tiered"):
+        raise UsageError(
+            f"loss {loss} draws items from everywhere, so discipline {discipline} is not made for it: choose serial, "
+            "hogwild, atomic, aig or locked"
+        )

@@ -1,0 +1,84 @@
+"""Scores of pairs, losses of margins and squared norms, for the evaluator: compiled loops in float64.
+
+This shares no arithmetic with the training kernels (``kernel.py``, ``implicit_kernel.py``), nor their layout: it reads
+ratings in input order and factors in the user's numbering. A dot product may be added in any order, which allows vector
+instructions; NaN and infinities are kept.
+
+A pair costs 8 ns a core at rank 32 if its rows are in cache, 20 to 60 if not; a logarithm costs 4 ns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.options import JIT
+
+ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
+DOUBLINGS = 10  # exp(a) is exp(a / 1024) squared this many times
+SMALLEST = -100.0  # exponent: a loss of 1e-44 counts as zero
+ODD = np.array([1.0 / (2 * k + 1) for k in range(17)])  # coefficients in the series of the inverse hyperbolic tangent
+
+
+@njit(forceinline=True, **ANY_ORDER)
+def _score(P, Q, b, c, mean, u, i):
+    """Return ``mean + b_u + c_i + p_u . q_i``; an index of -1 has neither factors nor a bias."""
+    total = 0.0
+    if u >= 0 and i >= 0:
+        for f in range(P.shape[1]):
+            total += np.float64(P[np.uint32(u), np.uint64(f)]) * np.float64(Q[np.uint32(i), np.uint64(f)])
+    total += mean
+    if u >= 0:
+        total += np.float64(b[np.uint32(u)])
+    if i >= 0:
+        total += np.float64(c[np.uint32(i)])
+    return total
+
+
+@njit(**JIT)
+def fill_scores(
+    P, Q,  # (users, k), (items, k) float32: factors
+    b, c,  # (users,), (items,) float32: biases
+    mean,
+    users, items,  # (m,) int32; -1 is unknown
+    scores,  # (m,) float64, out
+):  # fmt: skip
+    """Write the scores of pairs to ``scores``."""
+    for k in range(len(users)):
+        scores[k] = _score(P, Q, b, c, mean, users[k], items[k])
+
+
+@njit(**ANY_ORDER)
+def sum_softplus(z):
+    """Sum of ``log(1 + exp(z))`` to a relative 1e-12, by series without a branch, which suit vector instructions.
+
+    ``log(1 + t) = 2 artanh(t / (2 + t))`` for ``t = exp(-|z|)``, whose argument is at most 1/3.
+    """
+    total = 0.0
+    for k in range(len(z)):
+        x = z[k]
+        a = max(-abs(x), SMALLEST) / (1 << DOUBLINGS)
+        t = 1.0 + a * (1.0 + a * (1 / 2 + a * (1 / 6 + a * (1 / 24 + a * (1 / 120 + a * (1 / 720 + a / 5040))))))
+        for _ in range(DOUBLINGS):
+            t *= t
+        s = t / (2.0 + t)
+        square, series = s * s, 0.0
+        for j in range(16, -1, -1):
+            series = series * square + ODD[j]
+        total += 0.0 if x < SMALLEST else max(x, 0.0) + 2.0 * s * series
+    return total
+
+
+@njit(**ANY_ORDER)
+def sum_squares(rows, visits):
+    """Sum over rows of factors, (n, k) float32, of their squared length times ``visits`` (n,) float64."""
+    total = 0.0
+    for r in range(len(visits)):
+        square = 0.0
+        for f in range(rows.shape[1]):
+            x = np.float64(rows[np.uint64(r), np.uint64(f)])
+            square += x * x
+        total += visits[r] * square
+    return total

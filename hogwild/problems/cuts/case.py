@@ -1,0 +1,85 @@
+"""Graph cuts posed on a graph: every edge is one example, and the model is the labelling of the vertices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.graphs.container import Graph
+from hogwild.data.order import Order
+from hogwild.errors import InputError, UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.hosts.job import Job
+from hogwild.problems.cuts.model import Segmentation
+from hogwild.problems.cuts.objective import CutEvaluator
+from hogwild.problems.cuts.problem import CutsProblem
+from hogwild.training.checkpoint import fingerprint_of
+
+
+class CutsCase:
+    """See :class:`hogwild.problems.case.Case`."""
+
+    names: tuple[str, ...] = ("x",)
+
+    def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
+        if test is not None:
+            raise UsageError("test: a cut is of one graph, and there is nothing to test on")
+        self.reason = ""
+        discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        self.config = dataclasses.replace(config, discipline=discipline)
+        self._graph = train
+        cache = machine.l2_bytes()
+        self.problem = CutsProblem.of(train, discipline, config.gradient_delay, cache)
+        self._arrays = self.problem.arrays(train)
+        self.n = len(self._arrays["u"])  # a bundle of edges is one example
+        self.order = Order.of(self.n, config.order == "shuffled")
+        facts = (train.n_vertices, train.n_labels, len(train))
+        self.fingerprint = fingerprint_of(facts, train.sample_arrays())
+
+    @staticmethod
+    def take(data: Any) -> Graph:
+        if not isinstance(data, Graph):
+            raise UsageError(f"expected a Graph, got {type(data).__name__}: read a file with hogwild.open_graph")
+        return data
+
+    def cut(self) -> dict[str, Any]:
+        return {"block": self.order.block}
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        self.order = dataclasses.replace(self.order, block=saved["block"])
+
+    def make_evaluator(self, like: CutsCase | None = None) -> None:
+        self._evaluator = CutEvaluator(self._graph, best_threshold=True)
+
+    def lay_out(self, shared: bool) -> Job:
+        c, arrays, self._arrays = self.config, self._arrays, {}  # the job holds them
+        exchange = make_exchange(c.exchange, self.n / (c.workers or 1), sums=False)
+        about = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
+        return Job.of(*about, exchange=exchange, slow=c.slow)
+
+    def search_step(self) -> Callable[[], float]:
+        raise InputError("graph cuts have a step of their own")  # config sets the step
+
+    def slope(self) -> Callable[[float], float]:
+        return lambda p: 1.0
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self.problem.solution(flat)
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        return {**self._evaluator(*solution)}
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"updates_per_second": updates / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> Segmentation:
+        return Segmentation.of(
+            self._graph, *solution, config=config.to_json(), fingerprint=self.fingerprint, history=history
+        )

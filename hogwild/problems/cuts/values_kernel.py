@@ -1,0 +1,66 @@
+"""Values of relaxed labels, of cuts, and of cuts at every threshold, for the evaluator: compiled loops in float64.
+
+This shares nothing with the training kernel (``kernel.py``): it reads the graph's own edges, terminals included, and
+labels as the user gets them. It takes a few ns an edge and core, and one more for each eight labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.options import JIT
+
+ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
+
+
+@njit(**ANY_ORDER)
+def relaxed_value(u, v, forward, backward, x):
+    """Return ``sum of w/2 ||x_u - x_v||_1`` over edges; for two labels, w is the weight in the edge's direction."""
+    total = 0.0
+    if x.shape[1] == 2:
+        for e in range(len(u)):
+            rise = np.float64(x[np.uint32(v[e]), 1]) - np.float64(x[np.uint32(u[e]), 1])
+            total += np.float64(forward[e] if rise > 0.0 else backward[e]) * abs(rise)
+        return total
+    for e in range(len(u)):
+        a, b, apart = np.uint32(u[e]), np.uint32(v[e]), 0.0
+        for label in range(x.shape[1]):
+            apart += abs(np.float64(x[a, np.uint64(label)]) - np.float64(x[b, np.uint64(label)]))
+        total += np.float64(forward[e]) * apart
+    return total / 2.0
+
+
+@njit(**ANY_ORDER)
+def cut_value(u, v, forward, backward, labels):
+    """Sum of weights between different ``labels`` (vertices,) int32, in the direction from the lower to the higher."""
+    total = 0.0
+    for e in range(len(u)):
+        a, b = labels[np.uint32(u[e])], labels[np.uint32(v[e])]
+        total += np.float64(forward[e]) if a < b else 0.0
+        total += np.float64(backward[e]) if a > b else 0.0
+    return total
+
+
+@njit(**JIT)
+def _level(p, levels):
+    """Return ``ceil(levels p)`` of a share, from 0 to ``levels``; 0 for NaN."""
+    return np.int64(np.ceil((min(np.float64(p), 1.0) if p > 0.0 else 0.0) * levels))
+
+
+@njit(**JIT)
+def add_steps(u, v, forward, backward, x, steps):
+    """Add to ``steps`` (levels + 1,) float64 the change of the cut of two labels at every threshold.
+
+    With k = ceil(levels p), ``p > t / levels`` is ``k > t``: an edge with k_u < k_v pays its forward weight at
+    thresholds t for k_u <= t < k_v.
+    """
+    levels = len(steps) - 1
+    for e in range(len(u)):
+        a, b = _level(x[np.uint32(u[e]), 1], levels), _level(x[np.uint32(v[e]), 1], levels)
+        if a != b:
+            weight = np.float64(forward[e] if a < b else backward[e])
+            steps[np.uint64(min(a, b))] += weight
+            steps[np.uint64(max(a, b))] -= weight

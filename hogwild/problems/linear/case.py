@@ -1,0 +1,140 @@
+"""The linear problem posed on sparse rows: discipline, tiers, step, evaluation, model."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.mapped import entries_of
+from hogwild.data.names import names_of_heaviest
+from hogwild.data.order import Order
+from hogwild.data.rows.chunks import count_unknown
+from hogwild.data.rows.container import Rows
+from hogwild.data.tables.plan import check_plan
+from hogwild.data.text.hashing import check_same
+from hogwild.errors import HogwildWarning, UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.hosts.job import Job
+from hogwild.kernels.tiers import Tiers
+from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.linear.objective import Evaluator
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
+from hogwild.training.checkpoint import fingerprint
+from hogwild.training.probe import Probe
+
+
+class LinearCase:
+    """See :class:`hogwild.problems.case.Case`."""
+
+    names = ("coef", "intercept")
+    _evaluator: Evaluator
+
+    def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
+        self.config, self.n, self.reason = config, len(train), ""
+        self._train, self._test = train, test
+        self._pose(train)
+        self.order = Order.of(
+            len(train), config.order == "shuffled", 8 * train.nnz / len(train), _outgrows_memory(train)
+        )
+        self.fingerprint = fingerprint(train)
+        hashed = train.hash_bits if test is None else test.hash_bits
+        if test is not None:
+            check_plan(test.table, train.table, "the test rows")
+        check_same(hashed, train.hash_bits, "the test rows", "training's")
+
+    @staticmethod
+    def take(data: Any) -> Rows:
+        if isinstance(data, Rows):
+            return data
+        if isinstance(data, tuple) and len(data) == 2:
+            return Rows.from_scipy(*data)
+        given = type(data).__name__
+        raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
+
+    def _pose(self, rows: Rows) -> None:
+        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
+        asked = self.config.discipline
+        cache = machine.l2_bytes()
+        self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
+        self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
+        self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
+        self._tiers: Tiers | None = None
+        about = self.problem, rows, self._arrays, self.config.workers or 1
+        price = USUAL_PRICE if self.config.host == "simulator" else None  # else measured, and different in every run
+        if price and asked == "tiered":
+            self._tiers = plan_tiers(*about, price)
+        if asked == "auto":
+            self._tiers, self.reason = choose(*about, price)
+            discipline = "hogwild" if self._tiers is None else "tiered"
+            self.problem = dataclasses.replace(self.problem, discipline=discipline)
+            self.config = dataclasses.replace(self.config, discipline=discipline)
+
+    def cut(self) -> dict[str, Any]:
+        return {"block": self.order.block}  # it depends on the machine's memory
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        self.order = dataclasses.replace(self.order, block=saved["block"])
+
+    def make_evaluator(self, like: LinearCase | None = None) -> None:
+        if like is not None:
+            self._evaluator = like._evaluator
+            return
+        c, p, test = self.config, self.problem, self._test
+        self._evaluator = Evaluator(
+            self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
+            labels=p.labels, width=p.width,
+        )  # fmt: skip
+        if test is not None and (unknown := count_unknown(test, p.width)):
+            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
+            warnings.warn(message, HogwildWarning, stacklevel=5)
+
+    def lay_out(self, shared: bool) -> Job:
+        c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
+        if c.device == "cuda":
+            from hogwild.cuda import problem as on_device
+
+            entries, _ = entries_of(self._train, shared=False)
+            job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._train.nnz)
+        else:
+            exchange = make_exchange(c.between_workers, self.n / (c.workers or 1), shrinks=c.l1 > 0)
+            job = Job.of_rows(self.problem, *about, self._train, self._arrays, shared, self._tiers, exchange, c.slow)
+        self._arrays, self._tiers = {}, None  # the job holds them
+        return job
+
+    def search_step(self) -> Callable[[], float]:
+        quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
+        return Probe(quick, self._train, self._weights).search
+
+    def slope(self) -> Callable[[float], float]:
+        return self.problem.slope
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self.problem.solution(flat)
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        return self._evaluator(*solution)
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"nonzeros_per_second": nonzeros / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> LinearModel:
+        p, (coef, intercept) = self.problem, solution
+        return LinearModel(
+            coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
+            history, hash_bits=self._train.hash_bits, table=self._train.table,
+            names=names_of_heaviest(coef, self._train.names),
+        )  # fmt: skip
+
+
+def _outgrows_memory(rows: Rows) -> bool:
+    total, _ = machine.memory()
+    return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2

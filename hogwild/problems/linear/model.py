@@ -1,0 +1,332 @@
+"""A trained linear model: what ``hogwild.load`` returns and ``run.model`` holds.
+
+The model is immutable and consists of plain arrays and facts that do not depend on how it was trained, so it opens
+without torch or numba. It holds everything that must be the same at prediction as in training: row normalisation, how
+features were hashed, the original values of the labels, and the loss, which decides what a margin means. Predictions
+are made in float64, on all cores, a chunk of rows at a time: 2 to 3 ns a nonzero and core.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.bits import check_bits
+from hogwild.data.names import check_names
+from hogwild.data.rows.chunks import CHUNK_NONZEROS, count_unknown
+from hogwild.data.rows.container import Rows, shortest
+from hogwild.data.rows.margins import Margins
+from hogwild.data.tables.plan import TablePlan, check_plan
+from hogwild.data.text.hashing import check_same, hashed_pieces
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
+from hogwild.methods import NORMALIZE
+from hogwild.model_file import outcome, package_version, usable
+
+PROBABILITIES = ("log", "modified-huber", "softmax")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """Parameters of a linear model and their meaning.
+
+    Attributes
+    ----------
+    coef_ : array of float32, shape (1, width), or (K, width) for K classes
+    intercept_ : array of float32, shape (1,) or (K,)
+    loss : str
+    loss_param : float
+        Huber's delta, or epsilon.
+    labels : list of float
+        The user's labels in the order of the classes; of two labels, the second belongs to positive margins. Empty for
+        real targets and counts.
+    normalize : {"none", "l2", "max"}
+        Normalisation of each row before prediction.
+    config : dict
+        Options of the run that made it.
+    fingerprint : str
+        Fingerprint of the training data.
+    history : list of dict
+        The last rows of measurements of that run.
+    version : str
+        Version of the package that made it.
+    hash_bits : int, optional
+        Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
+    table : dict, optional
+        The plan of the training table, by which other tables are read (``data/tables/plan.py``).
+    names : dict, optional
+        Names of a table's features with the heaviest weights, by bucket (``data/names.py``).
+    """
+
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    loss: str
+    loss_param: float = 0.0
+    labels: list[float] = field(default_factory=list)
+    normalize: str = "none"
+    config: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    version: str = field(default_factory=package_version)
+    hash_bits: int | None = None
+    table: dict[str, Any] | None = field(default=None, repr=False)
+    names: dict[int, list[str]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array keeps changing
+        intercept = np.array(self.intercept_, dtype=np.float32).reshape(-1)
+        labels = [float(label) for label in self.labels]
+        if coef.ndim != 2 or intercept.shape != coef.shape[:1]:
+            raise InputError(f"coef of shape {coef.shape} does not go with intercept of shape {intercept.shape}")
+        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2):
+            raise InputError(f"coef has {len(coef)} rows for {len(labels)} labels")
+        if len(labels) == 1 or len(set(labels)) != len(labels):
+            raise InputError(f"labels {labels}: expected none, or two or more different ones")
+        if self.normalize not in NORMALIZE:
+            raise InputError(f"normalize {self.normalize!r}: {expected_one_of(NORMALIZE, self.normalize)}")
+        if self.hash_bits is not None and coef.shape[1] != 1 << check_bits(self.hash_bits):
+            raise InputError(f"coef has {coef.shape[1]} features, expected 2^{self.hash_bits} of a hashed model")
+        if self.table is not None:
+            plan = TablePlan.from_json(self.table)
+            if plan.hash_bits != self.hash_bits or len(plan.label_names) < len(labels) * (plan.label_kind != "number"):
+                raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
+        for array in (coef, intercept):
+            array.flags.writeable = False
+        names = check_names(self.names, coef.shape[1])
+        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels, "names": names}.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        labels = f"{len(self.labels)} labels" if self.labels else "real targets"
+        weights = f"{np.count_nonzero(self.coef_):,} of {self.coef_.size:,} weights not zero"
+        return f"<LinearModel: {self.loss} loss, {labels}, {self.width:,} features, {weights}{outcome(self.history)}>"
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return int(self.coef_.shape[1])
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels as in scikit-learn, (K,) float64; for a table's text or booleans, these themselves."""
+        if self.table is None or not self.table["label_names"]:
+            return np.array(self.labels)
+        codes = [int(label) for label in self.labels]
+        names = [self.table["label_names"][code] for code in codes]
+        return np.array([bool(code) for code in codes] if self.table["label_kind"] == "boolean" else names)
+
+    @property
+    def label_texts(self) -> list[str]:
+        """The labels as written in the data."""
+        names = [] if self.table is None else self.table["label_names"]
+        return [names[int(label)] if names else shortest(label) for label in self.labels]
+
+    def decision_function(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """Return the margins ``x . w + b``.
+
+        Parameters
+        ----------
+        X : Rows, scipy sparse matrix, or array of shape (n, features); table or frame
+            A model of a table takes tables: the path of one, or a frame of pandas, polars or pyarrow. Rows may be
+            narrower than the model; features beyond its width are ignored, and counted in a warning. If the model has
+            ``hash_bits``, columns are hashed by their number, counted from 0, whatever the width; ``Rows`` that are
+            hashed already are used as they are.
+        threads : int, optional
+            Number of threads; default: the cores this process may use.
+
+        Returns
+        -------
+        array of float64, shape (n,), or (n, K) for K > 2 classes
+
+        Raises
+        ------
+        InputError
+            If ``X`` is not numbers in two dimensions, not finite in float32, or not hashed as the model is.
+        """
+        return self._apply(X, lambda margins: margins, threads)
+
+    def predict(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """Predict the user's labels, or real values (for poisson, the expected count), (n,) float64; else as above."""
+        return self._apply(X, self.decide, threads)
+
+    def predict_proba(self, X: Any, threads: int | None = None) -> np.ndarray:
+        """Probabilities of the labels in the order of ``labels``, (n, K) float64, computed as in scikit-learn.
+
+        For log, these are the logistic function, normalised to sum to one over several classes; for modified-huber, the
+        clipped margin (Zhang 2004); for softmax, softmax.
+
+        Raises
+        ------
+        UsageError
+            If the loss has no probabilities.
+        """
+        self.check_probabilities()
+        return self._apply(X, self.probabilities, threads)
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file (:func:`hogwild.model_file.save_model`)."""
+        from hogwild.model_file import save_model
+
+        save_model(self, path)
+
+    def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and JSON header of the model file."""
+        header = {
+            "problem": "linear", "loss": self.loss, "loss_param": self.loss_param, "labels": self.labels,
+            "width": self.width, "normalize": self.normalize, "config": self.config, "fingerprint": self.fingerprint,
+            "version": self.version, "history": self.history,
+        }  # fmt: skip
+        more = {"hash_bits": self.hash_bits, "table": self.table, "names": self.names or None}
+        header |= {name: value for name, value in more.items() if value is not None}
+        return {"coef": self.coef_, "intercept": self.intercept_}, header
+
+    @classmethod
+    def from_file(cls, arrays: dict[str, np.ndarray], header: dict[str, Any], where: str | Path) -> LinearModel:
+        """Restore the model that :meth:`to_file` converted.
+
+        Raises
+        ------
+        InputError
+            If anything does not fit; one line that begins with ``where``.
+        """
+        with usable(where):
+            model = cls(
+                coef_=arrays["coef"],
+                intercept_=arrays["intercept"],
+                loss=str(header["loss"]),
+                loss_param=float(header["loss_param"]),
+                labels=list(header["labels"]),
+                normalize=str(header["normalize"]),
+                config=dict(header["config"]),
+                fingerprint=str(header["fingerprint"]),
+                history=[dict(row) for row in header["history"]],
+                version=str(header["version"]),
+                hash_bits=header.get("hash_bits"),  # absent in files older than hashing
+                table=header.get("table"),
+                names=header.get("names", {}),
+            )
+            width = int(header["width"])
+        if len(arrays) > 2 or model.width != width:
+            raise InputError(f"{where}: damaged: holds {model.width} features, its header says {width}")
+        return model
+
+    def check_probabilities(self) -> None:
+        """Raise the UsageError of :meth:`predict_proba` if the loss has no probabilities."""
+        if self.loss not in PROBABILITIES:
+            raise UsageError(
+                f"loss {self.loss} has no probabilities: train with {', '.join(PROBABILITIES)}, or ask for the decision"
+            )
+
+    def decide(self, margins: np.ndarray) -> np.ndarray:
+        """Predictions for margins, (n,) float64: labels, or real values."""
+        if not self.labels:
+            with np.errstate(over="ignore"):
+                return np.exp(margins) if self.loss == "poisson" else margins
+        return self.classes_[self.decide_classes(margins)]
+
+    def decide_classes(self, margins: np.ndarray) -> np.ndarray:
+        """Positions in ``labels`` of the predicted classes, (n,) int64; ties go to the first class."""
+        return (margins > 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(axis=1)
+
+    def probabilities(self, margins: np.ndarray) -> np.ndarray:
+        """Probabilities from margins, (n, K) float64."""
+        return probabilities(self.loss, margins)
+
+    def margins_of(self) -> Margins:
+        """The margins of this model, for callers that iterate over rows themselves: hashed, if it has ``hash_bits``."""
+        binary = len(self.coef_) == 1
+        coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
+        return _Margins(coef, intercept, self.normalize, self.hash_bits, self.table)
+
+    def warn_unknown(self, count: int, stacklevel: int = 4) -> None:
+        """Warn if ``count``, the entries beyond the width, is not 0; ``stacklevel`` points at the user's call."""
+        if count:
+            warnings.warn(
+                f"{count:,} values of features beyond the model's {self.width:,} were ignored",
+                HogwildWarning,
+                stacklevel=stacklevel,
+            )
+
+    def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
+        margins, unknown = self.margins_of(), 0
+        found: list[np.ndarray] = []
+        for rows in self._hashed(X):
+            unknown += count_unknown(rows, self.width, threads)
+            found += margins.each(rows, function, threads)
+        self.warn_unknown(unknown)
+        if not found:
+            return function(np.empty((0, *margins.coef.shape[1:])))
+        return np.concatenate(found)
+
+    def _hashed(self, X: Any) -> Iterator[Rows]:
+        """``X`` as rows of the model's features."""
+        if self.table is not None and not isinstance(X, Rows):
+            from hogwild.data.tables.source import stream_table
+
+            yield from stream_table(X, self.table, labels=False)
+            return
+        for rows in as_rows(X):
+            if self.hash_bits is not None and rows.hash_bits is None:
+                yield from hashed_pieces(rows, self.hash_bits)
+            else:
+                yield rows
+
+
+class _Margins(Margins):
+    """Margins that refuse rows whose features are not those of the model."""
+
+    def __init__(self, coef: Any, intercept: Any, normalize: str, hash_bits: int | None, table: Any) -> None:
+        super().__init__(coef, intercept, normalize)
+        self.hash_bits, self.table = hash_bits, table
+
+    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
+        check_plan(rows.table, self.table, "the rows")
+        check_same(rows.hash_bits, self.hash_bits, "the rows", "those of the model")
+        return super().between(rows, first, last, scales)
+
+
+def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
+    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K)."""
+    import scipy.special
+
+    if loss == "softmax" and margins.ndim == 2:
+        return scipy.special.softmax(margins, axis=1)
+    if loss == "modified-huber":
+        link = _clipped
+    else:
+        link = scipy.special.expit
+    if margins.ndim == 1:  # not 1 - p, which would be zero for margins of 37 and more
+        return np.column_stack((link(-margins), link(margins)))
+    positive = link(margins)
+    total = positive.sum(axis=1, keepdims=True)
+    none = total == 0.0  # no class is likely, so all are equally likely
+    return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
+
+
+def _clipped(margins: np.ndarray) -> np.ndarray:
+    return (np.clip(margins, -1.0, 1.0) + 1.0) / 2.0
+
+
+def as_rows(X: Any) -> Iterator[Rows]:
+    """``X`` as one or more ``Rows`` with zero targets; a dense array is split into few rows each, to bound memory."""
+    import scipy.sparse
+
+    if isinstance(X, Rows):
+        yield X
+        return
+    if scipy.sparse.issparse(X):
+        if X.ndim != 2 or X.dtype.kind not in "biuf":
+            raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
+        yield Rows.from_scipy(X, np.zeros(X.shape[0], dtype=np.float32))
+        return
+    dense = np.asarray(X)
+    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+        raise InputError(f"X: expected real numbers in two dimensions, got shape {dense.shape}, dtype {dense.dtype}")
+    batch = max(1, CHUNK_NONZEROS // max(1, dense.shape[1]))
+    for first in range(0, len(dense), batch):
+        part = dense[first : first + batch]
+        yield Rows.from_scipy(part, np.zeros(len(part), dtype=np.float32))

@@ -1,0 +1,278 @@
+"""The objective that judges a linear model: ``weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1``, intercept unpenalised.
+
+The objective is computed in float64 from the rows themselves, by compiled loops that share nothing with the kernels,
+not even the losses (``data/rows/margins_kernel.py``, ``objective_kernel.py``). That both implementations agree is the
+proof that the reported objective is the optimised one; the tests have a third, in NumPy. One pass computes the margins,
+the losses and the task's metrics, at half the speed of memory or more, off the training clock. Sums are taken over
+chunks of rows in order, so they are the same on any number of threads.
+
+With K > 2 classes, K binary models are trained at once (one-versus-rest) and the loss of a row is the sum of their K
+losses; ``softmax`` is the cross-entropy of all classes together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.parallel import map_cuts, pieces
+from hogwild.data.rows.chunks import chunks
+from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
+from hogwild.data.rows.margins import Margins
+from hogwild.data.rows.normalize import row_scales
+from hogwild.errors import InputError, UsageError, expected_one_of
+from hogwild.methods import DEFAULT_PARAM
+from hogwild.problems.linear.auc import auc as area_of
+from hogwild.problems.linear.objective_kernel import CODES, tally, tally_classes, tally_log
+from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
+from hogwild.problems.linear.objective_kernel import loss_values as values_of
+
+PIECE = 1 << 16  # weights converted to float64 at a time
+
+
+def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
+    """Loss of each row, float64.
+
+    Parameters
+    ----------
+    loss : str
+        A key of ``CODES`` other than "softmax".
+    margins, targets : arrays, shape (n,)
+        The targets are -1 and +1, real numbers or counts.
+    param : float
+        Huber's delta, or epsilon.
+    """
+    found = np.empty(len(margins))
+    p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
+    values_of(CODES[loss], p, y, float(param), found)
+    return found
+
+
+def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:
+    """Position of each target in ``labels``, (n,) float32; labels are compared as float32, as rows hold them.
+
+    ``before`` is the number of rows before these, for the message.
+
+    Raises
+    ------
+    InputError
+        If a target is no label; the message names the first such target.
+    """
+    known = np.asarray(labels, dtype=np.float32)
+    numbers = np.empty(len(targets), dtype=np.float32)
+    wanted = readonly(np.ascontiguousarray(targets, dtype=np.float32))
+    row = number_classes(wanted, readonly(known), readonly(np.argsort(known, kind="stable")), numbers)
+    if row >= 0:
+        shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+        raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
+    return numbers
+
+
+class Objective:
+    """The objective of a linear model on given rows, for any parameters.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows are streamed, so they may be larger than memory. Features beyond the parameters' width are left out.
+    loss : str
+        A key of ``CODES``.
+    loss_param : float, optional
+        Huber's delta (default 1) or epsilon (0.1).
+    l1, l2 : float
+    normalize : {"none", "l2", "max"}
+    labels : sequence of float
+        The user's labels, in the order of the classes; of two, the second is the positive one. Empty for real targets.
+    weights : array of shape (n,), optional
+        Weights of the rows in the mean loss; default: the rows' own, else equal. Other metrics are never weighted.
+    width : int, optional
+        Width of the parameters; default: that of the rows.
+    auc : bool
+        Whether to compute the area under the ROC curve (two labels) too, which keeps the margins of all rows, as
+        float32, and sorts them.
+    threads : int, optional
+        Number of threads; default: the cores this process may use.
+
+    Raises
+    ------
+    UsageError
+        If the loss or the normalisation is unknown.
+    InputError
+        If a target is none of the labels.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: str,
+        loss_param: float | None = None,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        normalize: str = "none",
+        labels: Sequence[float] = (),
+        weights: np.ndarray | None = None,
+        width: int | None = None,
+        auc: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        if loss not in CODES:
+            raise UsageError(f"loss {loss!r}: {expected_one_of(CODES, loss)}")
+        self.rows, self.loss, self.l1, self.l2, self.normalize = rows, loss, float(l1), float(l2), normalize
+        self.loss_param = DEFAULT_PARAM.get(loss, 0.0) if loss_param is None else float(loss_param)
+        weights = rows.weights if weights is None else np.asarray(weights, dtype=np.float32)
+        self.weights = EMPTY if weights is None else readonly(weights)
+        self.width = rows.width if width is None else int(width)
+        self.threads, self.auc = threads, auc
+        self.scales = row_scales(rows, normalize, self.width, threads)
+        self.labels = list(labels)
+        self.targets = readonly(class_numbers(rows.targets, self.labels)) if self.labels else rows.targets
+        self._cuts: dict[int, list[tuple[int, int]]] = {}  # by the number of margins of a row
+
+    def evaluate(self, coef: Any, intercept: Any) -> dict[str, float | None]:
+        """Return the objective and the task's metrics.
+
+        Parameters
+        ----------
+        coef : array, shape (width,) or (K, width)
+            Weights; every sum is float64.
+        intercept : float or array of shape (K,)
+
+        Returns
+        -------
+        dict
+            ``objective``; ``loss``, without the penalties; ``accuracy`` if there are labels, and ``auc`` if requested
+            (None if undefined); else ``rmse`` and ``mae`` of the predicted mean. Parameters that are not finite give
+            numbers that are not finite.
+        """
+        margins = Margins(coef, intercept, self.normalize)
+        if margins.width != self.width:
+            raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
+        scores = self.scores(margins)
+        if margins.columns not in self._cuts:
+            self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))
+
+        def part(first: int, last: int) -> np.ndarray:
+            return self.tally(margins.between(self.rows, first, last, self.scales), first, last, scores)
+
+        sums = np.zeros(4)
+        with np.errstate(all="ignore"):
+            for found in map_cuts(self._cuts[margins.columns], part, self.threads):
+                sums += found
+        return self.facts(coef, sums, scores)
+
+    def scores(self, margins: Margins) -> np.ndarray | None:
+        """Array for the margins of all rows if the area is to be computed, else None."""
+        wanted = self.auc and len(self.labels) == 2 and margins.columns == 1
+        return np.empty(len(self.rows), dtype=np.float32) if wanted else None
+
+    def facts(self, coef: Any, sums: np.ndarray, scores: np.ndarray | None) -> dict[str, float | None]:
+        """Result of :meth:`evaluate`, from sums over all rows."""
+        with np.errstate(all="ignore"):
+            loss = float(np.divide(sums[1], sums[0]))
+            first, second = (float(value) for value in np.divide(sums[2:], len(self.rows)))
+        facts: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
+        if not self.labels:
+            return facts | {"rmse": math.sqrt(first), "mae": second}
+        facts["accuracy"] = first
+        if self.auc:
+            facts["auc"] = None if scores is None else area_of(scores, self.targets > 0)
+        return facts
+
+    def penalty(self, coef: Any) -> float:
+        """Return ``l2/2 ||w||^2 + l1 ||w||_1`` in float64."""
+        w, squares, sizes = np.ravel(coef), 0.0, 0.0
+        with np.errstate(all="ignore"):
+            for first, last in pieces(len(w), PIECE) if self.l1 or self.l2 else ():
+                part = w[first:last].astype(np.float64)
+                # no BLAS: its threads would continue to spin on the cores that the workers need next
+                squares += float(np.einsum("i,i->", part, part)) if self.l2 else 0.0
+                sizes += float(np.abs(part).sum()) if self.l1 else 0.0
+            return self.l2 / 2 * squares + self.l1 * sizes
+
+    def tally(self, p: np.ndarray, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
+        """Sums for margins ``p``: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
+        sums, targets, weights = np.zeros(4), self.targets[first:last], self.weights[first:last]
+        if p.ndim == 2:
+            tally_classes(CODES[self.loss], p, targets, weights, self.loss_param, sums)
+        elif self.loss in ("log", "softmax"):
+            tally_log(p, targets, weights, sums)
+        else:
+            tally(CODES[self.loss], p, targets, weights, self.loss_param, sums)
+        if scores is not None:
+            with np.errstate(over="ignore"):
+                scores[first:last] = p
+        return sums
+
+
+class Evaluator:
+    """The objective on the training rows and the metrics on test rows, if any, with the names in rows of a run.
+
+    Held-out rows lie among the others, so both sets are read in one pass over all rows: a pass over either alone would
+    fetch most of the other.
+
+    Parameters
+    ----------
+    rows, test : Rows
+        Training and test rows; ``test`` may be None.
+    loss, loss_param : str, float
+    l1, l2, weights
+        Parameters of the objective on the training rows, as in :class:`Objective`.
+    **same
+        Other keywords of :class:`Objective`, for both.
+    """
+
+    def __init__(
+        self, rows: Rows, test: Rows | None, loss: str, loss_param: float | None, *, l1: float = 0.0, l2: float = 0.0,
+        weights: np.ndarray | None = None, **same: Any,
+    ) -> None:  # fmt: skip
+        self.train = Objective(rows, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
+        self.test = None if test is None else Objective(test, loss, loss_param, auc=True, **same)
+        self._both: _Both | None = None
+        if self.test is not None and rows.left_by is not None and rows.left_by[1] is test:
+            whole, _, ids = rows.left_by
+            self._both = _Both(whole, ids, self.train, self.test)
+
+    def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
+        """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
+        if self._both is not None:
+            found, tested = self._both.evaluate(coef, intercept)
+        else:
+            found = self.train.evaluate(coef, intercept)
+            tested = {} if self.test is None else self.test.evaluate(coef, intercept)
+        named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
+        return named | {f"test_{name}": value for name, value in tested.items() if name != "objective"}
+
+
+class _Both:
+    """Two objectives of one model: ``test`` on the rows ``ids`` of ``whole``, ascending, ``train`` on the others."""
+
+    def __init__(self, whole: Rows, ids: np.ndarray, train: Objective, test: Objective) -> None:
+        self.rows, self.ids, self.train, self.test = whole, ids, train, test
+        self.scales: np.ndarray | None = None
+        if train.scales is not None and test.scales is not None:
+            self.scales = np.insert(train.scales, ids - np.arange(len(ids)), test.scales)
+        self._cuts: dict[int, list[tuple[int, int]]] = {}
+
+    def evaluate(self, coef: Any, intercept: Any) -> tuple[dict[str, float | None], dict[str, float | None]]:
+        """The results of both objectives, with each chunk's margins computed once."""
+        margins = Margins(coef, intercept, self.train.normalize)
+        scores = self.test.scores(margins)
+        if margins.columns not in self._cuts:
+            self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))
+
+        def part(first: int, last: int) -> np.ndarray:
+            p = margins.between(self.rows, first, last, self.scales)
+            a, b = (int(k) for k in np.searchsorted(self.ids, (first, last)))
+            held = self.ids[a:b] - first
+            tested = self.test.tally(p[held], a, b, scores)
+            return np.stack((self.train.tally(np.delete(p, held, axis=0), first - a, last - b, None), tested))
+
+        sums = np.zeros((2, 4))
+        with np.errstate(all="ignore"):
+            for found in map_cuts(self._cuts[margins.columns], part, self.train.threads):
+                sums += found
+        return self.train.facts(coef, sums[0], None), self.test.facts(coef, sums[1], scores)

@@ -1,0 +1,355 @@
+"""The linear problem: its objective, the layout of its parameters in the flat array, and the kernel that trains it.
+
+    objective = weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1,   intercept unpenalised
+
+Two labels, or a real target, make one margin per row; more labels make one per class (one-versus-rest, or softmax). A
+``LinearProblem`` is a few numbers, so it is pickled to worker processes as it is; everything large reaches them through
+shared memory or a memory map.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
+from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.normalize import row_scales
+from hogwild.errors import InputError
+from hogwild.kernels.control import cells
+from hogwild.kernels.cycles import ticks_in
+from hogwild.kernels.losses import LOSSES, PASSIVE, dloss
+from hogwild.kernels.order import PADDING
+from hogwild.kernels.steps import area
+from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, no_tiers, one_tier
+from hogwild.methods import DEFAULT_PARAM
+from hogwild.problems.linear import kernel as linear
+from hogwild.problems.linear import multiclass_kernel as multiclass
+from hogwild.problems.linear import simulated_kernel as simulated
+from hogwild.problems.linear import turns_kernel as turns
+from hogwild.problems.linear.kernel import Data, Parameters, Plan
+from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights
+from hogwild.problems.work import InChunks, OrderSlice, Shared, counted
+from hogwild.training.schedule import Step
+
+FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
+FALLING = ("rows", "inverse", "optimal")  # schedules whose step falls within an epoch
+TABLE_WIDTH = 1 << 20  # most features for which l2 factors are tabulated once an epoch
+FAR = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
+MOST_LANES = 16  # float32 in a vector register, and in a cache line
+
+
+class Scratch(NamedTuple):
+    """The memory of one worker."""
+
+    rows: np.ndarray  # (chunk + PADDING,) int64
+    table: np.ndarray  # (width,) float32 for kernel.shrink_table, or empty
+    buffer: np.ndarray  # float32: class vectors and gathered coordinates
+    state: np.ndarray  # (STATE,) int64: progress in the current chunk, see kernel.py
+    own: np.ndarray  # (size,) float32: a tiered worker's private copy, in the user's numbering
+    base: np.ndarray  # (size,) float32: the shared values at its last merges, by rank
+    piece: np.ndarray  # (PIECE,) float32
+    counts: np.ndarray  # (2, tiers) int64, and
+    sums: np.ndarray  # (3, tiers) float64: when each tier was merged and is due, see kernels/tiers.py
+
+
+@dataclass(frozen=True)
+class LinearProblem(InChunks):
+    """Everything a worker must know besides the arrays; made by :meth:`of`."""
+
+    loss: str
+    loss_param: float
+    l1: float
+    l2: float
+    adagrad: bool
+    discipline: str
+    intercept: float  # share of the step it takes; 0: no intercept (see intercept_share)
+    normalize: str
+    labels: tuple[float, ...]  # the user's labels, ascending; empty for real targets
+    width: int
+    longest: int  # most nonzeros in a row
+    falling: bool  # the step falls within an epoch
+    far: bool  # the weights outgrow the cache
+    unit: bool  # all values are one
+    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
+    tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
+    scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
+    passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
+
+    @classmethod
+    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
+        """The problem that ``config`` poses on these training rows.
+
+        Raises
+        ------
+        InputError
+            If the loss does not fit the targets, or there are no rows or only one class.
+        """
+        if len(rows) == 0:
+            raise InputError("the training data have no rows")
+        labels = tuple(float(label) for label in labels_of(rows.targets, config.loss, rows.table))
+        param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
+        return cls.of_rows(
+            rows, cache_bytes, loss=config.loss, loss_param=float(param), l1=float(config.l1), l2=float(config.l2),
+            adagrad=config.adagrad, discipline=discipline, intercept=intercept_share(config, rows),
+            normalize=config.normalize, labels=labels, falling=config.schedule in FALLING,
+            delay=ticks_in(config.gradient_delay),
+        )  # fmt: skip
+
+    @classmethod
+    def of_rows(
+        cls, rows: Rows, cache_bytes: int, *, loss: str, labels: tuple[float, ...], **given: Any
+    ) -> LinearProblem:
+        """The problem with these fields on rows, which say what the other fields are."""
+        stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
+        return cls(
+            loss=loss, labels=labels, width=rows.width, longest=int((rows.end - rows.begin).max(initial=0)),
+            far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
+        )  # fmt: skip
+
+    @cached_property
+    def classes(self) -> int:
+        """Number of margins of a row."""
+        return len(self.labels) if _vector(self.loss, len(self.labels)) else 1
+
+    @cached_property
+    def stride(self) -> int:
+        """Weights of a feature in memory: the classes rounded up, so that each feature starts on an aligned address."""
+        return stride_of(self.classes) if self.classes > 1 else 1
+
+    @property
+    def locks(self) -> int:
+        """Number of locks the discipline takes."""
+        return max(self.width, 1) if self.discipline == "aig" else 1
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+        return self._layout[-1]
+
+    @cached_property
+    def _layout(self) -> tuple[int, int, int]:
+        """Length of the weights and of the intercept, each padded to cache lines, and of everything."""
+        coef, intercept = (-(-n * self.stride // FLOATS) * FLOATS for n in (self.width, 1))
+        return coef, intercept, (coef + intercept) * (2 if self.adagrad else 1)
+
+    def parameters(self, flat: np.ndarray) -> Parameters:
+        """Named views of the flat array."""
+        coef, intercept, _ = self._layout
+        squares = flat[coef + intercept :]
+        return Parameters(
+            flat[: self.width * self.stride],
+            flat[coef : coef + self.stride],
+            squares[: self.width * self.stride if self.adagrad else 0],
+            squares[coef : coef + self.stride] if self.adagrad else squares[:0],
+        )
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The parts of the flat array with a row for each feature, as views (width, stride)."""
+        parts = self.parameters(flat)
+        return [part.reshape(self.width, self.stride) for part in (parts.coef, parts.coef_squares) if part.size]
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(coef, intercept)`` as copies: (K, width) and (K,) for K classes, (width,) and (1,) for one margin."""
+        parts = self.parameters(flat)
+        if self.classes == 1:
+            return parts.coef.copy(), parts.intercept.copy()
+        coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
+        return np.ascontiguousarray(coef.T), parts.intercept[: self.classes].copy()
+
+    def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
+        """Multiply the weights by their scale after ``rows`` rows from ``first`` on, see kernel.py, PENALTIES."""
+        if self.scaled:
+            exponent = self.l2 * (area(step, first + rows) - area(step, first))
+            coef *= np.float32(math.exp(-exponent))
+
+    def slope(self, prediction: float) -> float:
+        """The derivative of the loss at a prediction for target 1."""
+        return slope(self.loss, self.loss_param, prediction)
+
+    def encode(self, targets: np.ndarray) -> np.ndarray:
+        """Convert targets to float32 for the kernels: -1 and +1, the class number, or the target itself.
+
+        Raises
+        ------
+        InputError
+            If a label was not among the training labels.
+        """
+        if not self.labels:
+            return np.ascontiguousarray(targets, dtype=np.float32)
+        codes = np.searchsorted(self.labels, targets).clip(max=len(self.labels) - 1)
+        wrong = np.asarray(self.labels)[codes] != targets
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(f"label {shortest(targets[row])} in row {row} was not among the labels")
+        return (codes if self.classes > 1 else 2 * codes - 1).astype(np.float32)
+
+    def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
+        """Arrays per row and feature for the kernels: targets, weights, scales (either may be empty), rates N / d_u."""
+        weights, scales = row_weights(rows, class_weight), row_scales(rows, self.normalize)
+        return {
+            "targets": self.encode(rows.targets),
+            "weights": EMPTY if weights is None else weights,
+            "scales": EMPTY if scales is None else scales,
+            "rates": self.rates(rows),
+        }
+
+    def rates(self, rows: Rows, threads: int | None = None) -> np.ndarray:
+        """``N / d_u`` for each feature, (width,) float32; empty if no penalty is spread over the rows."""
+        if self.scaled or not (self.l1 > 0 or self.l2 > 0):
+            return EMPTY
+        return (len(rows) / np.maximum(degrees(rows, threads), 1)).astype(np.float32)
+
+    def scratch(self, order: Order, tiers: int = 0) -> Scratch:
+        """A worker's own memory, for ``tiers`` tiers."""
+        gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
+        replica = self.size if self.discipline == "tiered" else 0
+        return Scratch(
+            np.empty(order.chunk + PADDING, dtype=np.int64),
+            np.empty(self.width if self._tabulates else 0, dtype=np.float32),
+            np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
+            np.zeros(linear.STATE, dtype=np.int64),
+            aligned(replica),
+            aligned(replica),
+            aligned(PIECE),
+            np.zeros((2, tiers), dtype=np.int64),
+            np.zeros((3, tiers), dtype=np.float64),
+        )
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Leave the array at zeros, where training starts."""
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
+        """The kernel's read-only inputs, made of arrays by name."""
+        return Data(**arrays)
+
+    def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
+        """Return a function that does at most ``part.limit`` rows and returns how many; a further call continues."""
+        return counted(self.bind(shared, scratch, data)(part, step), shared.control, part.worker)
+
+    def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
+        """Return a function that makes kernel calls for any part and step; common arguments are looked up once."""
+        own: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
+        parameters: Parameters = shared.parameters
+        if self.discipline == "tiered":
+            base = self.parameters(scratch.base)
+            replica = Replica(*parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
+            parameters, own = self.parameters(scratch.own), (*own, shared.tiers, replica)
+        elif self.discipline != "round-robin":
+            own = (*own, None, None)
+        tabulates, usual = self._tabulates, self._penalty
+        kernel = self._kernel(usual)
+
+        def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
+            table = tabulates and step[2] == 0.0
+            penalty, mine = (linear.L2_TABLE, data._replace(rates=readonly(scratch.table))) if table else (usual, data)
+            if table:
+                linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
+            plan = self._plan(part, step)
+            scratch.state[:] = 0
+            if part.crew is not None:
+                events = simulated.events(LOSSES[self.loss], self.lanes, penalty, int(self.adagrad))
+                return partial(events, shared.parameters, mine, shared.control, plan, scratch.rows, part.crew)
+            loop = self._kernel(penalty) if table else kernel
+            return partial(loop, parameters, mine, shared.control, shared.locks, plan, *own)
+
+        return call
+
+    def _plan(self, part: OrderSlice, step: Step) -> Plan:
+        order, alone = part.order, self.discipline in ("serial", "locked", "round-robin", "tiered")
+        return Plan(
+            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
+            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
+            l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
+            flush=1 if alone or part.workers == 1 else FLUSH,
+            worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
+            limit=part.limit, kappa=KAPPA, delay=self.delay,
+        )  # fmt: skip
+
+    @property
+    def _penalty(self) -> int:
+        if self.l1 > 0:
+            return linear.ELASTIC
+        if self.l2 > 0:
+            return linear.L2_SCALED if self.scaled and not self.adagrad else linear.L2
+        return linear.NO_PENALTY
+
+    @property
+    def _tabulates(self) -> bool:
+        """Whether workers keep a table of the l2 factors if the step allows it; not for models as large as the data."""
+        few = self.width <= TABLE_WIDTH and self.tabulate
+        return self._penalty == linear.L2 and not self.adagrad and few
+
+    def _kernel(self, penalty: int) -> Any:
+        """The compiled loop for this loss and discipline."""
+        loss, adagrad, delayed = LOSSES[self.loss], int(self.adagrad), int(self.delay > 0)
+        if self.discipline == "round-robin":
+            if self.classes > 1:
+                return multiclass.turns(loss, penalty, adagrad, self.lanes, delayed)
+            return turns.turns(loss, penalty, adagrad, delayed)
+        source, kind = (multiclass, self.lanes) if self.classes > 1 else (linear, int(self.unit))  # type: Any, int
+        discipline = linear.DISCIPLINES[self.discipline]
+        return source.epoch(loss, discipline, penalty, adagrad, int(self.far), kind, delayed, PASSIVE[self.passive])
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the vectors in which the classes of a feature are loaded and stored; 0 for one margin."""
+        return min(self.stride, MOST_LANES) if self.classes > 1 else 0
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
+        self.rehearse(1, 1)
+
+    def rehearse(self, n_rows: int, width: int) -> float:
+        """Seconds one worker takes for rows without features; if tiered, with a merge of ``width`` of them each."""
+        order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width, delay=min(self.delay, 1))
+        tiers = one_tier(width) if self.discipline == "tiered" else no_tiers()
+        flat = aligned(small.size)
+        shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
+        blocks = np.arange(n_rows, dtype=np.int32)
+        part = OrderSlice(order, blocks, 0, 0, 0, 0, 1)
+        # no table of l2 factors, which would be looked up by feature
+        scratch = small.scratch(order, len(tiers.intervals))._replace(table=np.empty(0, dtype=np.float32))
+        seconds = 0.0
+        for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first run may compile
+            small.begin_epoch(shared.control, order, 0)
+            start = time.perf_counter()
+            small.prepare(shared, scratch, _empty_data(n_rows), part, (step, 1.0, 1.0 if self.falling else 0.0))()
+            seconds = time.perf_counter() - start
+        return seconds
+
+
+def slope(loss: str, param: float, prediction: float) -> float:
+    """The derivative of a loss at a prediction for target 1."""
+    return 1.0 if loss == "softmax" else float(dloss(LOSSES[loss], prediction, 1.0, param))
+
+
+def aligned(size: int) -> np.ndarray:
+    """Zeros (size,) float32 that start on a cache line and share none with other memory."""
+    padded = np.zeros(size + 2 * FLOATS, dtype=np.float32)
+    start = -padded.__array_interface__["data"][0] // 4 % FLOATS
+    return padded[start : start + size]
+
+
+def _vector(loss: str, labels: int) -> bool:
+    return labels > 2 or loss == "softmax"
+
+
+def stride_of(classes: int) -> int:
+    unit = 4 if classes <= 8 else MOST_LANES
+    return -(-classes // unit) * unit
+
+
+def _empty_data(n_rows: int) -> Data:
+    """Rows without features, with the types of real data."""
+    arrays = [np.zeros(n_rows, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
+    return Data(*(readonly(array) for array in arrays))

@@ -1,0 +1,116 @@
+"""Inputs of the linear problem taken from its training rows: labels, weights, and the step of the intercept."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import EMPTY, Rows, shortest
+from hogwild.data.rows.counts_kernel import lengths
+from hogwild.data.rows.normalize import row_scales
+from hogwild.errors import HogwildWarning, InputError
+from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
+
+MAX_CLASSES = 10_000
+MANY_CLASSES = 64  # more labels than this, some of them fractions, look like real targets
+COMPARED = 1 << 16  # values at a time
+EXACT = 2**24  # float32 holds all whole numbers below
+SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # most that intercept_share reads
+
+
+def all_ones(values: np.ndarray) -> bool:
+    """Whether all values are one, as in binary features; for other data, the first few usually tell."""
+    pieces = (values[first : first + COMPARED] for first in range(0, len(values), COMPARED))
+    return bool((values[:64] == 1.0).all()) and all(bool((piece == 1.0).all()) for piece in pieces)
+
+
+def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> float:
+    """Share of the step that the intercept takes, so that it moves other rows' margins as other features do.
+
+    An update along row i moves the margin of row j by ``step * g * x_i . x_j`` through the weights and by ``step * g``
+    through the intercept. On text ``x_i . x_j`` is a few hundredths, so an intercept with the full step swings from
+    what one row requires to what the next one does. The share is the mean of ``x_i . x_j``, that is ``||mean x||^2``,
+    or the mean square of a column if that is more; it is 1 for columns scaled to variance one, whose rows agree on
+    nothing but the intercept. It is at least 1 % of the mean of ``x_i . x_i``, and at most 1, as it is if all rows are
+    empty. (scikit-learn takes 1 for dense and 0.01 for sparse data.) AdaGrad finds the scale of each coordinate itself.
+    Means are taken of at most ``most`` evenly spaced rows.
+    """
+    if not config.intercept:
+        return 0.0
+    if config.adagrad:
+        return 1.0
+    ids = rows.spread(SHARE_NONZEROS, most)
+    scales = EMPTY if config.normalize == "none" else row_scales(rows.select(ids), config.normalize)
+    own, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
+    if not own > 0:
+        return 1.0
+    return min(max(mutual / len(ids) ** 2, own / len(ids) * max(1 / rows.width, 0.01)), 1.0)
+
+
+def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
+    """Sample weights times class weights, scaled to mean one, float32; None if all are one.
+
+    With ``balanced`` a row of class c has the weight ``n / (classes * n_c)``, as in scikit-learn.
+
+    Raises
+    ------
+    InputError
+        If all weights are zero.
+    """
+    weights = None if rows.weights is None else rows.weights.astype(np.float64)
+    if class_weight == "balanced":
+        _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
+        balanced = (len(rows) / (len(counts) * counts))[codes]
+        weights = balanced if weights is None else weights * balanced
+    if weights is None:
+        return None
+    if not weights.sum() > 0:
+        raise InputError("weights: all rows have weight zero")
+    return (weights / weights.mean()).astype(np.float32)
+
+
+def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None) -> np.ndarray:
+    """The classes, ascending; empty for a loss of real targets. ``table`` is the plan of the rows, if they have one.
+
+    Raises
+    ------
+    InputError
+        If there is one class or too many, labels are too large for float32, counts are negative, or the targets for a
+        loss of real targets are names.
+    """
+    if loss not in LABEL_LOSSES:
+        if table is not None and table["label_kind"] == "text":
+            raise InputError(
+                f"loss {loss} is for numbers, and column {table['label']} holds text such as "
+                f"{table['label_names'][0]!r}: choose a loss for labels such as log"
+            )
+        if loss in COUNT_LOSSES and targets.min() < 0:
+            raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
+        return np.empty(0)
+    labels = np.unique(targets)
+    if len(labels) < 2:
+        only = shortest(labels[0])
+        raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
+    if len(labels) > MAX_CLASSES:
+        raise InputError(
+            f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
+            "for real targets choose a regression loss such as squared-error"
+        )
+    large = labels[np.abs(labels) >= EXACT]
+    if len(large):
+        raise InputError(
+            f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
+            "give the classes smaller numbers"
+        )
+    if len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
+        warnings.warn(
+            f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
+            "a regression loss such as squared-error",
+            HogwildWarning,
+            stacklevel=2,
+        )
+    return labels

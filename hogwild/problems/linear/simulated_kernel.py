@@ -1,0 +1,183 @@
+"""Virtual workers: one loop does the phases of many workers' updates, in the order that a schedule gives.
+
+A real worker reads a row's weights, computes, and then loads and stores each weight; in between others do the same.
+Here each of these phases is an event:
+
+    READ   take the next row, compute its gradient from the weights as they are now
+    LOAD   hogwild: copy the row's weights, to which the gradient will be added
+    STORE  write them: the loaded ones plus the update; without a LOAD (atomic, aig), the current ones plus the update
+    END    add what is still owed to the shared intercept
+
+One call does a chunk's events, so hundreds of workers cost no more than one. The arithmetic is that of ``kernel.py``
+and ``multiclass_kernel.py``, helper for helper: one worker equals serial to the last bit.
+
+Between a LOAD and its STORE other updates of the same weight are overwritten, and an overwritten one may come back with
+the store of a worker that had loaded it. So each weight has a *depth*, the number of updates that its present value
+holds: a store sets it to the loaded depth plus one, and ``lost`` grows by the difference between the weight's own depth
+plus one and that. At the end ``lost`` is exactly the number of updates of single weights that the parameters do not
+hold (a feature of several classes counts as one weight).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.fma import fma
+from hogwild.kernels.lanes import LANES
+from hogwild.kernels.losses import dloss
+from hogwild.kernels.options import JIT
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, step_at
+from hogwild.problems.linear.kernel import (
+    ATOMIC,
+    NO_PENALTY,
+    SERIAL,
+    ZERO,
+    count,
+    dot,
+    intercept_move,
+    row_factor,
+    write_row,
+)
+from hogwild.problems.linear.multiclass_kernel import dots, refresh, settle, slopes, write_rows
+
+READ, LOAD, STORE, END = range(4)
+KINDS = 4  # an event is ``worker * KINDS + kind``
+CHUNK, COUNT, FIRST = range(3)  # in events: the chunk whose rows are read, the number of events, the first event
+ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
+G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in multiclass_kernel.py
+
+
+class Crew(NamedTuple):
+    """Memory of the virtual workers, one row each, and the counts."""
+
+    events: np.ndarray  # (FIRST + n,) int64
+    numbers: np.ndarray  # (workers, 3) int64
+    steps: np.ndarray  # (workers,) float32: step of the current row
+    vectors: np.ndarray  # (workers, 5, stride) float32
+    loaded: np.ndarray  # (workers, longest * stride) float32, or (0, 0) if there are no LOADs
+    loaded_squares: np.ndarray  # likewise, with AdaGrad
+    loaded_depths: np.ndarray  # (workers, longest) int64
+    depths: np.ndarray  # (width,) int64
+    lost: np.ndarray  # (1,) int64
+
+
+@njit(forceinline=True, **JIT)
+def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
+    """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
+    numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
+    g, bias, owed = own[G], own[BIAS], own[OWED]
+    if numbers[UNPAID] == 0:
+        refresh(bias, own[SQUARES], parameters, adagrad)
+    row = numbers[ROW]
+    begin, end = data.begin[row], data.end[row]
+    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
+    if vector:
+        dots(lanes, False, g, parameters.coef, data, stride, begin, end)
+        for k in range(stride):
+            g[k] = fma(factor, g[k], bias[k] - owed[k])
+        numbers[SOME] = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
+    else:
+        margin = fma(factor, dot(parameters.coef, data.indices, data.values, begin, end), bias[0] - owed[0])
+        g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
+        numbers[SOME] = g[0] != ZERO
+
+
+@njit(forceinline=True, **JIT)
+def load_row(adagrad, parameters, data, stride, crew, worker):
+    """Copy the weights of the worker's row, and their depths."""
+    row, at = crew.numbers[worker, ROW], 0
+    for j in range(data.begin[row], data.end[row]):
+        u = np.int64(data.indices[j])
+        crew.loaded_depths[worker, j - data.begin[row]] = crew.depths[u]
+        for p in range(u * stride, (u + 1) * stride):
+            crew.loaded[worker, at] = parameters.coef[p]
+            if adagrad:
+                crew.loaded_squares[worker, at] = parameters.coef_squares[p]
+            at += 1
+
+
+@njit(forceinline=True, **JIT)
+def put_back(adagrad, parameters, data, stride, crew, worker):
+    """Overwrite the row's weights with the loaded ones, and count the updates that this undoes."""
+    row, at = crew.numbers[worker, ROW], 0
+    for j in range(data.begin[row], data.end[row]):
+        u = np.int64(data.indices[j])
+        depth = crew.loaded_depths[worker, j - data.begin[row]]
+        crew.lost[0] += crew.depths[u] - depth
+        crew.depths[u] = depth + 1
+        for p in range(u * stride, (u + 1) * stride):
+            parameters.coef[p] = crew.loaded[worker, at]
+            if adagrad:
+                parameters.coef_squares[p] = crew.loaded_squares[worker, at]
+            at += 1
+
+
+@njit(forceinline=True, **JIT)
+def pay(adagrad, parameters, crew, worker):
+    """Settle the worker's debt to the shared intercept."""
+    own = crew.vectors[worker]
+    settle(ATOMIC, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
+    crew.numbers[worker, UNPAID] = 0
+
+
+@njit(forceinline=True, **JIT)
+def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
+    """Write the update of the worker's row; return the number of its entries."""
+    l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
+    numbers, own, step, stride = crew.numbers[worker], crew.vectors[worker], crew.steps[worker], plan.stride
+    g, owed, gained, squares = own[G], own[OWED], own[GAINED], own[SQUARES]
+    row = numbers[ROW]
+    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    if numbers[SOME] != 0 or penalty != NO_PENALTY:
+        if crew.loaded.size:
+            put_back(adagrad, parameters, data, stride, crew, worker)
+        if vector:
+            write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
+        else:
+            write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+    if part != ZERO:
+        for k in range(stride):
+            move, square = intercept_move(adagrad, squares[k], gained[k], g[k], part * step)
+            owed[k] += move
+            gained[k] += square
+        numbers[UNPAID] += 1
+        if numbers[UNPAID] >= plan.flush:
+            pay(adagrad, parameters, crew, worker)
+    return end - begin
+
+
+@lru_cache(None)
+def events(loss, vector, penalty, adagrad):
+    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch`` and ``multiclass_kernel.epoch``.
+
+    ``vector`` is the latter's ``size`` if rows have several margins, else 0.
+    """
+    lanes = LANES[vector or 4]
+
+    @njit(**JIT)
+    def run(parameters, data, control, plan, rows, crew):
+        taken, visited, chunk = 0, 0, crew.events[CHUNK]
+        if chunk >= 0:
+            chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+        for e in range(FIRST, FIRST + crew.events[COUNT]):
+            worker, kind = crew.events[e] // KINDS, crew.events[e] % KINDS
+            if kind == READ:
+                crew.numbers[worker, ROW] = rows[taken]
+                crew.steps[worker] = step_at(plan.step, visited + taken - taken % STEP_EVERY)
+                taken += 1
+                read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker)
+            elif kind == LOAD:
+                load_row(adagrad, parameters, data, plan.stride, crew, worker)
+            elif kind == STORE:
+                nonzeros = store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
+                count(control, worker, 1, nonzeros)
+            elif crew.numbers[worker, UNPAID] > 0:
+                pay(adagrad, parameters, crew, worker)
+
+    return run

@@ -1,0 +1,264 @@
+"""Tiers of the discipline ``tiered``: how often each is merged, and how much of a worker's delta is added.
+
+*A coordinate is synchronised after a worker has updated it about m times, however popular it is*: features are ranked
+by document frequency f and cut into tiers, in each of which f falls by half; a tier is merged every ``m / f`` rows. A
+feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
+time of the rows between; the cost of a merge on this machine is measured when first needed.
+
+**Why this is not enough: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
+private weights of the tier move by ``-S H e``, where e is their error, ``S = sum_i step * c_i`` with c_i the loss's
+curvature in the margin (``losses.bend``), and ``H = E[s x_t x_t']`` over rows restricted to the tier. W workers that
+add W such deltas overshoot if an eigenvalue of ``W S H`` exceeds 2: on binary values, counts or with large steps they
+diverge where one worker does not. For any positive v the spectral radius of a matrix is at most ``max_j (|H| v)_j /
+v_j`` (Collatz and Wielandt), and if row j is multiplied by its own scale, so is row j's quotient. So, with the *rates*
+
+    r_j = E[ s |x_j| (|x_t| . v) ] / v_j,    v_j = sqrt(E |x_j|),    x_j = S r_j
+
+``W * scale_j * x_j <= const`` for all j keeps the sum from overshooting. This holds to first order only: a worker that
+has done many rows has corrected its own error, by a share of ``1 - exp(-x_j)`` of it, less than ``x_j / (1 + x_j)``
+times a constant near one, and then stops. So
+
+    scale_j = min(1, kappa (1 + x_j) / (W x_j))
+
+keeps the sum of W deltas near kappa times the error, or less: plain sums (exact in the limit) for small x_j, kappa
+times the plain average, which by convexity is stable where one worker is, for large ones. The cap rarely has to act,
+because a tier is also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*:
+shorter intervals cost time but no progress, caps cost progress. The cost of merges falls as one over the patience, and
+the cost of stale weights grows with it and shrinks with the rows to come, so patience is proportional to the root of
+the cost of a merge times the rows a worker has, within ``PATIENCE``. The cap acts only if merges would otherwise come
+more often than every ``QUANTUM`` rows, or would take ``HARDEST`` times as long as the rows themselves. As the curvature
+is summed row by row, it is small once rows are fitted (a bound such as 1/4 is then far too careful), and large as soon
+as they no longer are.
+
+Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
+coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import degrees
+from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
+
+if TYPE_CHECKING:
+    from hogwild.problems.linear.problem import LinearProblem
+
+PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that); times the root of a merge's price ...
+FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
+GROWTH = 2.0  # of the interval from tier to tier
+SPAN = 3  # neighbouring tiers whose features are taken to move together
+RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only
+NEVER = 1 << 60  # rows
+LARGEST = 1e30  # largest rate: float32 must hold it
+PER_EPOCH = 2  # fewest merges of every other tier
+BUDGET = 0.05  # share of a worker's time, for merges
+FEWEST, MOST = 16, 512  # updates between two merges, whatever their cost
+HARDEST = 4.0  # times the rows' time: most that merges of a tier may take to avoid the cap
+SAMPLED = 1 << 17  # nonzeros from which rates are estimated
+OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
+MERGES = 128  # that are timed at once
+NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
+MISSES = 4  # times the price of a merge of weights that no cache holds
+COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
+TRANSFER_SECONDS = 4e-9  # what a cache line that another core has written costs a row, for each worker that wants it
+CACHED = 1 << 15  # lines
+USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
+FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
+
+Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
+USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # used where timing would make results differ from run to run
+CHEAPEST: Price = (
+    1e-7,
+    5e-10,
+)  # less than on any machine: if even this costs too much, nothing is timed
+
+
+def plan_tiers(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
+) -> Tiers:
+    """Rank and cut the features of the training rows.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    rows : Rows
+        Training rows; their degrees are exact, everything else comes from a sample of about 2^17 nonzeros.
+    arrays : dict
+        Result of ``problem.row_arrays(rows)``.
+    workers : int
+    price : (float, float), optional
+        Cost of a merge; measured by :func:`merge_seconds` if not given.
+    """
+    return _timed(problem, rows, workers, price, _rank(problem, rows, arrays, _frequency(rows, arrays)))
+
+
+class _Ranking(NamedTuple):
+    """What the tiers are without regard to the price of a merge; arrays by rank, float64."""
+
+    features: np.ndarray  # (width,) int32
+    frequency: np.ndarray
+    bounds: np.ndarray
+    rates: np.ndarray
+    tops: np.ndarray
+
+
+def _rank(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray) -> _Ranking:
+    features = np.argsort(-frequency, kind="stable").astype(np.int32)
+    frequency = frequency[features]
+    bounds = _cut(frequency)
+    rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
+    rates = np.minimum(rates, LARGEST)
+    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
+    tops[0] = max(tops[0], intercept)
+    return _Ranking(features, frequency, bounds, rates, tops)
+
+
+def _timed(problem: LinearProblem, rows: Rows, workers: int, price: Price | None, ranking: _Ranking) -> Tiers:
+    """Return the tiers with the rows between two merges of each."""
+    features, frequency, bounds, rates, tops = ranking
+    highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
+    return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
+
+
+def choose(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
+) -> tuple[Tiers | None, str]:
+    """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
+
+    This compares the wait of a row under ``hogwild``, for weights on cache lines that another worker has written last,
+    with its share of the merges. A line counts if it is among the ``CACHED`` most popular: others would come from
+    memory in any case. The step is not known yet: ``step * curvature`` is assumed to be ``USUAL / E ||x||^2``.
+    """
+    n, stride = len(rows), problem.stride
+    frequency = _frequency(rows, arrays)
+    common = np.where(frequency * n < 1.5, 0.0, frequency)  # a feature of one row is nobody else's
+    firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
+    lines = np.add.reduceat(common, firsts) if len(common) else common
+    foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
+    waiting = foreign * max(stride / FLOATS, 1) * TRANSFER_SECONDS * workers
+    passes = 2 * problem.width * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
+    why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
+    if foreign < FEW:
+        return None, f"only {why}"
+    dear = f"{why}, but merging private copies would cost more"
+    if passes >= waiting:
+        return None, dear
+    ranking = _rank(problem, rows, arrays, frequency)
+
+    def worth(price: Price) -> Tiers | None:
+        tiers = _timed(problem, rows, workers, price, ranking)
+        return tiers if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting else None
+
+    tiers = worth(price or CHEAPEST)
+    if tiers is not None and price is None:
+        tiers = worth(merge_seconds(problem))
+    return (None, dear) if tiers is None else (tiers, f"{why}; merging private copies costs less")
+
+
+def _merging(
+    problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price
+) -> float:
+    """Merge time per row in seconds, at a usual step."""
+    part = rows.block(0, min(len(rows), 2000)).compact()
+    lengths = np.square(part.values, dtype=np.float64).sum() / len(part)
+    if arrays["scales"].size:
+        lengths = 1.0
+    strength = USUAL / max(lengths, 1e-30)  # per row
+    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
+    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)
+    tier, feature = price
+    return float(((tier + feature * np.diff(tiers.bounds)) / between).sum())
+
+
+def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Share of the rows that hold each feature, (width,) float64, at least one row."""
+    if arrays["rates"].size:
+        return 1.0 / arrays["rates"].astype(np.float64)
+    return np.maximum(degrees(rows), 1) / len(rows)
+
+
+def _cut(frequency: np.ndarray) -> np.ndarray:
+    """First ranks of the tiers, on cache lines, and the end; ``frequency`` falls with the rank."""
+    bounds = [0] if len(frequency) else [0, 0]  # the intercept is merged with the first tier, even an empty one
+    rising = -frequency
+    while bounds[-1] < len(frequency):
+        end = np.searchsorted(rising, rising[bounds[-1]] / GROWTH, side="right")
+        bounds.append(min(max(-(-int(end) // FLOATS) * FLOATS, bounds[-1] + FLOATS), len(frequency)))
+    return np.array(bounds, dtype=np.int64)
+
+
+def _intervals(
+    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, price: Price | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
+    if workers == 1:
+        return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
+    tier, feature = price or merge_seconds(problem)
+    cost = tier + feature * sizes
+    working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
+    updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
+    longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
+    wanted = np.where(highest * len(rows) < RARE, NEVER, np.clip(updates / highest, QUANTUM, longest))
+    floors = np.clip(cost / (HARDEST * working), QUANTUM, wanted)
+    plenty = len(rows) / workers / FEW_ROWS
+    patience = EAGER * np.sqrt(cost / working * plenty)
+    return wanted, floors, np.clip(patience, PATIENCE[0], PATIENCE[1] * np.clip(np.sqrt(plenty) / 2, 1.0, 2.0))
+
+
+def _rates(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], features: np.ndarray, frequency: np.ndarray,
+    bounds: np.ndarray,
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
+    width, groups = len(features), -(-(len(bounds) - 1) // SPAN) or 1
+    ids = rows.spread(SAMPLED)
+    sample = rows.select(ids).compact()
+    row = np.repeat(np.arange(len(ids)), sample.end - sample.begin)
+    rank_of = np.empty(width, dtype=np.int64)
+    rank_of[features] = np.arange(width)
+    rank = rank_of[sample.indices]
+    group = (np.searchsorted(bounds, rank, side="right") - 1) // SPAN
+    size = np.abs(sample.values.astype(np.float64))
+    if arrays["scales"].size:
+        size *= arrays["scales"][ids][row]
+    weights = arrays["weights"][ids].astype(np.float64) if arrays["weights"].size else np.ones(len(ids))
+
+    seen = np.bincount(rank, minlength=width)
+    means = _smoothed(np.bincount(rank, weights=size, minlength=width) / len(ids), seen, frequency, bounds)
+    v = np.sqrt(np.maximum(means, 1e-30))
+    sums = np.bincount(row * groups + group, weights=size * v[rank], minlength=len(ids) * groups)
+    moves = sums.astype(np.float64).reshape(len(ids), groups)  # |x_t| . v; bincount of an empty array gives integers
+    moves[:, 0] += problem.intercept  # its |x| and v are both the root of its share of the step
+    moves *= weights[:, None]
+    found = np.bincount(rank, weights=size * moves[row, group], minlength=width) / len(ids) / v
+    return _smoothed(found, seen, frequency, bounds), float(moves[:, 0].mean()) if problem.intercept else 0.0
+
+
+def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Means per feature; for features rare in the sample at least the tier's mean, scaled to their frequency."""
+    means = means.copy()
+    for first, last in pairwise(bounds):
+        part = slice(first, last)
+        usual = means[part].sum() / max(frequency[part].sum(), 1e-30) * frequency[part]
+        means[part] = np.where(seen[part] >= OFTEN, means[part], np.maximum(means[part], usual))
+    return means
+
+
+def merge_seconds(problem: LinearProblem) -> tuple[float, float]:
+    """Measure a merge on this machine: ``(seconds a tier, seconds a feature)``.
+
+    The worker's own kernel is timed in this thread over rows without features, with a merge of a small or of a large
+    tier after each; this takes about a millisecond. It leaves out cache lines that another core has just written, which
+    take about as much again, so the cost of a feature is doubled, and for a model that outgrows the cache it is
+    ``MISSES`` times that.
+    """
+    small, large = (min(problem.rehearse(MERGES, size) for _ in range(3)) / MERGES for size in (FLOATS, 32 * FLOATS))
+    feature = max((large - small) / (31 * FLOATS), 1e-10)
+    outgrown = problem.width * problem.stride > CACHED * FLOATS
+    return max(small - FLOATS * feature, 1e-8), 2 * feature * (MISSES if outgrown else 1)

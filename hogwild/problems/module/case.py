@@ -1,0 +1,267 @@
+"""A module posed on examples: its layout, a trial minibatch, evaluation by torch, and the model of a run.
+
+The first minibatch is run forward and back in this process, on a copy, so that a mistake in the module, the loss or the
+data shows in one line before a worker is started. The user's module is never touched: the trained one is in
+``run.model``, whose ``into(module)`` copies the state to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import readonly
+from hogwild.errors import InputError, UsageError
+from hogwild.hosts.job import Job
+from hogwild.kernels.cycles import ticks_in
+from hogwild.problems.module.feed import Batch, Examples, Feed, feed_of
+from hogwild.problems.module.layout import Layout, pack, unpack
+from hogwild.problems.module.model import ModuleModel
+from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
+from hogwild.problems.module.replica import ModuleReplica
+from hogwild.training.checkpoint import fingerprint_of
+
+#: Losses by name; a last dimension of 1 is removed from the module's output if the targets have none.
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "cross-entropy": functional.cross_entropy,
+    "mse": functional.mse_loss,
+    "bce": functional.binary_cross_entropy_with_logits,
+}
+#: Default steps.
+STEPS = {"sgd": 0.1, "momentum": 0.01, "adagrad": 0.01, "adam": 1e-3}
+EVALUATED = 1024  # examples at a time
+TRIED = 64  # most examples, before training
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """One of ``LOSSES``, which also accepts an output of shape (batch, 1) for targets of shape (batch,)."""
+
+    name: str
+
+    def __call__(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if self.name == "cross-entropy":
+            return functional.cross_entropy(output, target)
+        return LOSSES[self.name](_like(output, target), target.to(output.dtype))
+
+
+def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return output.squeeze(-1) if output.dim() == target.dim() + 1 and output.shape[-1] == 1 else output
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A module with its loss and its training examples."""
+
+    model: nn.Module
+    loss: Callable[..., torch.Tensor]
+    examples: Examples
+    factory: Callable[[], nn.Module] | None = None  # makes the module, for workers, if it cannot be pickled
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def store(self) -> Any:
+        return self.examples.store
+
+
+class ModuleCase:
+    """See :class:`hogwild.problems.case.Case`."""
+
+    names: tuple[str, ...] = ("parameters", "buffers")
+
+    def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
+        self.n, self.reason = len(train), ""
+        if not self.n:
+            raise InputError("the data have no examples")
+        discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        self.config = c = dataclasses.replace(config, discipline=discipline)
+        if c.state == "shared" and c.optimizer == "sgd":
+            raise UsageError("state='shared': optimizer 'sgd' keeps nothing that could be shared: leave state out")
+        self._examples, self._test = train.examples, test
+        self.layout = layout = Layout.of(train.model, c.optimizer or "", c.state or "", c.workers or 1)
+        self._initial = np.zeros(layout.size, np.float32)
+        for view, parameter in zip(layout.views(self._initial), train.model.parameters()):
+            view.copy_(parameter.detach())
+        for worker in range(layout.workers):
+            layout.read_buffers(train.model, layout.slot_buffers(layout.slot(self._initial, worker)))
+        betas = (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else (c.betas or (0.0, 0.0))
+        self.problem = ModuleProblem(
+            discipline, layout, pack(train.model, train.loss, train.factory), train.examples.kind,
+            train.examples.program, betas, delay=ticks_in(c.gradient_delay), threads=torch.get_num_threads(),
+        )  # fmt: skip
+        self._batch = min(c.batch or 1, self.n)
+        self.order: Any = Minibatches(self.n, self._batch, c.order == "shuffled")
+        self._feed = self._feed_of(train.examples)
+        self._try()
+        places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
+        about = [np.frombuffer(name, np.uint8) for name in places]
+        self.fingerprint = fingerprint_of((self.n, *map(len, places)), about + train.examples.sample())
+
+    @staticmethod
+    def take(data: Any) -> Posed:
+        if not isinstance(data, Posed):
+            raise UsageError("problem 'module' is trained by hogwild.train_module(model, loss, data)")
+        return data
+
+    def _feed_of(self, examples: Examples) -> Feed:
+        arrays, _ = examples.lay_out(shared=False)
+        kept = {name: readonly(array) for name, array in arrays.items()}
+        return feed_of(examples.kind, kept, examples.program)
+
+    def _try(self) -> None:
+        """Run a minibatch forward and back; turn off the kernels of ``bags.py`` if the module fails only with them."""
+        batch = self._first_batch()
+        for bagged in (True, False):
+            flat = self._initial.copy()
+            replica = ModuleReplica(self.problem.program, self.layout, 0, bagged)
+            try:
+                with torch.random.fork_rng(devices=[]), torch.enable_grad():
+                    replica.bind(flat, 0)
+                    self._check_loss(replica, batch)
+                    grads = replica.gradients(batch)
+                break
+            except (InputError, UsageError):
+                raise
+            except Exception as error:
+                problem = describe(error)
+                if not bagged:
+                    what = f"the model fails on the first {len(batch.target)} examples: {problem}"
+                    raise InputError(what) from error
+        if all(grad is None for grad in grads):
+            raise InputError("the loss depends on none of the model's parameters: there is nothing to train")
+        self.problem = dataclasses.replace(self.problem, bagged=bagged)
+
+    def _first_batch(self) -> Batch:
+        chosen = np.arange(min(self._batch, TRIED, self.n), dtype=np.int32)
+        try:
+            return self._feed(chosen)
+        except Exception as error:
+            raise InputError(f"data: the first {len(chosen)} examples: {describe(error)}") from error
+
+    def _check_loss(self, replica: ModuleReplica, batch: Batch) -> None:
+        with torch.no_grad():
+            loss = replica.loss(replica.model(*batch.inputs), batch.target)
+        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+            raise UsageError(
+                f"loss: expected one number, the batch's mean, as a tensor without dimensions, got {shape}"
+            )
+
+    def cut(self) -> dict[str, Any]:
+        return {"batch": self._batch}
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        self._batch = saved["batch"]
+        self.order = dataclasses.replace(self.order, batch=self._batch)
+
+    def make_evaluator(self, like: ModuleCase | None = None) -> None:
+        self._flat = np.zeros(self.layout.size, np.float32)
+        self._judge, self._loss = unpack(self.problem.program, self.layout, self._flat)
+        self._judge.eval()
+        self._spread, self._test_feed = 0.0, None
+        if self._test is not None:
+            if not len(self._test):
+                raise InputError("the test data have no examples")
+            self._test_feed = self._feed_of(self._test)
+            self._measure("test", self._test_feed, min(len(self._test), TRIED))
+
+    def lay_out(self, shared: bool) -> Job:
+        c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
+        if c.device == "cuda":
+            from hogwild.cuda import problem as on_device
+
+            together = batch * ((c.workers or 1) if c.launch == "vmap" else 1)
+            options = {"batch": batch, "launch": c.launch}
+            job = on_device.lay_out(c, self.problem, self.n, arrays, granule=together, options=options)
+        else:
+            job = Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
+        job.flat[:], self._initial = self._initial, self._initial[:0]
+        return job
+
+    def search_step(self) -> Callable[[], float]:
+        return lambda: STEPS[self.config.optimizer or ""]
+
+    def slope(self) -> Callable[[float], float]:
+        return lambda p: 1.0
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        buffers, self._spread = self.layout.mean_buffers(flat)
+        return flat[: self.layout.parameters_size].copy(), buffers
+
+    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+        parameters, buffers = solution
+        self._flat[: len(parameters)] = parameters
+        self.layout.write_buffers(self._judge, buffers)
+        found = self._measure("train", self._feed, self.n)
+        row = {"objective": found["train_loss"], **found}
+        if self._test_feed is not None:
+            row |= self._measure("test", self._test_feed, len(self._test or ()))
+        if self.layout.buffers:
+            row["buffer_spread"] = self._spread
+        return row
+
+    def _measure(self, name: str, feed: Feed, n: int) -> dict[str, float | None]:
+        """Mean loss, and accuracy or root mean squared error if they make sense, summed in float64."""
+        total, right, squares, seen = 0.0, 0.0, 0.0, 0
+        kind = None
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for first in range(0, n, EVALUATED):
+                chosen = np.arange(first, min(first + EVALUATED, n), dtype=np.int32)
+                try:
+                    batch = feed(chosen)
+                    output = self._judge(*batch.inputs)
+                    total += float(self._loss(output, batch.target)) * len(chosen)
+                except Exception as error:
+                    where = f"the model fails on {name} examples {first} to {first + len(chosen) - 1}"
+                    raise InputError(f"{where}: {describe(error)}") from error
+                kind = kind or metric_of(output, batch.target, self.config.loss)
+                seen += batch.target.numel()
+                if kind == "accuracy":
+                    right += float(_hits(output, batch.target))
+                elif kind == "rmse":
+                    squares += float((_like(output, batch.target).double() - batch.target.double()).square().sum())
+        found: dict[str, float | None] = {f"{name}_loss": total / n}
+        if kind == "accuracy":
+            found[f"{name}_accuracy"] = right / max(seen, 1)
+        if kind == "rmse" and name == "test":
+            found["test_rmse"] = float(np.sqrt(squares / max(seen, 1)))
+        return found
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"samples_per_second": updates / seconds if seconds else None}
+
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+    ) -> ModuleModel:
+        flat = np.zeros(self.layout.size, np.float32)
+        flat[: self.layout.parameters_size] = solution[0]
+        module, _ = unpack(self.problem.program, self.layout, flat)
+        self.layout.write_buffers(module, solution[1])
+        return ModuleModel.of(module.eval(), config.to_json(), self.fingerprint, history)
+
+
+def metric_of(output: Any, target: torch.Tensor, loss: str) -> str:
+    """Metric of an output: "accuracy" for classes, "rmse" for real targets of the output's shape, else "none"."""
+    if not isinstance(output, torch.Tensor):
+        return "none"
+    if not target.is_floating_point():
+        return "accuracy" if output.dim() == target.dim() + 1 and output.shape[1] > 1 else "none"
+    if _like(output, target).shape != target.shape:
+        return "none"
+    return "accuracy" if loss == "bce" else "rmse"
+
+
+def _hits(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if target.is_floating_point():
+        return ((_like(output, target) > 0) == (target > 0.5)).sum()
+    return (output.argmax(dim=1) == target).sum()

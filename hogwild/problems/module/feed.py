@@ -1,0 +1,270 @@
+"""The examples of a module, as arrays, sparse rows or a torch Dataset, and the assembly of minibatches from them.
+
+Arrays are shared with the workers and never pickled. A minibatch of arrays is one ``take`` of each; one of sparse rows
+is ``(indices, offsets, per_sample_weights)``, the arguments of ``nn.EmbeddingBag``. A Dataset is read item by item,
+which is slow: 100 examples of two tensors take as long to fetch and stack as a small network takes to learn from them,
+so a ``TensorDataset`` is taken apart into its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+
+from hogwild.data.mapped import Mapped, entries_of
+from hogwild.data.rows.container import Rows
+from hogwild.errors import InputError, UsageError
+from hogwild.problems.module import kernel as modules
+
+EXPECTED = "a pair (X, y), Rows, a Dataset, or a function that makes a DataLoader"
+SAMPLED = 4096  # rows that the fingerprint reads
+
+
+class Batch(NamedTuple):
+    """One minibatch, as the module and the loss take it."""
+
+    inputs: tuple[torch.Tensor, ...]
+    target: torch.Tensor
+    nonzeros: int  # stored entries of sparse rows, else 0
+
+
+Feed = Callable[[np.ndarray], Batch]  # takes row numbers
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Dense inputs, one array or more with a row for each example, and the targets."""
+
+    inputs: tuple[np.ndarray, ...]
+    target: np.ndarray
+    kind, store, program = "arrays", None, b""
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
+        """The arrays by name, and those of them that other processes find in files."""
+        return {f"input{k}": array for k, array in enumerate(self.inputs)} | {"target": self.target}, {}
+
+    def sample(self) -> list[np.ndarray]:
+        """Arrays for the data's fingerprint."""
+        rows = np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).astype(np.int64)
+        return [array[rows] for array in (*self.inputs, self.target)]
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Sparse rows as bags of features, and the targets."""
+
+    rows: Rows
+    target: np.ndarray
+    labels: np.ndarray | None = None  # labels that the targets number
+    kind, program = "sparse", b""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def store(self) -> Path | None:
+        return self.rows.store
+
+    def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
+        arrays, mapped = entries_of(self.rows, shared)
+        return arrays | {"target": self.target}, mapped
+
+    def sample(self) -> list[np.ndarray]:
+        ids = self.rows.spread(1 << 20, SAMPLED)
+        some = self.rows.select(ids).compact()
+        return [some.begin, some.indices, some.values, self.target[ids]]
+
+
+@dataclass(frozen=True)
+class Items:
+    """A Dataset, fetched item by item and combined by ``collate``; the last part of a batch is its target."""
+
+    dataset: Any
+    collate: Callable[[list[Any]], Any]
+    kind, store = "items", None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def program(self) -> bytes:
+        """The dataset pickled for another process."""
+        from numba import cloudpickle
+
+        try:
+            return bytes(cloudpickle.dumps((self.dataset, self.collate)))
+        except Exception as error:
+            raise UsageError(f"the data cannot be sent to workers: {type(error).__name__}: {error}") from error
+
+    def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
+        return {}, {}
+
+    def sample(self) -> list[np.ndarray]:
+        return []
+
+
+Examples = Arrays | Sparse | Items
+
+
+def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
+    """Convert the user's data to one of ``Examples``; number the classes if ``loss`` wants that and Rows have labels.
+
+    For test data, ``train`` says which label has which number.
+
+    Raises
+    ------
+    UsageError, InputError
+        If it is not data, or cannot be trained on.
+    """
+    if isinstance(data, Arrays | Sparse | Items):
+        return data
+    if isinstance(data, Rows):
+        labels = train.labels if isinstance(train, Sparse) else None
+        return Sparse(data, *_numbered(data.targets, loss, labels))
+    if callable(data) and not isinstance(data, Dataset | DataLoader):
+        data = data()
+    collate: Callable[[list[Any]], Any] = default_collate
+    if isinstance(data, DataLoader):
+        if data.batch_sampler is None:
+            raise UsageError("data: a DataLoader whose items are whole batches: give it, or us, a Dataset of examples")
+        collate, data = data.collate_fn, data.dataset
+    if isinstance(data, IterableDataset) or (isinstance(data, Dataset) and not hasattr(data, "__len__")):
+        raise UsageError("data: an IterableDataset has no numbered items to shuffle: expected a Dataset with a length")
+    if isinstance(data, TensorDataset) and collate is default_collate:
+        data = data.tensors
+    elif isinstance(data, Dataset):
+        return Items(data, collate)
+    if not isinstance(data, tuple | list) or len(data) < 2:
+        raise UsageError(f"data: expected {EXPECTED}, got {type(data).__name__}")
+    if hasattr(data[0], "tocsr"):
+        target = _array("y", data[1])
+        rows = Rows.from_scipy(data[0], np.zeros(len(target), np.float32))
+        return Sparse(rows, _target(target))
+    if isinstance(data[0], Rows):
+        return Sparse(data[0], _target(_array("y", data[1])))
+    return _arrays(data)
+
+
+def _arrays(data: Sequence[Any]) -> Arrays:
+    names = ["X"] if len(data) == 2 else [f"X[{k}]" for k in range(len(data) - 1)]
+    inputs = tuple(_array(name, part) for name, part in zip(names, data[:-1]))
+    target = _target(_array("y", data[-1]))
+    for name, array in zip(names, inputs):
+        if array.ndim == 0 or len(array) != len(target):
+            raise InputError(f"{name}: expected a row for each of {len(target)} targets, got shape {array.shape}")
+    return Arrays(inputs, target)
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    """A contiguous array of float32, or of integers, in a type that torch has."""
+    if isinstance(given, torch.Tensor):
+        if given.device.type != "cpu":
+            raise InputError(f"{name}: a tensor on {given.device}: expected one on the CPU (.cpu())")
+        if given.layout != torch.strided or given.dtype == torch.bfloat16:
+            raise InputError(f"{name}: a tensor of {given.dtype}, {given.layout}: expected a dense one, of float32")
+        given = given.detach().numpy()
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # lists of several lengths
+        raise InputError(f"{name}: cannot be made an array: {error}") from error
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise InputError(f"{name}: expected numbers, got dtype {array.dtype}")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32, copy=False)
+        rows = array.reshape(len(array), -1) if array.ndim and array.size else array.reshape(0, 1)
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            raise InputError(f"{name}: row {int(np.argmin(finite))} holds a number that is not finite")
+    elif array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)
+    return np.ascontiguousarray(array)
+
+
+def _target(array: np.ndarray) -> np.ndarray:
+    if array.ndim == 0:
+        raise InputError("y: expected a target for each example, got a single number")
+    return array if array.dtype.kind == "f" else array.astype(np.int64)
+
+
+def _numbered(targets: np.ndarray, loss: str, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Targets of Rows, all float32; for a loss over classes, replaced by their numbers, in the labels' order."""
+    if loss not in ("cross-entropy", "bce"):
+        return targets, None
+    labels = np.unique(targets) if labels is None else labels
+    if loss == "bce" and len(labels) > 2:
+        raise InputError(f"loss 'bce' is for two labels, the rows have {len(labels)}")
+    classes = np.searchsorted(labels, targets)
+    strange = labels[np.minimum(classes, len(labels) - 1)] != targets
+    if strange.any():
+        raise InputError(f"row {int(np.argmax(strange))} has the label {targets[strange][0]:g}, unknown in training")
+    return classes.astype(np.int64 if loss == "cross-entropy" else np.float32), labels
+
+
+# ---- minibatches
+
+
+def feed_of(kind: str, arrays: Mapping[str, np.ndarray], program: bytes) -> Feed:
+    """Function that assembles minibatches from the results of ``lay_out`` and ``program``."""
+    if kind == "arrays":
+        inputs = [array for name, array in arrays.items() if name.startswith("input")]
+        return ArrayFeed(tuple(inputs), arrays["target"])
+    if kind == "sparse":
+        names = ("begin", "end", "indices", "values", "target")
+        return SparseFeed(*(arrays[name] for name in names))
+    from numba import cloudpickle
+
+    return ItemFeed(*cloudpickle.loads(program))
+
+
+@dataclass(frozen=True)
+class ArrayFeed:
+    """Minibatches of ``Arrays``."""
+
+    inputs: tuple[np.ndarray, ...]
+    target: np.ndarray
+
+    def __call__(self, chosen: np.ndarray) -> Batch:
+        inputs = tuple(torch.from_numpy(array.take(chosen, axis=0)) for array in self.inputs)
+        return Batch(inputs, torch.from_numpy(self.target.take(chosen, axis=0)), 0)
+
+
+@dataclass(frozen=True)
+class SparseFeed:
+    """Minibatches of ``Sparse``: the module is given ``(indices, offsets, per_sample_weights)``."""
+
+    begin: np.ndarray
+    end: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    target: np.ndarray
+
+    def __call__(self, chosen: np.ndarray) -> Batch:
+        nonzeros = modules.entries_of(self.begin, self.end, chosen)
+        entries, weights = np.empty(nonzeros, np.int64), np.empty(nonzeros, np.float32)
+        begins = np.empty(len(chosen) + 1, np.int64)
+        modules.gather(self.begin, self.end, self.indices, self.values, chosen, entries, weights, begins)
+        inputs = tuple(torch.from_numpy(array) for array in (entries, begins[:-1], weights))
+        return Batch(inputs, torch.from_numpy(self.target.take(chosen, axis=0)), nonzeros)
+
+
+@dataclass(frozen=True)
+class ItemFeed:
+    """Minibatches of ``Items``."""
+
+    dataset: Any
+    collate: Callable[[list[Any]], Any]
+
+    def __call__(self, chosen: np.ndarray) -> Batch:
+        parts = self.collate([self.dataset[int(row)] for row in chosen])
+        if not isinstance(parts, tuple | list) or len(parts) < 2:
+            raise TypeError(f"expected items (x, y) of the data set, got batches of type {type(parts).__name__}")
+        return Batch(tuple(parts[:-1]), parts[-1], 0)

@@ -1,0 +1,299 @@
+"""The layout of a module in the one flat array, and its transfer to workers without its parameters.
+
+    | parameters | optimiser state, if shared | of worker 0: its buffers and own optimiser state | of worker 1 | ...
+
+Every array starts on a cache line. Each worker's own data lie in the flat array too, in a slot for each. So a
+checkpoint of the flat array is complete, the replacement of a killed worker continues with its state, and the parent
+can read the buffers (batch norm's running means) that each worker keeps for itself. A buffer that is not float32 is
+kept as the sum of two: exact for integers below 2^48.
+
+A module is pickled once, without its parameters: a worker puts views of the flat array in their places, and a parameter
+that occurs twice (tied weights) is one object there as well. Classes and functions of the user's main script are
+pickled by value (cloudpickle), since a worker does not import that script.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import cloudpickle
+from torch import nn
+
+from hogwild.errors import InputError, UsageError
+from hogwild.kernels.tiers import FLOATS
+from hogwild.problems.module.kernel import KEPT
+
+WORKED = 1  # numbers at the start of a slot: whether its worker has done anything
+
+
+def padded(count: int) -> int:
+    """Round ``count`` up to whole cache lines."""
+    return -(-count // FLOATS) * FLOATS
+
+
+class Place(NamedTuple):
+    """One parameter."""
+
+    name: str  # the first of its names
+    shape: tuple[int, ...]
+    begin: int  # in the flat array
+    trained: bool  # else frozen: stored, but never written
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.size
+
+    @property
+    def dim(self) -> int:
+        """Length of a row, the unit that an entry of a sparse gradient names."""
+        return int(np.prod(self.shape[1:], dtype=np.int64))
+
+
+class Buffer(NamedTuple):
+    """One buffer: ``size`` numbers, or twice as many if it is kept as sums of two."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str  # as torch writes it, without "torch."
+    begin: int  # among the buffers
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def pair(self) -> bool:
+        return self.dtype != "float32"
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.size * (1 + self.pair)
+
+
+class State(NamedTuple):
+    """The optimiser's state for one parameter, as views."""
+
+    first: np.ndarray
+    second: np.ndarray
+    counts: np.ndarray  # (1,)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of all parts in the flat array; made by :meth:`of`."""
+
+    places: tuple[Place, ...]
+    buffers: tuple[Buffer, ...]
+    rule: str  # one of kernel.RULES
+    shared_state: bool
+    workers: int
+
+    @classmethod
+    def of(cls, model: nn.Module, rule: str, state: str, workers: int) -> Layout:
+        """The layout of ``model`` for ``workers`` workers.
+
+        Raises
+        ------
+        InputError
+            If a parameter or buffer cannot be trained here; the message names it.
+        """
+        places, begin = [], 0
+        for name, parameter in model.named_parameters():
+            check_parameter(name, parameter)
+            places.append(Place(name, tuple(parameter.shape), begin, parameter.requires_grad))
+            begin += padded(places[-1].size)
+        if not any(place.trained and place.size for place in places):
+            raise InputError("the model has no parameters to train: expected one that requires a gradient")
+        buffers, begin = [], 0
+        for name, buffer in model.named_buffers():
+            if buffer.device.type != "cpu" or buffer.is_complex() or buffer.layout != torch.strided:
+                raise InputError(f"buffer {name}: expected real numbers on the CPU, got {_about(buffer)}")
+            buffers.append(Buffer(name, tuple(buffer.shape), str(buffer.dtype).removeprefix("torch."), begin))
+            begin = buffers[-1].end
+        return cls(tuple(places), tuple(buffers), rule, state == "shared", workers)
+
+    @property
+    def parameters_size(self) -> int:
+        return self.places[-1].begin + padded(self.places[-1].size)
+
+    @property
+    def buffers_size(self) -> int:
+        return self.buffers[-1].end if self.buffers else 0
+
+    @property
+    def state_size(self) -> int:
+        """Length of one optimiser state: arrays for each trained parameter, and a line for its update count."""
+        if not KEPT[self.rule]:
+            return 0
+        return sum(KEPT[self.rule] * padded(place.size) + FLOATS for place in self.places if place.trained)
+
+    @property
+    def slot_size(self) -> int:
+        """Length of one worker's slot."""
+        return padded(WORKED + self.buffers_size) + (0 if self.shared_state else self.state_size)
+
+    @property
+    def size(self) -> int:
+        return self.parameters_size + (self.state_size if self.shared_state else 0) + self.workers * self.slot_size
+
+    def slot(self, flat: np.ndarray, worker: int) -> np.ndarray:
+        """The slot of one worker."""
+        begin = self.size - (self.workers - worker) * self.slot_size
+        return flat[begin : begin + self.slot_size]
+
+    def slot_buffers(self, slot: np.ndarray) -> np.ndarray:
+        return slot[WORKED : WORKED + self.buffers_size]
+
+    def states(self, flat: np.ndarray, worker: int) -> Iterator[State]:
+        """The optimiser's state of this worker for each trained parameter, in turn."""
+        kept = KEPT[self.rule]
+        area = flat[self.parameters_size :] if self.shared_state else self.slot(flat, worker)
+        begin = 0 if self.shared_state else padded(WORKED + self.buffers_size)
+        for place in self.places:
+            if not place.trained:
+                continue
+            arrays = [flat[:0], flat[:0]]
+            for k in range(kept):
+                arrays[k] = area[begin : begin + place.size]
+                begin += padded(place.size)
+            first, second = arrays
+            yield State(first, second, area[begin : begin + 1] if kept else flat[:0])
+            begin += FLOATS if kept else 0
+
+    def views(self, flat: np.ndarray) -> list[torch.Tensor]:
+        """The parameters as tensors that share memory with ``flat``."""
+        return [torch.from_numpy(flat[p.begin : p.end]).view(p.shape) for p in self.places]
+
+    def read_buffers(self, model: nn.Module, numbers: np.ndarray) -> None:
+        """Write the model's buffers to ``numbers`` (buffers_size,) float32."""
+        for place, buffer in zip(self.buffers, model.buffers()):
+            part = numbers[place.begin : place.end]
+            if place.pair:
+                wide = buffer.detach().double().reshape(-1).numpy()
+                part[: place.size] = wide
+                part[place.size :] = wide - part[: place.size]
+            else:
+                part[:] = buffer.detach().reshape(-1).numpy()
+
+    def write_buffers(self, model: nn.Module, numbers: np.ndarray) -> None:
+        """Set the model's buffers, in place, to what :meth:`read_buffers` wrote."""
+        with torch.no_grad():
+            for place, buffer in zip(self.buffers, model.buffers()):
+                buffer.copy_(torch.from_numpy(self._value(place, numbers)).view(place.shape))
+
+    def _value(self, place: Buffer, numbers: np.ndarray) -> np.ndarray:
+        part = numbers[place.begin : place.end]
+        return part[: place.size].astype(np.float64) + part[place.size :] if place.pair else part
+
+    def mean_buffers(self, flat: np.ndarray) -> tuple[np.ndarray, float]:
+        """Buffers of the model as a whole, and the largest relative difference of the workers' from them.
+
+        These are means over the workers that have done something; integers (batch norm counts its batches) are maxima
+        instead. With one worker they are its own, bit for bit.
+        """
+        slots = [self.slot(flat, worker) for worker in range(self.workers)]
+        slots = [slot for slot in slots if slot[0]] or slots[:1]
+        numbers, spread = self.slot_buffers(slots[0]).copy(), 0.0
+        if len(slots) == 1:
+            return numbers, spread
+        for place in self.buffers:
+            found = np.array([self._value(place, self.slot_buffers(slot)) for slot in slots], dtype=np.float64)
+            real = "float" in place.dtype
+            value = found.mean(axis=0) if real else found.max(axis=0)
+            part = numbers[place.begin : place.end]
+            part[: place.size] = value
+            if place.pair:
+                part[place.size :] = value - part[: place.size]
+            if real and place.size:
+                size = float(np.linalg.norm(value))
+                spread = max(spread, float(np.linalg.norm(found - value, axis=1).max()) / max(size, 1e-30))
+        return numbers, spread
+
+
+def check_parameter(name: str, parameter: torch.Tensor) -> None:
+    """Refuse a parameter that is not float32 in this machine's memory, or is not finite."""
+    if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
+        raise InputError(f"parameter {name} has no shape yet: run the lazy module once on a batch before training")
+    if parameter.device.type != "cpu":
+        raise InputError(f"parameter {name} is on {parameter.device}: expected the CPU (model.cpu())")
+    if parameter.dtype != torch.float32 or parameter.layout != torch.strided:
+        raise InputError(f"parameter {name}: expected float32, got {_about(parameter)} (model.float())")
+    if not bool(torch.isfinite(parameter.detach()).all()):
+        raise InputError(f"parameter {name} holds a number that is not finite")
+
+
+def _about(tensor: torch.Tensor) -> str:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return f"{kind} on {tensor.device}" + ("" if tensor.layout == torch.strided else f", {tensor.layout}")
+
+
+# ---- a module without its parameters
+
+
+class _Packer(cloudpickle.Pickler):
+    def __init__(self, file: Any, numbers: dict[int, int]) -> None:
+        super().__init__(file)
+        self._numbers = numbers  # numbers of parameters by the id of their object
+
+    def persistent_id(self, thing: Any) -> int | None:
+        return self._numbers.get(id(thing)) if isinstance(thing, nn.Parameter) else None
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: Any, parameters: Sequence[nn.Parameter]) -> None:
+        super().__init__(file)
+        self._parameters = parameters
+
+    def persistent_load(self, number: int) -> nn.Parameter:
+        return self._parameters[number]
+
+
+def pack(model: nn.Module, loss: Any, factory: Any = None) -> bytes:
+    """Pickle model and loss without the model's parameters; a model that cannot be pickled is replaced by ``factory``.
+
+    Raises
+    ------
+    UsageError
+        If that cannot be pickled either, or there is none.
+    """
+    numbers = {id(p): number for number, p in enumerate(model.parameters())}
+    problem: Exception | None = None
+    for thing in (model,) if factory is None else (model, factory):
+        file = io.BytesIO()
+        try:
+            _Packer(file, numbers).dump((thing, loss))
+            return file.getvalue()
+        except Exception as error:  # pickling runs the user's code
+            problem = problem or error
+    assert problem is not None
+    remedy = ": give a function that makes the model" if factory is None else ""
+    raise UsageError(f"the model or the loss cannot be sent to workers: {_first(problem)}{remedy}") from problem
+
+
+def unpack(program: bytes, layout: Layout, flat: np.ndarray) -> tuple[nn.Module, Any]:
+    """Restore a separate model, with its parameters in ``flat``, and the loss."""
+    views = layout.views(flat)
+    parameters = [nn.Parameter(view, place.trained) for view, place in zip(views, layout.places)]
+    found, loss = _Unpacker(io.BytesIO(program), parameters).load()
+    if isinstance(found, nn.Module):
+        return found, loss
+    with torch.random.fork_rng(devices=[]):
+        model: nn.Module = found()
+    for parameter, view, place in zip(model.parameters(), views, layout.places):
+        parameter.data = view
+        parameter.requires_grad_(place.trained)
+    return model, loss
+
+
+def _first(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

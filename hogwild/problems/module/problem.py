@@ -1,0 +1,189 @@
+"""Any ``torch.nn.Module``: minibatches claimed one by one, gradients by torch, updates by a kernel, without a lock.
+
+    parameters <- parameters - step * rule(gradient of the minibatch's mean loss)
+
+Workers claim minibatches: ``batch`` rows of the epoch's permutation, as from a shuffling DataLoader, and fewer only at
+the end. A claim is one atomic addition, so a worker that is killed loses one minibatch, and an epoch resumes at a
+minibatch. A step is Python around torch, about 150 microseconds for a small network; that is why processes are the
+recommended host (see ``training.py``).
+
+The hogwild pattern in torch's own examples, with an optimiser per process on ``model.share_memory()``, is the rival
+that ``hogwild/bench/modules.py`` runs beside this. Noise (dropout) comes from torch's generator, seeded for each
+minibatch with (seed, epoch, minibatch), whichever worker does it: one worker's run can be stopped anywhere and resumes
+to the same bits. The threads of a process share that generator, so with several threads the noise is not reproducible.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from hogwild.errors import TrainingError
+from hogwild.kernels.control import cells
+from hogwild.kernels.cycles import spin
+from hogwild.kernels.order import generator
+from hogwild.problems.linear.kernel import count
+from hogwild.problems.module import kernel as modules
+from hogwild.problems.module.feed import Feed, feed_of
+from hogwild.problems.module.layout import Layout
+from hogwild.problems.module.replica import ModuleReplica
+from hogwild.problems.work import InChunks, OrderSlice, Shared
+from hogwild.training.schedule import Step
+
+SEEDS = (1 << 63) - 1
+#: Folders of files that a message about a mistake should not name.
+NOT_THE_USERS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[2]))
+
+
+@dataclass(frozen=True)
+class Minibatches:
+    """The cut of ``n_rows`` permuted rows into minibatches of ``batch`` rows, of which the last may be shorter."""
+
+    n_rows: int
+    batch: int
+    shuffled: bool
+    block: int = 1  # rows that stay together, for ``InChunks.shuffle``
+
+    @property
+    def chunk(self) -> int:
+        return self.batch
+
+    @property
+    def n_blocks(self) -> int:
+        return self.n_rows
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_rows // self.batch)
+
+
+class Parameters(NamedTuple):
+    """The flat array itself, laid out as in ``layout.py``."""
+
+    flat: np.ndarray
+
+
+@dataclass(frozen=True)
+class ModuleProblem(InChunks):
+    """Everything a worker must know besides the arrays."""
+
+    discipline: str
+    layout: Layout
+    program: bytes  # see layout.pack
+    kind: str  # kind of examples, and their program: see feed.feed_of
+    items: bytes
+    betas: tuple[float, float]
+    bagged: bool = True  # whether bags.py may take over layers
+    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
+    threads: int = 1  # torch's threads when no worker runs
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 array."""
+        return self.layout.size
+
+    @property
+    def locks(self) -> int:
+        """One lock, whether or not the discipline takes it."""
+        return 1
+
+    def parameters(self, flat: np.ndarray) -> Parameters:
+        """Named view of the flat array."""
+        return Parameters(flat)
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """An empty list: tiers keep no parts by rank."""
+        return []
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Do nothing: the case copies the module's parameters there."""
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Feed:
+        """Function that assembles minibatches."""
+        return feed_of(self.kind, arrays, self.items)
+
+    def scratch(self, order: Minibatches, tiers: int = 0) -> ModuleReplica:
+        """A worker's own memory."""
+        return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)
+
+    def prepare(
+        self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step
+    ) -> Callable[[], int]:
+        """Return a function that does minibatches up to ``part.limit`` rows and returns how many rows it did."""
+        return partial(self._turn, shared, scratch, data, part, step)
+
+    def _turn(self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step) -> int:
+        random = torch.get_rng_state()
+        torch.set_num_threads(1)
+        try:
+            return self._work(shared, scratch, data, part, step)
+        except Exception as error:  # from the user's module, loss or data, on a later minibatch than the first
+            raise TrainingError(describe(error)) from error
+        finally:
+            torch.set_num_threads(self.threads)
+            torch.set_rng_state(random)
+
+    def _work(self, shared: Shared, replica: ModuleReplica, feed: Feed, part: OrderSlice, step: Step) -> int:
+        order, control, locked, done = part.order, shared.control, self.discipline == "locked", 0
+        replica.bind(shared.parameters.flat, part.worker)
+        beta1, beta2 = (np.float32(beta) for beta in self.betas)
+        while done < part.limit and (chunk := modules.claim(control, order.n_chunks)) >= 0:
+            first = chunk * order.batch
+            chosen = part.blocks[first : first + order.batch]
+            batch = feed(chosen)
+            numbers = step_at(step, part.epoch * order.n_rows + first), beta1, beta2
+            torch.default_generator.manual_seed(int(generator(part.seed, part.epoch, chunk)) & SEEDS)
+            if locked and not modules.lock(shared.locks, control):
+                return done
+            grads = replica.gradients(batch)
+            if self.delay:
+                spin(control, self.delay)
+            replica.land(grads, numbers)
+            if locked:
+                modules.unlock(shared.locks)
+            count(control, part.worker, len(chosen), batch.nonzeros)
+            done += len(chosen)
+        if done:
+            replica.leave()
+        return done
+
+    def compile(self) -> None:
+        """Compile the kernels, or load them from the disk cache, by running them over empty arrays."""
+        rule, atomic = modules.RULES[self.layout.rule], int(self.discipline == "atomic")
+        none, some, one = np.zeros(1, np.float32), np.zeros(1, np.int64), np.float32(0)
+        state = none[:0], none[:0], none
+        modules.dense(rule, atomic)(none[:0], none[:0], *state, one, one, one)
+        for whole in {modules.whole(place.dim) for place in self.layout.places if place.trained}:
+            places = np.zeros(1, np.int32) if rule else np.empty(0, np.int32)
+            modules.rows(rule, atomic, whole)(
+                none[:0], some[:0], some, none[:0], none[:0], *state, places, none[:0], some, 16, one, one, one
+            )
+            modules.bags(whole)(none, some[:0], some, none[:0], none[:0], 16)
+        control, locks = np.zeros(cells(1), np.int64), np.zeros(1, np.int32)
+        modules.claim(control, 0)
+        count(control, 0, 0, 0)
+        modules.lock(locks, control)
+        modules.unlock(locks)
+        generator(0, 0, 0)
+
+
+def describe(error: BaseException) -> str:
+    """One line that says what went wrong, and where in the user's code, if it was there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)]
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    return text + (f" ({os.path.basename(theirs[-1].filename)}, line {theirs[-1].lineno})" if theirs else "")
+
+
+def step_at(step: Step, visited: int) -> np.float32:
+    """Return ``scale / (offset + visited)**power``."""
+    scale, offset, power = step
+    return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)

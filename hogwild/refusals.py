@@ -1,0 +1,191 @@
+"""Which options cannot be combined: the one place that says so, a sentence each.
+
+``TrainConfig`` asks :func:`refuse` when each option has passed its own check and the problem's defaults are filled in.
+What depends on the data is refused by the problem's case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from hogwild.errors import UsageError
+from hogwild.methods import (
+    DEFAULT_PARAM,
+    DISCIPLINES,
+    EXCHANGES,
+    LABEL_LOSSES,
+    LAUNCHES,
+    MOST_STREAMS,
+    PROBLEMS,
+    REAL_HOSTS,
+    STREAMS,
+    parse_delay,
+    parse_exchange,
+)
+
+
+def refuse(config: Any) -> None:
+    """Raise UsageError with the first reason why the options of this ``TrainConfig`` cannot be combined, if any."""
+    of_device = _on_gpu if config.device == "cuda" else _on_cpu
+    parts = _of_loss_and_steps, _of_replicas, _of_machines, _of_simulator, of_device
+    for reason in chain.from_iterable(part(config) for part in parts):
+        raise UsageError(reason)
+
+
+def _of_loss_and_steps(config: Any) -> Iterator[str]:
+    if config.schedule == "optimal" and config.l2 == 0:
+        yield "schedule='optimal' divides by l2: give l2 > 0, or another schedule"
+    if config.schedule == "optimal" and config.step is not None:
+        yield "schedule='optimal' sets its own step: leave step out"
+    if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):
+        yield f"decay belongs to schedule epoch or round, not to {config.schedule!r}"
+    if config.power is not None and config.schedule != "inverse":
+        yield f"power belongs to schedule inverse, not to {config.schedule!r}"
+    if config.adagrad and config.schedule not in ("auto", "constant", "epoch", "round"):
+        yield f"adagrad goes with schedule constant, epoch or round, not {config.schedule!r}"
+    if config.loss_param is not None and config.loss not in DEFAULT_PARAM:
+        yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {config.loss!r}"
+    if config.class_weight is not None and config.loss not in LABEL_LOSSES:
+        yield f"class_weight is for classes, and loss {config.loss!r} has real targets"
+
+
+def _of_replicas(config: Any) -> Iterator[str]:
+    """Reasons of exchanges, links and disciplines."""
+    if config.discipline == "serial" and (config.workers or 1) > 1 and config.exchange == "none":
+        yield f"discipline='serial' has one worker, got workers={config.workers}: choose {DISCIPLINES[1:]}"
+    if config.slow is not None:
+        if config.exchange == "none":
+            yield f"link={config.link!r} is between replicas: give exchange too (--exchange averaging)"
+        if "row" in [part.partition("=")[0] for part in config.link.split(",")]:
+            yield f"link={config.link!r}: row is for the simulator, and real workers take their own time: leave row out"
+    if config.exchange == "none":
+        return
+    if config.problem == "module":
+        yield f"exchange={config.exchange!r}: a module's workers share one array: leave exchange out"
+    sums = PROBLEMS[config.problem].get("sums", True)
+    name, numbers = parse_exchange(config.exchange, sums)
+    beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
+    if not sums and (beyond or numbers.get("mean", "rows") != "rows"):
+        yield (
+            f"exchange={config.exchange!r} is no mean of whole replicas, so it leads out of a simplex: choose "
+            "averaging with mean=rows"
+        )
+    if config.nonnegative and beyond:
+        yield f"exchange={config.exchange!r} may end below zero, where nonnegative allows nothing: choose averaging"
+    by_sums = numbers.get("mean") == "adagrad"
+    if config.adagrad and not by_sums:
+        yield (
+            f"exchange={config.exchange!r}: adagrad keeps sums of squares, which cannot be averaged: leave adagrad "
+            "out, or give averaging:mean=adagrad"
+        )
+    if by_sums and not config.adagrad:
+        yield f"exchange={config.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
+    yield from _of_averaging(config)
+    yield from _without_effect(config)
+    if config.discipline not in ("auto", "serial") and config.machines == 1:
+        yield (
+            f"exchange={config.exchange!r}: every worker has a replica to itself, so discipline={config.discipline!r} "
+            "has nothing to settle: leave discipline out"
+        )
+
+
+def _of_machines(config: Any) -> Iterator[str]:
+    """Reasons of what several machines cannot do."""
+    if config.machines == 1:
+        return
+    name, numbers = parse_exchange(config.exchange, PROBLEMS[config.problem].get("sums", True))
+    plain = numbers.get("by") == "direct" and numbers["share"] == 1 and not numbers["threshold"] and not numbers["late"]
+    if name != "averaging" or not plain or numbers["momentum"]:
+        yield (
+            f"exchange={config.exchange!r}: machines trade by averaging with period, mean and outer only: choose "
+            "these, or one machine"
+        )
+    if config.link:
+        yield f"link={config.link!r}: machines trade over the network that there is: leave link out"
+    if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
+        yield f"machines={config.machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
+    if not PROBLEMS[config.problem].get("distributed", False):
+        yield f"machines={config.machines}: problem {config.problem!r} is trained on one machine"
+    if config.discipline == "round-robin" or config.order == "blocks":
+        yield f"machines={config.machines}: an order that fixes who is next (round-robin, blocks) is for one machine"
+
+
+def _of_averaging(config: Any) -> Iterator[str]:
+    name, numbers = parse_exchange(config.exchange)
+    if name != "averaging":
+        return
+    threshold, share = numbers["threshold"] > 0, numbers["share"] < 1
+    if math.isinf(numbers["period"]) and (threshold or share or numbers["late"]):
+        yield f"exchange={config.exchange!r}: threshold, share and late are for rounds within an epoch: give a period"
+    if threshold and (share or numbers["by"] != "direct"):
+        yield (f"exchange={config.exchange!r}: with a threshold not all replicas begin a round: leave share and by out")
+
+
+#: Parameters of an exchange that another one must be set for, and to what.
+NEEDED = {
+    "server": {"rate": ("rule", ("adagrad", "revision")), "soft": ("rule", ("soft",)), "alpha": ("rule", ("elastic",)),
+               "scale": ("rule", ("plain",))},
+}  # fmt: skip
+
+
+def _without_effect(config: Any) -> Iterator[str]:
+    """Parameters that would be passed over."""
+    name, numbers = parse_exchange(config.exchange)
+    for key, (other, values) in NEEDED.get(name, {}).items():
+        if numbers[key] != EXCHANGES[name].numbers[key].default and numbers[other] not in values:
+            wanted = " or ".join(values)
+            yield f"exchange={config.exchange!r}: {key} is for {other}={wanted}, got {other}={numbers[other]}"
+    if name == "server" and numbers["rule"] == "revision" and numbers["late"]:
+        yield f"exchange={config.exchange!r}: rule=revision has to know what a replica has read: leave late out"
+    if name == "gossip" and numbers["bits"] != "32" and not numbers["top"]:
+        yield f"exchange={config.exchange!r}: bits are of the values that top sends: give top"
+    if name == "gossip" and numbers["tau"] and numbers["top"]:
+        yield f"exchange={config.exchange!r}: either every weight that owes more than tau is sent, or the top ones"
+
+
+def _of_simulator(config: Any) -> Iterator[str]:
+    law, numbers = parse_delay(config.delay)
+    if config.problem != "linear" and config.host == "simulator":
+        real = " or ".join(REAL_HOSTS)
+        yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
+    if config.delay != "round-robin" and config.host != "simulator":
+        yield f"delay={config.delay!r} is for host='simulator' (hogwild simulate), not {config.host!r}"
+    if config.gradient_delay and config.host == "simulator":
+        yield (
+            f"gradient_delay={config.gradient_delay!r} is real time, which host='simulator' has none of: choose host "
+            f"{' or '.join(REAL_HOSTS)}"
+        )
+    if law != "round-robin" and config.discipline == "round-robin":
+        yield f"delay={config.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
+    if config.workers is not None and numbers.get("delay", 0) > config.workers - 1:
+        yield f"delay={config.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={config.workers}"
+
+
+def _on_cpu(config: Any) -> Iterator[str]:
+    if config.in_flight is not None:
+        yield "in_flight is for device='cuda': on the CPU as many examples are in hand as workers"
+    if config.launch not in (None, LAUNCHES[0]):
+        yield f"launch={config.launch!r} is for device='cuda'"
+
+
+def _on_gpu(config: Any) -> Iterator[str]:
+    kernels = PROBLEMS[config.problem].get("cuda", ())
+    if not kernels:
+        yield f"problem {config.problem!r} has no kernels for device='cuda': leave device out"
+    if config.discipline not in kernels:
+        yield f"device='cuda' has disciplines {', '.join(kernels)}, not {config.discipline!r}"
+    if config.host != STREAMS:
+        yield f"device='cuda' has no host {config.host!r}: leave host out"
+    if config.exchange != "none":
+        yield f"device='cuda' has no exchange {config.exchange!r}: leave exchange out"
+    if config.order == "blocks":
+        yield "device='cuda' has no order 'blocks': leave order out"
+    if config.gradient_delay:
+        yield "device='cuda' has no gradient_delay: leave it out"
+    if (config.workers or 1) > MOST_STREAMS:
+        yield f"device='cuda' has {MOST_STREAMS} streams at most, got workers={config.workers}"
+    if config.problem == "module" and config.in_flight is not None:
+        yield "device='cuda' takes in_flight for other problems: a module has a minibatch in hand a worker"

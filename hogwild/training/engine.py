@@ -1,0 +1,225 @@
+"""The engine of a run: it lays out the memory, starts the workers, has them do epochs, and keeps the clock.
+
+The clock of ``train_seconds`` runs while workers work and while a step is searched for, never during evaluation, and it
+is started and stopped here only. An engine can be stopped at any chunk and goes on there. What is measured, kept and
+judged between epochs is the affair of ``run.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hogwild.config import TrainConfig, usual_host
+from hogwild.exchanges.trade import Counts
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.pool import Pool
+from hogwild.methods import HOSTS, Wire, located
+from hogwild.training.schedule import Step
+from hogwild.training.stopwatch import Stopwatch
+
+POLL = 0.1  # seconds between two looks at a pool that has nothing to say
+
+
+@dataclass(frozen=True)
+class EpochProgress:
+    """How far a run is, readable at any time from any thread."""
+
+    epoch: int  # complete ones
+    rows_done: int  # of the current epoch
+    rows_total: int
+    nonzeros: int  # done by the workers in the current epoch
+    seconds: float  # they have worked on it
+
+
+class Clock:
+    """Accumulates the time spent inside ``with clock:``."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._before, self._since = seconds, None  # type: float, float | None
+
+    def __enter__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._before, self._since = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        since = self._since
+        return self._before + (0.0 if since is None else time.perf_counter() - since)
+
+
+def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
+    """Started workers that ``train(..., pool=...)`` can use, one run after another; ``delay``: the simulator's law.
+
+    Raises
+    ------
+    UsageError
+        For a host, a number of workers or a law that there is not.
+    """
+    row = HOSTS.get(host, HOSTS["processes"])  # an unknown name is refused by the config
+    TrainConfig(host=host, device=row.device, workers=workers, delay=delay)
+    host = usual_host(host, workers)
+    pool: Pool = located(HOSTS[host].place)(workers, *(() if HOSTS[host].real else (delay,)))
+    return pool
+
+
+class Engine:
+    """The workers and the memory of one run.
+
+    Attributes
+    ----------
+    job : Job
+        What the workers have before them; ``job.export()`` copies the parameters.
+    epoch, chunk : int
+        Epochs that are complete, and chunks that are done of the next one.
+    updates, nonzeros, seconds : int, int, float
+        What the workers have done of the current epoch, and the time that it took.
+    lost : int
+        Workers that have died.
+    sent : Counts
+        What the replicas have sent since the run began.
+    stopping : bool
+        Whether the run was asked to stop.
+    """
+
+    def __init__(
+        self, lay_out: Callable[[bool], Job], host: str, workers: int, delay: str = "round-robin",
+        pool: Pool | None = None, stopwatch: Stopwatch | None = None, wire: Wire | None = None,
+        around: Callable[[Pool], Pool] | None = None,
+    ) -> None:  # fmt: skip
+        """Give the workers what ``lay_out`` makes, in shared memory if asked; they are started if there is no pool.
+
+        ``around`` makes another pool of this one, such as one of several machines.
+        """
+        self._own = pool is None
+        self.pool = pool or start_pool(host, workers, delay)
+        self.pool = self.pool if around is None else around(self.pool)
+        self._stopwatch, self._laid_out = stopwatch or Stopwatch("set-up"), False
+        self.clock, self._began, self.sent = Clock(), 0.0, Counts()
+        self.epoch = self.chunk = self.lost = self._in_hand = 0
+        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+        self.stopping = False
+        self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
+        try:
+            self.job = lay_out(self.pool.shared)
+            self._laid_out, self._n = True, self.job.order.n_rows
+            self.job.wire = wire or self.job.wire
+            before = self.pool.lost
+            with self._stopwatch("compiling"):
+                self.pool.open(self.job)
+            self.lost += self.pool.lost - before
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ended(self) -> bool:
+        """Whether the engine's own workers have been told to end, maybe by another thread."""
+        return self._own and self.pool.closed
+
+    def search(self, search: Callable[[], float]) -> float:
+        """The step that ``search`` finds, on the clock."""
+        with self.clock:
+            return search()
+
+    def advance(self, steps: Sequence[Step]) -> int:
+        """Do the current epoch, or what is left of it, and those that ``steps`` are for besides, of a pool that joins
+        epochs; less if the engine is stopped. Returns how many epochs became complete.
+        """
+        pool, job, lost = self.pool, self.job, self.pool.lost
+        if pool.job is not job:  # another run has used it in between
+            pool.open(job)
+        task = Task(self.epoch, self.chunk, steps[0], tuple(steps[1:]))
+        before = self.clock.seconds
+        job.begin_epoch(task.epoch, task.start, pool.share())
+        # only now, for who watches: the counts are at zero
+        self._task, self._began = task, before
+        self._in_hand = self.updates % self._n if self.chunk else 0
+        if self.stopping:
+            job.stop()
+        try:
+            with self._stopwatch("training"), self.clock:
+                self._work(task)
+        finally:
+            rows, nonzeros = self._done()
+            self.updates += rows
+            self.nonzeros += nonzeros
+            self.seconds += self.clock.seconds - before
+            done, self.chunk = divmod(int(job.position()), job.order.n_chunks)
+            self.epoch += done
+            self.lost += pool.lost - lost
+            self.sent = self.sent.plus(pool.counts())
+        return done
+
+    def _work(self, task: Task) -> None:
+        """Set the workers going and wait until they stand still and have met."""
+        pool = self.pool
+        try:
+            pool.begin(task)
+            while not pool.wait(POLL):
+                pass
+        except KeyboardInterrupt:
+            self.stop()
+            while not pool.wait(POLL):
+                pass
+            raise
+        finally:
+            self.job.meet()
+
+    def _done(self) -> tuple[int, int]:
+        """Rows and nonzeros done of the latest task, on all machines."""
+        mine, elsewhere = self.job.done(), self.pool.elsewhere()
+        return mine[0] + elsewhere[0], mine[1] + elsewhere[1]
+
+    def go_to(self, epoch: int) -> None:
+        """Go on at the beginning of an epoch, whatever was done before."""
+        self.epoch, self.chunk = epoch, 0
+        self.next_epoch()
+
+    def next_epoch(self) -> None:
+        """Begin to count the work of another epoch."""
+        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+
+    def stop(self) -> None:
+        """Ask the workers to end at the next chunk. Safe in a signal handler."""
+        self.stopping = True
+        self.job.stop()
+
+    def progress(self) -> EpochProgress:
+        """How far the run is."""
+        rows, nonzeros = self._done()
+        rows += self._in_hand
+        seconds = self.clock.seconds - self._began
+        further = min(rows // max(self._n, 1), len(self._task.further))
+        return EpochProgress(
+            self._task.epoch + further, min(rows - further * self._n, self._n), self._n, nonzeros, seconds
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint's header has to hold."""
+        return {
+            "epoch": self.epoch, "chunk": self.chunk, "workers_lost": self.lost,
+            "epoch_updates": self.updates, "epoch_nonzeros": self.nonzeros, "epoch_seconds": self.seconds,
+            "sent": [*self.sent], "train_seconds": self.clock.seconds,
+        }  # fmt: skip
+
+    def restore(self, header: dict[str, Any]) -> None:
+        """Go on from what :meth:`state` gave."""
+        self.epoch, self.chunk, self.lost = header["epoch"], header["chunk"], header["workers_lost"]
+        self.updates, self.nonzeros, self.seconds = (
+            header[f"epoch_{name}"] for name in ("updates", "nonzeros", "seconds")
+        )
+        self.sent = Counts(*header.get("sent", ()))
+        self.clock, self._began = Clock(header["train_seconds"]), header["train_seconds"]
+        self._task = Task(self.epoch, self.chunk, self._task.step)
+
+    def close(self) -> None:
+        """End the workers, or have those of somebody else's pool drop the job."""
+        if self._own:
+            self.pool.close()
+        elif self._laid_out:
+            self.pool.release(self.job)

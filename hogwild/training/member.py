@@ -1,0 +1,115 @@
+"""A machine that takes part in a run that machine 0 leads: it does the tasks that it is told, and has the model too."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from hogwild.config import TrainConfig
+from hogwild.errors import TrainingError
+from hogwild.hosts.pool import Pool
+from hogwild.machines.agreement import confirm, discipline_for
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.pool import Machines, among
+from hogwild.problems.case import case_of
+from hogwild.training.engine import Engine, EpochProgress
+from hogwild.training.run import resolve
+from hogwild.training.stopwatch import Stopwatch
+
+M = TypeVar("M")
+
+
+class Member(Generic[M]):
+    """A run's part on a machine that does not lead.
+
+    It has the interface of :class:`hogwild.training.run.Run`, but no rows of measurements: those are machine 0's.
+    """
+
+    def __init__(self, examples: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str) -> None:
+        began = time.perf_counter()
+        self.stopwatch = Stopwatch("set-up", began)
+        self.cluster, self.data = cluster, data
+        self.history: list[dict[str, Any]] = []
+        self._engine: Engine | None = None
+        self._over = False
+        asked, config = config, resolve(config, len(examples), pool)
+        with self.stopwatch("waiting"):
+            plan = cluster.next_note(0, ("plan", "end"))
+        if plan["kind"] == "end":
+            raise TrainingError(f"{cluster.name(0)} has ended the run")
+        config = dataclasses.replace(config, discipline=discipline_for(plan, config.workers or 1))
+        self._case = case_of(config.problem)(config, examples, None)
+        self._case.recut(plan["cut"])
+        self.config = self._case.config
+        confirm(cluster, self._case, asked, plan)
+        self._engine = Engine(
+            self._case.lay_out, self.config.host, self.config.workers or 1, pool=pool, stopwatch=self.stopwatch,
+            around=among(cluster, self.config, self._case.n),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Train to the end; there are no rows."""
+        self.follow()
+        return iter(())
+
+    def __enter__(self) -> Member[M]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def model(self) -> M:
+        """The model as of the last task; that of machine 0."""
+        assert self._engine is not None
+        found: M = self._case.model(self._case.solution(self._engine.job.export()), self.config, [])
+        return found
+
+    def finish(self) -> M:
+        """Train to the end and return the model."""
+        self.follow()
+        return self.model
+
+    def follow(self) -> None:
+        """Do what machine 0 says, until it says that the run has ended.
+
+        Raises
+        ------
+        TrainingError
+            If machine 0 is gone.
+        """
+        engine, cluster = self._engine, self.cluster
+        assert engine is not None
+        assert isinstance(engine.pool, Machines)
+        if self._over:
+            return
+        self._over = True
+        try:
+            while True:
+                with self.stopwatch("waiting"):
+                    note = cluster.next_note(0, ("task", "end"), lambda: engine.stopping)
+                if note["kind"] in ("end", "stopped"):
+                    return
+                task = engine.pool.follow(note)
+                engine.epoch, engine.chunk = task.epoch, task.start
+                engine.next_epoch()
+                engine.advance([task.step])
+        finally:
+            self.close()
+
+    def progress(self) -> EpochProgress:
+        """How far the run is."""
+        assert self._engine is not None
+        return self._engine.progress()
+
+    def stop(self) -> None:
+        """Leave the run at the next chunk; the others go on."""
+        assert self._engine is not None
+        self._engine.stop()
+
+    def close(self) -> None:
+        """End the workers; the trained model stays."""
+        if self._engine is not None:
+            self._engine.close()

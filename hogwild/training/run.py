@@ -1,0 +1,400 @@
+"""The epoch loop: workers run an epoch, meet, the parent evaluates, and they go on.
+
+``train`` returns a ``Run``, which yields one row of measurements an epoch and holds the model; nothing is printed. A
+run can be stopped at any chunk and resumed there: with one worker the result is bit for bit that of a run that was
+never stopped. A run that is dropped ends its workers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig, usual_host
+from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
+from hogwild.hosts.pool import Pool
+from hogwild.methods import PROBLEMS, STREAMS, parse_link
+from hogwild.model_file import HISTORY_ROWS, save_checkpoint
+from hogwild.problems.case import Case, case_of
+from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
+from hogwild.training.engine import Engine, EpochProgress
+from hogwild.training.schedule import make_schedule, move_mean, usual_schedule
+from hogwild.training.stopping import divergence, enough, has_diverged, held_back, is_whole
+from hogwild.training.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from hogwild.machines.agreement import Leader
+
+M = TypeVar("M")  # what a run trains
+UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
+TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
+
+
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+    """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    Raises
+    ------
+    UsageError
+        If the workers or delays asked for are not those of the pool.
+    """
+    usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
+    usual = usual if pool is None else pool.workers
+    discipline, alone = config.discipline, config.between_workers == "none"
+    workers = config.workers or (1 if discipline == "serial" and alone else usual)
+    if discipline == "auto" and (workers == 1 or not alone):  # a worker with its own replica is alone
+        discipline = "serial"
+    if pool is not None and workers != pool.workers:
+        raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
+    host = usual_host(config.host, workers) if pool is None else pool.host
+    delay = config.delay if pool is None or host != "simulator" else pool.delay  # given by the pool, like the host
+    if config.delay not in ("round-robin", delay):
+        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
+    if (host == STREAMS) != (config.device == "cuda"):
+        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
+    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
+    return dataclasses.replace(
+        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
+    )
+
+
+class Run(Generic[M]):
+    """A training run: an iterator over rows of measurements that holds the model. Made by :func:`hogwild.train`.
+
+    Attributes
+    ----------
+    config : TrainConfig
+        The config with workers, discipline and (once known) step filled in.
+    history : list of dict
+        All rows so far, including those from before a resume.
+    reason : str
+        Why "auto" chose this discipline; empty if there was no choice.
+    stopwatch : Stopwatch
+        Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
+        own.
+    """
+
+    def __init__(
+        self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
+        pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None,
+    ) -> None:  # fmt: skip
+        self._began = time.perf_counter()
+        self.stopwatch = Stopwatch("set-up", self._began)
+        self.asked, self.config = config, resolve(config, len(examples), pool)
+        self.history: list[dict[str, Any]] = []
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._fresh, self._done, self._closed = True, False, False
+        self._ending: BaseException | None = None  # raised after the last row
+        self._setup: float | None = None
+        self._n = len(examples)
+        self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
+        self._check_workers()
+        case = self._case = case_of(config.problem)(self.config, examples, test)
+        self.config, self.reason, self.problem, self._n = case.config, case.reason, case.problem, case.n
+        self._held = self.checkpoint and hold_directory(self.checkpoint)
+        self._engine: Engine | None = None
+        try:
+            saved = self._load() if resume else None
+            if saved is not None:
+                with resumable(self.checkpoint):
+                    case.recut(saved[1])
+            case.make_evaluator(judge)
+            self._open(pool, leader)
+            self._settle_step(saved)
+            if saved is not None:
+                with resumable(self.checkpoint):
+                    self._restore(*saved)
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- for users
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if (ending := self._take_ending()) is not None:
+            raise ending
+        with held_back(self.stop) as interrupted:
+            try:
+                row = self._next_row()
+            except BaseException:
+                self.close()
+                raise
+            if interrupted():
+                self._ending = KeyboardInterrupt()  # also if the run has just diverged: the row says so
+                if row is not None and not self._done and row["status"] == "ok":  # it came while the row was saved
+                    row["status"] = "interrupted"
+        if row is None or self._done or self._ending is not None or self.engine.epoch >= self.config.epochs:
+            self.close()
+        if row is None:
+            raise self._take_ending() or StopIteration
+        return row
+
+    def __repr__(self) -> str:
+        c, row = self.config, self.history[-1] if self.history else {}
+        state = f"objective {row['objective']:.6g}, {row['status']}" if row else "not begun"
+        crew = f"{c.discipline} on {c.workers} {c.host}"
+        return f"<Run of {c.problem}, {c.loss}: {crew}, epoch {row.get('epoch', 0)} of {c.epochs}, {state}>"
+
+    def __enter__(self) -> Run[M]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def model(self) -> M:
+        """The model as of the last row: a LinearModel, CompletionModel or Segmentation.
+
+        Raises
+        ------
+        RuntimeError
+            Before the first row: iterate over the run, or call :meth:`finish`.
+        """
+        if not self.history:
+            raise RuntimeError("nothing is trained yet: iterate over the run, or call run.finish()")
+        found: M = self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
+        return found
+
+    @property
+    def staleness(self) -> dict[int, int]:
+        """How many of the last epoch's updates were how stale; empty unless the host is the simulator."""
+        return self.engine.pool.staleness
+
+    def finish(self) -> M:
+        """Train to the end and return the model."""
+        for _ in self:
+            pass
+        return self.model
+
+    def stop(self) -> None:
+        """Ask the run to end at the next chunk; its last row has the status "interrupted". Safe in a signal handler."""
+        self.engine.stop()
+
+    @property
+    def trained_seconds(self) -> float:
+        """What the clock says, also in the middle of an epoch."""
+        return self.engine.clock.seconds
+
+    @property
+    def engine(self) -> Engine:
+        assert self._engine is not None
+        return self._engine
+
+    def progress(self) -> EpochProgress:
+        """How far the run is."""
+        return self.engine.progress()
+
+    def close(self) -> None:
+        """End the workers; the trained model stays."""
+        if not self._closed:
+            self._closed = self._done = True
+            if self._held:
+                self._held.close()
+            if self._engine is not None:
+                self._engine.close()
+
+    # ---- setting up
+
+    def _check_workers(self) -> None:
+        workers, cores = self.config.workers or 1, machine.physical_cores()
+        if workers > self._n > 0:
+            raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
+        self.config.check_crowd(cores)
+        if workers > cores and self.config.host not in ("simulator", STREAMS):
+            warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=4)
+
+    def _load(self) -> Saved | None:
+        print_of_data, size = self._case.fingerprint, self.problem.size
+        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.workers or 1)
+
+    def _open(self, pool: Pool | None, leader: Leader | None) -> None:
+        """Lay out the memory and give it to the workers."""
+        c, wire = self.config, parse_link(self.config.link)
+        self._engine = Engine(
+            self._case.lay_out, c.host, c.workers or 1, c.delay, pool, self.stopwatch, wire,
+            None if leader is None else leader.around(self._case, self.asked),
+        )  # fmt: skip
+        self._job = self._engine.job
+        self._solution = self._case.solution(self._job.export())
+        self._mean = None if not self.config.average else np.zeros(self.problem.size)
+
+    def _settle_step(self, saved: Saved | None) -> None:
+        """Use the requested or saved step, or search for one (on the clock), and make the schedule."""
+        c, step = self.config, self.config.step
+        if c.schedule != "optimal" and step is None:
+            if saved is not None:
+                step = saved[1]["step"]
+            else:
+                with self.stopwatch("step"):
+                    search = self._case.search_step()
+                    step = self.engine.search(search)
+            self.config = dataclasses.replace(c, step=step)
+        decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
+        self._schedule = make_schedule(
+            c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
+        )  # fmt: skip
+
+    def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        expected = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
+        expected |= self._job.kept()
+        expected |= {} if self._mean is None else {"mean": self._mean}
+        check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
+        self._job.restore(arrays["flat"])
+        for name, array in self._job.kept().items():
+            array[...] = arrays[name]
+        if self._mean is not None:
+            self._mean[:] = arrays["mean"]
+        self.engine.restore(header)
+        self._began -= header["wall_seconds"]
+        self._setup = header["setup_seconds"]
+        self._identity["run"] = header["run"]
+        self._schedule.restore(header["schedule"])
+        self.history = header["history"]
+        self._solution = tuple(arrays[name] for name in self._case.names)
+        self._fresh = False
+        self._done = self.engine.epoch >= self.config.epochs or (
+            not self.engine.chunk and enough(self.config, self.history)
+        )
+        if self._done:
+            self.close()
+        for row in self.history[-1:] if not self._done else ():  # no longer the last row
+            row.update(dict.fromkeys(_rest(row)))
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
+        if self._mean is not None:
+            arrays["mean"] = self._mean
+        header = {
+            "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
+            "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),
+            **self._case.cut(), "wall_seconds": time.perf_counter() - self._began, "setup_seconds": self._setup,
+            "schedule": self._schedule.state(), "history": self.history,
+        }  # fmt: skip
+        save_checkpoint(self.checkpoint, arrays, header)
+
+    # ---- the loop
+
+    def _next_row(self) -> dict[str, Any] | None:
+        """The next row of measurements; None when there is none."""
+        if self._done or self.engine.ended:
+            return None
+        if self._fresh:
+            self._fresh = False
+            return self._record(self._evaluate())
+        try:
+            while self._advance():
+                pass
+        except KeyboardInterrupt as interrupt:  # from the program's own handler, or raised by another thread
+            self._ending = interrupt.with_traceback(None)
+        return None if self._closed or self.engine.pool.closed else self._finish_epoch()
+
+    def _take_ending(self) -> BaseException | None:
+        ending, self._ending = self._ending, None
+        return ending
+
+    def _advance(self) -> bool:
+        """Have the workers do the current epoch, or more if they can join epochs; whether there is more to do before
+        the next row.
+        """
+        engine, c = self.engine, self.config
+        epochs = min(c.evaluate_every - engine.epoch % c.evaluate_every, c.epochs - engine.epoch)
+        joined = epochs if engine.pool.joins_epochs and self._mean is None else 1
+        steps = [self._schedule.plan(engine.epoch + k) for k in range(joined)]
+        if self._setup is None:
+            self._setup = time.perf_counter() - self._began
+        done = engine.advance(steps)
+        if done:
+            self._average()
+        return epochs > done and engine.chunk == 0 and done == joined and not engine.stopping
+
+    def _finish_epoch(self) -> dict[str, Any]:
+        """Evaluate, keep and judge what the workers did, complete epoch or not."""
+        complete = self.engine.chunk == 0 and self.engine.epoch > self.history[-1]["epoch"]
+        found = self._evaluate()
+        asked = self.engine.stopping or self._ending is not None  # read once: who asks later gets a row that says so
+        rest, objective = _rest(found), found["objective"]
+        diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
+        row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
+        if diverged:
+            self._done, self._solution = True, self._previous
+            self._ending = divergence(self.config, row)
+            row.update(rest)
+            return row
+        if complete:
+            before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
+            self._schedule.observe(objective, self.engine.epoch - before)
+            self.engine.next_epoch()
+        ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history)
+        self._done = asked or ended
+        if self._done:
+            row.update(rest)
+        if asked and not ended:  # even if an epoch is complete: others were left out
+            row["status"] = "interrupted"
+        try:
+            with self.stopwatch("saving"):
+                self._save()
+        except HogwildError as error:  # a full disk: the row and the model are still valid
+            self._done, self._ending = True, error
+        return row
+
+    def _average(self) -> None:
+        """Update the tail mean over epochs."""
+        if self._mean is not None:
+            move_mean(self._mean, self._job.export(), self.engine.epoch)
+
+    def _evaluate(self) -> dict[str, Any]:
+        """The objective and metrics of the parameters as they are; they become the model."""
+        flat = self._job.export() if self._mean is None or self.engine.epoch == 0 else self._mean.astype(np.float32)
+        with self.stopwatch("evaluation"):
+            solution = self._case.solution(flat)
+            found = self._case.evaluate(solution)
+        self._previous, self._solution = self._solution, solution
+        return found
+
+    def _traded(self) -> dict[str, Any]:
+        """What the replicas have sent since the run began, and the simulator's time; null where there is neither."""
+        sent, virtual = self.engine.sent, self.config.host == "simulator"
+        fields: dict[str, Any] = dict.fromkeys(("replicas", *TRADED))
+        if self.config.exchange != "none":
+            fields = {"replicas": self.config.replicas} | {name: getattr(sent, name) for name in TRADED}
+        return fields | {"virtual_seconds": sent.virtual_seconds if virtual else None}
+
+    def _record(self, found: dict[str, Any], status: str = "ok") -> dict[str, Any]:
+        c, engine, epoch = self.config, self.engine, self.engine.epoch
+        about = epoch if engine.chunk else max(epoch - 1, 0)  # the epoch this row tells of, from 0
+        scale, offset, power = self._schedule.plan(about)
+        step = scale * (max(offset, 1.0) + about * self._n) ** -power  # at its first row
+        seconds, before = engine.clock.seconds, engine.seconds
+        row = self._identity | {
+            "method": c.discipline if c.exchange == "none" else c.exchange,
+            "problem": c.problem, "loss": c.loss, "l1": c.l1, "l2": c.l2,
+            "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": c.device,
+            "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
+            "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
+            "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
+            "setup_seconds": self._setup, **found, **dict.fromkeys(_rest(found)), "updates": engine.updates,
+            **self._case.speed(engine.updates, engine.nonzeros, before), **UNMEASURED,
+            **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
+        }  # fmt: skip
+        if not self.history:
+            row |= machine.machine_fields() | engine.pool.about
+        self.history.append(row)
+        return row
+
+
+def _rest(found: dict[str, Any]) -> dict[str, Any]:
+    """Other training metrics than the loss: they appear in the last row only, and are null in others."""
+    return {name: value for name, value in found.items() if name.startswith("train_") and name != "train_loss"}

@@ -1,0 +1,267 @@
+"""Step sizes: one small class per schedule, which answers one question: how long are the steps of epoch ``e``?
+
+A schedule gives the kernel three numbers, ``(scale, offset, power)``, and the step is
+
+    step(t) = scale / (offset + t)**power,      t = rows visited before, since the start of the run
+
+so the kernel knows one formula and no names, and a schedule that is constant within an epoch (power 0) costs no
+arithmetic per row. Defaults never depend on the number of epochs: 4 epochs, stopped and resumed to 8, are the first 8
+of 20. AdaGrad is not a schedule: it divides each coordinate's step in the kernel.
+
+Recht, Re, Wright, Niu: Hogwild! (2011), sections 5 and 7; Bottou: Stochastic Gradient Descent Tricks (2012).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hogwild.errors import UsageError, expected_one_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Step = tuple[float, float, float]  # scale, offset, power
+LONG = 100_000  # rows per epoch above which "auto" is "rows"
+WEAK = 25_000.0  # rows after which a weak penalty's step under "rows" has fallen by the root of 2
+STRONG = 8 * WEAK  # a penalty that halves the step sooner is not weak: the smaller step counts up to 1.6 million rows
+
+
+TAIL_POWER = 3  # of the weighted tail mean: see tail_share
+
+
+class Schedule:
+    """A step size for each epoch. This class is ``constant``; the others override parts of it.
+
+    Parameters
+    ----------
+    step : float
+        Step size of the first row.
+    """
+
+    def __init__(self, step: float) -> None:
+        self.step = float(step)
+
+    def plan(self, epoch: int) -> Step:
+        """``(scale, offset, power)`` for the epoch after ``epoch`` complete ones (so the first is ``plan(0)``)."""
+        return self.step, 1.0, 0.0
+
+    def observe(self, objective: float, epochs: int = 1) -> None:
+        """Record the objective at the end of an epoch, ``epochs`` after the last one recorded."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what :meth:`restore` needs beside the constructor's arguments; JSON preserves it."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a result of :meth:`state`."""
+
+
+class EpochBackoff(Schedule):
+    """``step * decay**epoch``, as in the paper's experiments (section 7, decay 0.9)."""
+
+    def __init__(self, step: float, decay: float = 0.9) -> None:
+        super().__init__(step)
+        self.decay = float(decay)
+
+    def plan(self, epoch: int) -> Step:
+        return self.step * self.decay**epoch, 1.0, 0.0
+
+
+class RoundBackoff(Schedule):
+    """``step * decay**round`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
+
+    Round ``r`` ends with epoch ``ceil(1 + 1/decay + ... + decay**-r)``: at 0.37, which minimises the bound, these are
+    1, 4, 12, 31, 85, 229. The barrier that the proof requires between rounds is the one at the end of every epoch.
+    """
+
+    def __init__(self, step: float, decay: float = 0.37) -> None:
+        super().__init__(step)
+        self.decay = float(decay)
+
+    def plan(self, epoch: int) -> Step:
+        rounds, length, end = 0, 1.0, 1.0
+        while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
+            length /= self.decay
+            end += length
+            rounds += 1
+        return self.step * self.decay**rounds, 1.0, 0.0
+
+
+class RowBackoff(Schedule):
+    """``step / (1 + step l2 t)``, or ``step / sqrt(1 + t / 25,000)`` if the penalty is weak, with t counting rows.
+
+    It is for epochs so long that a constant step is too large at their end: near the optimum the error of SGD is
+    proportional to its step, and the error of the start soon vanishes. ``1 / (l2 t)`` is the rate for objectives as
+    curved as the penalty (Bottou 2012, section 2); the root is the rate for convex objectives, which may be flat.
+    """
+
+    def __init__(self, step: float, l2: float = 0.0) -> None:
+        super().__init__(step)
+        curved = self.step * l2 * STRONG > 1
+        self.steady, self.power = (1.0 / (self.step * l2), 1.0) if curved else (WEAK, 0.5)
+
+    def plan(self, epoch: int) -> Step:
+        return self.step * self.steady**self.power, self.steady, self.power
+
+
+class Inverse(Schedule):
+    """``step / t**power``, with t counting rows from 1: scikit-learn's ``invscaling``.
+
+    The default power 0.25 is that of its ``SGDRegressor``; 0.5, the default of its ``SGDClassifier``, cuts the step a
+    hundredfold over the first 10,000 rows.
+    """
+
+    def __init__(self, step: float, power: float = 0.25) -> None:
+        super().__init__(step)
+        self.power = float(power)
+
+    def plan(self, epoch: int) -> Step:
+        return self.step, 1.0, self.power
+
+
+class Optimal(Schedule):
+    """``1 / (l2 (t0 + t))``, by Bottou, and scikit-learn's ``optimal``. It determines its own first step.
+
+    With weights of a typical size ``w = l2**-0.25``, ``t0`` is such that the first step is ``w / max(1, |loss'(-w)|)``,
+    the derivative taken at target 1. That is scikit-learn's ``t0`` where ``|loss'| <= 1``: log, hinge, perceptron.
+    It omits the absolute value, so its ``max`` is always 1, and for other losses its first steps are longer than
+    Bottou's and these: 37 times for squared-hinge at l2 = 1e-5.
+
+    Parameters
+    ----------
+    l2 : float
+        Above zero.
+    dloss : callable
+        ``dloss(p)``: derivative of the loss at prediction ``p`` for target 1.
+    """
+
+    def __init__(self, l2: float, dloss: Callable[[float], float]) -> None:
+        if not l2 > 0:
+            raise UsageError("schedule 'optimal' divides by l2: give l2 > 0, or another schedule")
+        typical = l2**-0.25
+        super().__init__(typical / max(1.0, abs(dloss(-typical))))
+        self.l2 = float(l2)
+
+    def plan(self, epoch: int) -> Step:
+        return 1.0 / self.l2, 1.0 / (self.step * self.l2), 1.0
+
+
+class Adaptive(Schedule):
+    """``step``, divided by 5 whenever ``patience`` epochs in a row have not lowered the best objective by ``tol``.
+
+    This is scikit-learn's ``adaptive``, except that ``tol`` is relative to the best objective (its own is absolute), so
+    that scaling the targets changes nothing. As there, a step of 1e-6 or less is not divided further.
+    """
+
+    def __init__(self, step: float, tol: float = 1e-3, patience: int = 5) -> None:
+        super().__init__(step)
+        self.tol, self.patience = float(tol), int(patience)
+        self.best, self.stale = math.inf, 0
+
+    def observe(self, objective: float, epochs: int = 1) -> None:
+        enough = self.best - self.tol * abs(self.best) if math.isfinite(self.best) else math.inf
+        self.stale = 0 if objective < enough else self.stale + epochs  # NaN is not an improvement
+        if objective < self.best:
+            self.best = float(objective)
+        if self.stale >= self.patience and self.step > 1e-6:
+            self.step, self.stale = self.step / 5, 0
+
+    def state(self) -> dict[str, Any]:
+        best = self.best if math.isfinite(self.best) else None  # JSON has no infinity
+        return {"step": self.step, "best": best, "stale": self.stale}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        step, stale = float(state["step"]), int(state["stale"])
+        if not (0 < step < math.inf and stale >= 0):
+            raise ValueError(f"a schedule with step {step:g}, {stale} epochs without progress")
+        self.step, self.stale = step, stale
+        self.best = math.inf if state["best"] is None else float(state["best"])
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Schedule,
+    "epoch": EpochBackoff,
+    "round": RoundBackoff,
+    "rows": RowBackoff,
+    "inverse": Inverse,
+    "optimal": Optimal,
+    "adaptive": Adaptive,
+}
+
+
+def usual_schedule(name: str, rows: int, settled: bool) -> str:
+    """Resolve "auto" for epochs of ``rows`` rows: ``rows`` if they are long, unless other options have ``settled`` it.
+
+    The result depends on nothing that a resumed run may change. Other names are returned as they are.
+    """
+    if name != "auto":
+        return name
+    return "rows" if rows > LONG and not settled else "epoch"
+
+
+def make_schedule(
+    name: str,
+    step: float | None,
+    *,
+    decay: float | None = None,
+    power: float | None = None,
+    l2: float = 0.0,
+    dloss: Callable[[float], float] | None = None,
+    tol: float = 1e-3,
+    patience: int = 5,
+) -> Schedule:
+    """Return the schedule called ``name``; arguments it does not use are ignored, but not ``decay`` and ``power``.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``SCHEDULES``; "auto", if still unresolved, is ``epoch``.
+    step : float or None
+        First step; must be None for ``optimal``, which determines its own, and a number for the others.
+    decay, power : float, optional
+        For ``epoch`` (0.9) or ``round`` (0.37); for ``inverse`` (0.25). None takes that default.
+    l2, dloss : float, callable
+        For ``rows`` and ``optimal``: the penalty. For ``optimal``: the loss's derivative at a prediction for target 1.
+    tol, patience : float, int
+        For ``adaptive``.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, ``optimal`` without an l2 penalty or with a step, and an invalid decay or power.
+    """
+    name = usual_schedule(name, 0, settled=True)
+    if name not in SCHEDULES:
+        raise UsageError(f"schedule {name!r}: {expected_one_of(SCHEDULES, name)}")
+    if decay is not None and name not in ("epoch", "round"):
+        raise UsageError(f"decay belongs to schedule epoch or round, not to {name}")
+    if power is not None and name != "inverse":
+        raise UsageError(f"power belongs to schedule inverse, not to {name}")
+    if name == "optimal":
+        if step is not None:
+            raise UsageError("schedule 'optimal' sets its own step: leave step out")
+        return Optimal(l2, dloss or (lambda p: 1.0))
+    if step is None or not (math.isfinite(step) and step > 0):
+        raise UsageError(f"step {step}: expected a finite number above 0")
+    if name == "rows":
+        return RowBackoff(step, l2)
+    if name == "adaptive":
+        return Adaptive(step, tol, patience)
+    extra = {"decay": decay, "power": power}
+    return SCHEDULES[name](step, **{key: value for key, value in extra.items() if value is not None})
+
+
+def tail_share(t: int) -> float:
+    """Weight of the newest of t models in their tail mean: ``(q + 1) / (t + q)``, q = 3.
+
+    Polynomial-decay averaging (Shamir and Zhang 2013, section 4): a mean of roughly the last quarter at any time, so
+    that a resumed run needs no knowledge of where it will end.
+    """
+    return (TAIL_POWER + 1) / (t + TAIL_POWER)
+
+
+def move_mean(mean: np.ndarray, newest: np.ndarray, t: int) -> None:
+    """Make the tail mean of t - 1 models, zeros for none, that of t, in place."""
+    mean += tail_share(t) * (newest - mean)

@@ -1,0 +1,58 @@
+"""Where the time of a run goes: every second belongs to one part, so the parts add up to the total.
+
+A part that begins within another one interrupts it; ``set-up`` keeps what no other part claims.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PARTS = ("start", "reading", "set-up", "compiling", "step", "training", "evaluation", "saving")
+
+
+def process_start() -> float:
+    """Time at which this process was started, by the clock of ``time.perf_counter``, to a hundredth of a second."""
+    try:
+        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        ticks = int(after_name[19])  # since the machine booted
+        return time.perf_counter() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return time.perf_counter() - time.process_time()
+
+
+class Stopwatch:
+    """Runs from its creation, or from ``since`` (on the clock of ``time.perf_counter``), starting with ``part``."""
+
+    def __init__(self, part: str, since: float | None = None) -> None:
+        self._part, self._last = part, time.perf_counter() if since is None else since
+        self._seconds: dict[str, float] = {}
+
+    def _turn_to(self, part: str) -> str:
+        now, before = time.perf_counter(), self._part
+        self._seconds[before] = self._seconds.get(before, 0.0) + now - self._last
+        self._part, self._last = part, now
+        return before
+
+    @contextlib.contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Within this block time belongs to ``part``."""
+        before = self._turn_to(part)
+        try:
+            yield
+        finally:
+            self._turn_to(before)
+
+    def add(self, seconds: dict[str, float]) -> None:
+        """Add the parts measured by another stopwatch in time that this one does not cover."""
+        for part, more in seconds.items():
+            self._seconds[part] = self._seconds.get(part, 0.0) + more
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each part that took any so far, in the order of ``PARTS``."""
+        self._turn_to(self._part)
+        return {part: self._seconds[part] for part in PARTS if part in self._seconds}

@@ -1,0 +1,114 @@
+"""``hogwild.train``: the one call that trains a model of any problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from hogwild.config import TrainConfig
+from hogwild.errors import UsageError
+from hogwild.hosts.pool import Pool
+from hogwild.problems.case import case_of
+from hogwild.training.run import Run
+
+if TYPE_CHECKING:
+    from hogwild.machines.cluster import Cluster
+    from hogwild.options import TrainOptions
+    from hogwild.problems.completion.model import CompletionModel
+    from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.linear.model import LinearModel
+
+
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["linear"] = ..., checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "",
+    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
+) -> Run[LinearModel]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["completion"], checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "",
+    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
+) -> Run[CompletionModel]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, problem: Literal["cuts"], checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "",
+    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
+) -> Run[Segmentation]: ...  # fmt: skip
+@overload
+def train(
+    rows: Any, test: Any = None, *, config: TrainConfig, checkpoint: str | Path | None = None,
+    resume: bool = False, pool: Pool | None = None, data: str = "", cluster: Cluster | None = None,
+) -> Run[Any]: ...  # fmt: skip
+def train(
+    rows: Any,
+    test: Any = None,
+    *,
+    config: TrainConfig | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
+    **options: Any,
+) -> Run[Any]:
+    """Train a sparse model on all cores without locks.
+
+    Parameters
+    ----------
+    rows : Rows or (X, y); Ratings; Graph
+        Training data of the problem asked for. Linear: ``Rows``, or a scipy sparse or dense matrix (n, width) and n
+        targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
+        Cuts: ``Graph``.
+    test : the same, optional
+        Evaluated after every epoch; never trained on.
+    config : TrainConfig, optional
+        All options at once; else they are given as keywords (``loss="hinge", workers=4, ...``), where the default host
+        is ``threads``, which needs no ``if __name__ == "__main__"``.
+    checkpoint : path, optional
+        Directory for a checkpoint at the end of every epoch and on stopping.
+    resume : bool
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``workers``,
+        ``oversubscribe``, ``host`` and ``in_flight`` may differ.
+    pool : Pool, optional
+        Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
+        turns, can use them.
+    data : str
+        Name of the data in the rows of measurements.
+    cluster : Cluster, optional
+        Machines that have met (:func:`hogwild.meet`) and train together; each makes this call, with the same data and
+        options. Rows and checkpoints are machine 0's; on the others the run yields none, and ``finish()`` returns the
+        same model.
+
+    Returns
+    -------
+    Run
+        Iterate over it for the rows of measurements, or call ``finish()`` for the model.
+
+    Raises
+    ------
+    UsageError, InputError
+        For options and data that do not go together, before anything is started.
+    """
+    if config is not None and options:
+        raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
+    if config is None:
+        config = TrainConfig.from_json({"host": "threads"} | options)
+    take = case_of(config.problem).take
+    examples, test = take(rows), None if test is None else take(test)
+    if cluster is None:
+        if config.machines > 1:
+            raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.meet(...)")
+        return Run(examples, test, config, checkpoint, resume, pool, data)
+    config = dataclasses.replace(config, machines=cluster.machines)
+    if cluster.leads:
+        from hogwild.machines.agreement import Leader
+
+        return Run(examples, test, config, checkpoint, resume, pool, data, leader=Leader(cluster))
+    from hogwild.training.member import Member
+
+    member: Any = Member(examples, config, cluster, pool, data)
+    return member

@@ -1,0 +1,125 @@
+"""Comparisons of replicas that trade: by seconds, virtual or real, and by bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hogwild.compare.report.page import write_report
+from hogwild.compare.run import exchanges, methods
+from hogwild.compare.run.harness import Comparison
+from hogwild.compare.run.plan import ComparisonPlan
+from hogwild.config import TrainConfig
+from hogwild.data.rows.source import open_data
+from hogwild.errors import UsageError
+
+LINK = "latency=0.1ms,bandwidth=1Gbit,row=1us"
+
+
+def test_names_with_parameters() -> None:
+    text = "serial, averaging:period=100,mean=rows,hogwild ,one-shot-averaging"
+    assert methods.listed(text) == ["serial", "averaging:period=100,mean=rows", "hogwild", "one-shot-averaging"]
+    found = methods.chosen(["averaging:period=7", "hogwild"])
+    assert [method.name for method in found] == ["serial", "hogwild", "averaging:period=7"]
+    assert (found[-1].exchange, found[-1].kind) == ("averaging:period=7", "exchange")
+    for wrong in ("averaging:periode=7", "hogwild:period=7", "averging", "averaging:period=0"):
+        with pytest.raises(UsageError):
+            methods.find(wrong)
+
+
+@pytest.mark.usefixtures("sketched")
+def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
+    rows = open_data("synthetic:rcv1?rows=640&features=100&nnz=8&seed=4")
+    names = ("serial", "averaging", "averaging:period=40")
+    base = TrainConfig(host="simulator", link=LINK, l2=1e-3)
+    plan = ComparisonPlan(seeds=3, workers=(4,), grid=(1.0,), epochs=4, methods=names, eps=(0.3, 0.1))
+    Comparison(rows, None, plan, base, data="rows").run(tmp_path)
+    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    ends = {row["method"]: row for row in kept if row["epoch"] == 4 and row["seed"] == 0}
+    assert ends["serial"]["virtual_seconds"] == pytest.approx(4 * len(rows) * 1e-6, rel=0.01)
+    assert ends["averaging:period=40"]["bytes_sent"] > 4 * ends["averaging"]["bytes_sent"] > 0
+
+    report = write_report([tmp_path], tmp_path)
+    assert {"gap-virtual.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
+    table = report.tables[0]
+    assert (table.title, table.columns[-4:]) == (
+        "Replicas that trade", ("messages an epoch", "MB an epoch", "waited", "staleness")
+    )  # fmt: skip
+    assert [row[0] for row in table.rows] == [*names]
+    megabytes = {row[0]: row[table.columns.index("MB an epoch")] for row in table.rows}
+    assert megabytes["serial"] == "–"
+    assert float(megabytes["averaging"]) == pytest.approx(ends["averaging"]["bytes_sent"] / 4e6, rel=0.01)
+    assert report.verdict[0].startswith("By the simulator's clock serial reaches ")
+    assert "4 replicas with averaging get there in" in report.verdict[1]
+    assert "than serial" in report.verdict[1]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "FEWEST", 300)
+    names = ("averaging:mean=rows", f"gossip:period={exchanges.OFTEN},home=0")
+    plan = exchanges.ExchangesPlan(1e-3, names, (4,), (1.0,), epochs=2, seeds=1)
+    suite = exchanges.Exchanges(plan)
+    assert [(name, methods[-1]) for name, *_, methods in suite.listed()] == [
+        ("rcv1", "gossip:period=250,home=0"), ("rcv1 x10", "gossip:period=100,home=0"),
+        ("categories x10", "gossip:period=100,home=0"), ("clicks", "gossip:period=1000,home=0"),
+    ]  # fmt: skip
+    monkeypatch.setattr(exchanges, "SETS", {name: exchanges.SETS[name] for name in ("categories x10", "clicks")})
+    suite.run(tmp_path)
+    assert suite.progress.label.startswith("clicks: ")
+    kept = [folder / "rows.jsonl" for folder in exchanges.folders(tmp_path)]
+    before = [path.read_bytes() for path in kept]
+    suite.run(tmp_path)  # nothing is left to do
+    assert [path.read_bytes() for path in kept] == before
+
+    table = write_report(exchanges.folders(tmp_path), tmp_path).tables[0]
+    assert table.title == "Exchanges: here, and as simulated before"
+    found = {row[:3]: row for row in table.rows}
+    assert [*found] == [
+        (name, method, count)
+        for name, often in (("categories x10", 100), ("clicks", 1000))
+        for method, count in (("serial", "1"), (names[0], "4"), (f"gossip:period={often},home=0", "4"))
+    ]
+    places = table.columns.index("before"), len(table.columns) - 1 - table.columns[::-1].index("before")
+    shown = {key[:2]: tuple(row[place] for place in places) for key, row in found.items()}
+    assert shown["categories x10", "serial"] == ("274", "574")
+    assert shown["categories x10", names[0]] == ("177", "–")
+    assert shown["clicks", names[0]] == ("", "")  # was not simulated
+    assert shown["clicks", "gossip:period=1000,home=0"] == ("19.1", "53")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scale": 2.0}, "scale=2"),
+        ({"link": "row=1us"}, "leave it out"),
+        ({"link": "speed=1"}, "speed"),
+        ({"methods": ("gosip",)}, "gosip"),
+    ],
+)
+def test_mistakes_in_the_suite_of_exchanges(options: dict, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        exchanges.Exchanges(exchanges.ExchangesPlan(**options))
+
+
+@pytest.mark.usefixtures("sketched")
+@pytest.mark.filterwarnings("ignore:.* workers share")
+def test_real_replicas_feel_the_link(tmp_path: Path) -> None:
+    """Only exchanges are over it, and they are set beside serial by the machine's clock."""
+    link = "latency=3ms,bandwidth=1Gbit"
+    base = TrainConfig(host="threads", exchange="averaging", link=link, l2=1e-3)
+    plan = ComparisonPlan(seeds=3, workers=(2,), grid=(1.0,), epochs=3, methods=("serial", "averaging"), eps=(0.3,))
+    rows = open_data("synthetic:rcv1?rows=640&features=100&nnz=8&seed=4")
+    comparison = Comparison(rows, None, plan, base, data="rows")
+    assert comparison.identity != Comparison(rows, None, plan, TrainConfig(host="threads", l2=1e-3)).identity
+    comparison.run(tmp_path)
+    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    ends = [row for row in kept if row["method"] == "averaging" and row["epoch"] == 3]
+    assert len(ends) == 3
+    assert all(row["train_seconds"] >= 3 * 2 * 0.003 for row in ends)  # an epoch's two steps
+    report = write_report([tmp_path], tmp_path)
+    assert report.tables[0].title == "Replicas that trade"
+    assert {"gap-seconds.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
+    assert report.verdict[0].startswith(f"Over {link} serial reaches ")

@@ -1,0 +1,337 @@
+"""What every exchange must do, row by row of the registry: a new scheme is a row of CASES and an oracle of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.errors import UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.hosts.job import Task
+from hogwild.kernels.control import NO_LIMIT
+from hogwild.methods import EXCHANGES, Choice, Number, listed, parse_named
+from tests.runs import long_epochs, start, toy, when
+
+
+class Case(NamedTuple):
+    """What the tests must know of an exchange."""
+
+    numbers: str = ""  # with which it trades within an epoch, after so many rows; "": it does not
+    exact: bool = True  # whether one replica is serial
+    step: float = 0.5  # with which four replicas learn what one does
+    traffic: Callable[[int, int, int], tuple[int, int, int]] | None = None  # see below
+
+
+def averaging_traffic(size: int, replicas: int, trades: int) -> tuple[int, int, int]:
+    """Messages, bytes and the bytes that rounding to cache lines may change, of all replicas in an epoch."""
+    rounds = trades + 1  # and the end of the epoch
+    messages = 2 * replicas * (replicas - 1) * rounds
+    return messages, rounds * 2 * (replicas - 1) * 4 * size + 64 * messages, rounds * replicas * 4 * 16
+
+
+def gossip_traffic(size: int, replicas: int, trades: int) -> tuple[int, int, int]:
+    """The like; how much is sent is a matter of the data, and counted in ``test_gossip.py``."""
+    messages = replicas * (replicas - 1) * (trades + 1)
+    return messages, 64 * messages, messages * (4 * size + 12)
+
+
+def server_traffic(size: int, replicas: int, trades: int) -> tuple[int, int, int]:
+    """The like; of all but the first replica, whose machine is the server's."""
+    messages = (replicas - 1) * (2 * trades + 1 + 1)  # pushes with their answers, and an end; then the model to all
+    return messages, 64 * messages + (replicas - 1) * 4 * size, (replicas - 1) * (2 * trades + 1) * 4 * size
+
+
+CASES: dict[str, Case] = {
+    "averaging": Case("period={}", traffic=averaging_traffic),
+    "one-shot-averaging": Case(),
+    "consensus": Case("period={}", traffic=averaging_traffic),
+    "gossip": Case("period={}", step=0.06, traffic=gossip_traffic),
+    "server": Case("push={}", traffic=server_traffic),
+}
+TRADING = [name for name, case in CASES.items() if case.numbers]
+HOSTS = ("threads", "processes", "simulator")
+QUIET: dict[str, Any] = {"step": 0.3, "epochs": 2}
+pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
+named = pytest.mark.parametrize("name", CASES)
+trading = pytest.mark.parametrize("name", TRADING)
+on_hosts = pytest.mark.parametrize("host", HOSTS)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return toy()
+
+
+def spelled(name: str, period: int) -> str:
+    numbers = CASES[name].numbers.format(period)
+    return f"{name}:{numbers}" if numbers else name
+
+
+def trained(data: Any, **options: Any) -> tuple[list[bytes], list[float]]:
+    """All bits of a run's model, and its objectives."""
+    run = hogwild.train(data, **(QUIET | options))
+    objectives = [row["objective"] for row in run]
+    model: Any = run.model
+    names = ("coef_", "intercept_", "user_factors", "item_factors", "user_bias", "item_bias")
+    return [getattr(model, name).tobytes() for name in names if hasattr(model, name)], objectives
+
+
+def test_every_exchange_has_a_row() -> None:
+    assert set(CASES) == set(EXCHANGES) - {"none"}
+    for name in CASES:
+        assert make_exchange(name) is not None
+    assert make_exchange("none") is None
+
+
+# ---- one replica
+
+
+@on_hosts
+@named
+@pytest.mark.parametrize("period", [1, 7, 128])
+def test_one_replica_is_serial_to_the_bit(rows: Rows, name: str, host: str, period: int) -> None:
+    if period == 1 and host == "processes":
+        pytest.skip("the same lines run as with threads, and slowly")
+    exact = CASES[name].exact
+    found = trained(rows, workers=1, host=host, exchange=spelled(name, period))
+    assert (found == trained(rows, workers=1, host="threads")) == exact
+
+
+@named
+def test_one_replica_of_other_problems(name: str) -> None:
+    classes, ratings = toy(1500, classes=4), hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=2000")
+    for data, options in (
+        (classes, {"l1": 1e-4}),
+        (classes, {"loss": "softmax", "step": 0.05}),
+        (ratings, {"problem": "completion", "rank": 5, "step": 0.05}),
+        (ratings, {"problem": "completion", "rank": 5, "step": 0.05, "loss": "bpr"}),
+    ):
+        quiet: dict[str, Any] = {"workers": 1, "host": "threads"} | options
+        assert trained(data, exchange=spelled(name, 50), **quiet) == trained(data, **quiet)
+
+
+@named
+def test_one_replica_stopped_anywhere_goes_on_to_the_bit(rows: Rows, name: str, tmp_path: Path) -> None:
+    quiet: dict[str, Any] = {**QUIET, "workers": 1, "exchange": spelled(name, 100), "host": "threads"}
+    whole = hogwild.train(rows, **quiet).finish()
+    run = hogwild.train(rows, checkpoint=tmp_path, **quiet)
+    next(run)
+    run.stop()
+    assert next(run)["status"] == "interrupted"
+    again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **quiet).finish()
+    assert again.coef_.tobytes() == whole.coef_.tobytes()
+
+
+@pytest.mark.parametrize("discipline", ["serial", "hogwild", "locked", "atomic"])
+@pytest.mark.parametrize("problem", ["linear", "completion", "cuts", "module"])
+def test_a_call_does_as_many_examples_as_it_says(problem: str, discipline: str) -> None:
+    """What trades within an epoch stand on: calls of at most so many examples, to the same bits as one call."""
+    quiet: dict[str, Any] = {"host": "threads", "workers": 1, "discipline": discipline, "step": 0.1}
+    limit, batch = 7, 1
+    if problem == "module":
+        import torch
+
+        network = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+        x = torch.randn(203, 5, generator=torch.Generator().manual_seed(0))
+        limit, batch = 40, 16
+        run: Any = hogwild.train_module(network, "cross-entropy", (x, (x[:, 0] > 0).long()), batch=batch, **quiet)
+    elif problem == "linear":
+        run = hogwild.train(toy(203), **quiet)
+    elif problem == "completion":
+        ratings = hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=500")
+        run = hogwild.train(ratings, problem="completion", rank=3, **quiet)
+    else:
+        run = hogwild.train(hogwild.open_graph("synthetic:grid?side=9"), problem="cuts", **quiet)
+    job, task, found = run.engine.job, Task(0, 0, (0.1, 1.0, 0.0)), []
+    before = job.export()
+    for most in (NO_LIMIT, limit):
+        job.restore(before)
+        job.begin_epoch(0, 0)
+        turn = job.problem.prepare(job.shared(), job.scratch(), job.data(), job.part(task, 0, most), task.step)
+        done = [turn()]
+        while done[-1] >= most:
+            done.append(turn())
+        assert turn() == 0
+        assert sum(done) == job.done()[0] == job.order.n_rows
+        assert max(done) < (most + batch if most == limit else NO_LIMIT)
+        assert len(done) > 1 or most == NO_LIMIT
+        found.append(job.export().tobytes())
+    assert found[0] == found[1]
+    run.close()
+
+
+# ---- several replicas
+
+
+@named
+def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
+    quiet: dict[str, Any] = {
+        "workers": 4, "host": "simulator", "exchange": spelled(name, 100), "delay": "random:shape=2",
+        "link": "latency=20us,bandwidth=1Gbit",
+    }  # fmt: skip
+    first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
+    assert first == again
+    assert first != trained(rows, seed=2, **quiet)
+
+
+@on_hosts
+@trading
+def test_messages_and_bytes_are_those_of_the_scheme(name: str, host: str) -> None:
+    """All trade as often, for all do as many rows: three replicas and three chunks of 640 rows each."""
+    rows, period = toy(3 * 640), 160
+    run = hogwild.train(rows, workers=3, host=host, exchange=spelled(name, period), **(QUIET | {"epochs": 1}))
+    row = [*run][-1]
+    size, replicas, traffic = run.problem.size, 3, CASES[name].traffic
+    assert traffic is not None
+    assert row["replicas"] == replicas
+    if host != "simulator":  # who takes which chunk is anybody's guess: at least the meeting, at most all rounds
+        least, most = traffic(size, replicas, 0)[0], traffic(size, replicas, len(rows) // period)[0]
+        assert least <= row["messages"] <= most
+        return
+    messages, sent, slack = traffic(size, replicas, len(rows) // replicas // period)
+    assert row["messages"] == messages
+    assert abs(row["bytes_sent"] - sent) <= slack
+
+
+@trading
+@on_hosts
+def test_nobody_waits_for_who_has_nothing_left(name: str, host: str) -> None:
+    """More replicas than chunks, periods that no chunk fills, and such that end with the epoch."""
+    for n, period in ((200, 30), (200, 1), (300, 150), (129, 128)):
+        rows = toy(n)
+        row = [*hogwild.train(rows, workers=5, host=host, exchange=spelled(name, period), **QUIET)][-1]
+        assert (row["status"], row["updates"]) == ("ok", n)
+
+
+@named
+def test_replicas_learn(name: str) -> None:
+    """Four replicas that trade every 100 rows, at no cost, are as good as one worker after eight epochs."""
+    rows = toy(8000)
+    quiet: dict[str, Any] = {"step": CASES[name].step, "epochs": 8, "l2": 1e-3}
+    best = hogwild.train(rows, workers=1, **quiet)
+    best.finish()
+    found = []
+    for seed in range(5):
+        options = {"workers": 4, "host": "simulator", "exchange": spelled(name, 100), "seed": seed}
+        run = hogwild.train(rows, **quiet, **options)
+        run.finish()
+        found.append(run.history[-1]["objective"])
+    assert np.median(found) <= 1.02 * best.history[-1]["objective"]
+
+
+@trading
+def test_a_diverging_step_is_named(name: str) -> None:
+    rows = toy(2000, classes=0)
+    run = hogwild.train(
+        rows, loss="squared-error", step=50.0, epochs=3, workers=3, host="simulator", exchange=spelled(name, 50)
+    )
+    with pytest.raises(hogwild.TrainingError, match="diverged"):
+        run.finish()
+    assert run.history[-1]["status"] == "diverged"
+
+
+@trading
+def test_a_killed_worker_is_missed_by_nobody(name: str, tmp_path: Path) -> None:
+    """Whether it died at work or in a trade: the others go on, its replacement takes part, nothing stays held."""
+    rows = long_epochs(tmp_path, 200)
+    run = start(rows, exchange=spelled(name, 2000), workers=3, host="processes", epochs=2)
+    next(run)
+    killed: list[int] = []
+
+    def kill() -> None:
+        for victim in (0, 1):
+            pid = run.engine.pool._crew[victim].pid  # type: ignore[attr-defined]
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    thread = when(lambda: run.progress().rows_done > 20_000, kill)
+    row = next(run)
+    thread.join()
+    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, len(killed))
+    assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(rows)
+    row = next(run)
+    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", len(rows), 2)
+    assert row["objective"] < run.history[0]["objective"]
+
+
+@trading
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) -> None:
+    rows = long_epochs(tmp_path, 100)
+    quiet = {"exchange": spelled(name, 300), "workers": 3, "host": host, "checkpoint": tmp_path / "state"}
+    run = start(rows, epochs=2, **quiet)
+    next(run)
+    when(lambda: run.progress().rows_done > 3000, run.stop)
+    row = next(run)
+    assert row["status"] == "interrupted"
+    again = start(rows, epochs=1, resume=True, **quiet)
+    assert again._job.export().tobytes() == run._job.export().tobytes()
+    (last,) = again
+    assert (last["status"], last["epoch"]) == ("ok", 1)
+    assert last["messages"] > row["messages"] > 0  # counted from the beginning, also when resumed
+    assert last["bytes_sent"] > row["bytes_sent"]
+
+
+@trading
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(name: str, host: str, tmp_path: Path) -> None:
+    run = start(long_epochs(tmp_path, 400), exchange=spelled(name, 300), workers=3, host=host, epochs=2)
+    next(run)
+    when(lambda: run.progress().rows_done > 3000, run.close)
+    assert [*run] == []
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-") and thread.is_alive()]
+
+
+# ---- names and refusals
+
+
+@named
+def test_refusals_are_one_sentence(name: str) -> None:
+    for options in (
+        {"adagrad": True}, {"discipline": "hogwild"}, {"problem": "module"}, {"device": "cuda"},
+        {"link": "latency=1ms,row=1us"}, {"host": "simulator", "link": "latency=1"},
+        {"host": "simulator", "link": "speed=1Gbit"}, {"host": "simulator", "link": "bandwidth=0Gbit"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as caught:
+            TrainConfig(exchange=name, **options)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match=name):
+        TrainConfig(exchange=f"{name}:periode=3")
+
+
+def test_numbers_are_read_and_survive_json() -> None:
+    config = TrainConfig(exchange="averaging:period=1000", host="simulator", link="latency=0.2ms,bandwidth=1Gbit")
+    assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    exchange = make_exchange(config.exchange)
+    assert exchange is not None
+    assert exchange.period == 1000
+    usual = make_exchange("averaging")
+    assert usual is not None
+    assert usual.period == NO_LIMIT
+    for wrong in ("averaging:period=0", "averaging:period=1.5", "averaging:period=x", "averging", "averaging:x", ""):
+        with pytest.raises(UsageError, match=r"exchange="):
+            TrainConfig(exchange=wrong)
+    with pytest.raises(UsageError, match="did you mean averaging"):
+        TrainConfig(exchange="averging")
+
+
+def test_names_among_the_numbers_of_an_exchange() -> None:
+    tables = {"mixing": {"period": Number(2, 1, 9, True), "mean": Choice("moved", ("moved", "rows"))}}
+    assert parse_named("exchange", "mixing", tables, "x") == ("mixing", {"period": 2, "mean": "moved"})
+    assert parse_named("exchange", "mixing:mean=rows,period=3", tables, "x")[1] == {"period": 3, "mean": "rows"}
+    assert listed(tables) == "mixing:period=2,mean=moved|rows"
+    with pytest.raises(UsageError, match="mean=row: expected one of moved, rows"):
+        parse_named("exchange", "mixing:mean=row", tables, "x")
+    with pytest.raises(UsageError, match="period=0: expected a whole number from 1 to 9"):
+        parse_named("exchange", "mixing:period=0", tables, "x")

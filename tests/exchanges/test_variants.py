@@ -1,0 +1,264 @@
+"""Variants of averaging: what each is equal to, what it sends, what a checkpoint keeps of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.errors import UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.replicas import PIECE, partial_mean, take
+from hogwild.hosts.shared import Block
+from tests.runs import toy
+
+#: Options of ``averaging`` within an epoch, and further ones of the run; one replica of each is serial.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "period=50": {}, "period=50,mean=rows": {}, "period=50,mean=adagrad": {"adagrad": True},
+    "period=50,threshold=0.01": {}, "period=50,share=0.5": {}, "period=50,late=1": {}, "period=0.25": {},
+    "period=50,by=tree": {}, "period=50,by=butterfly,mean=rows": {}, "by=ring": {}, "period=50,by=ring,late=1": {},
+}  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
+variants = pytest.mark.parametrize("numbers", VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return toy(1024)
+
+
+def run_of(rows: Rows, numbers: str, workers: int = 4, host: str = "simulator", **options: Any) -> hogwild.Run:
+    quiet: dict[str, Any] = {"step": 0.3, "epochs": 2, "l2": 1e-4, "host": host, "workers": workers}
+    return hogwild.train(rows, exchange=f"averaging:{numbers}", **quiet | VARIANTS.get(numbers, {}) | options)
+
+
+def trained(rows: Rows, numbers: str, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    """A run's weights, and its last row."""
+    run = run_of(rows, numbers, **options)
+    coef = run.finish().coef_
+    return coef, run.history[-1]
+
+
+@variants
+def test_one_replica_is_serial_to_the_bit(rows: Rows, numbers: str) -> None:
+    options = {"step": 0.3, "epochs": 2, "l2": 1e-4, "workers": 1, "host": "threads"} | VARIANTS[numbers]
+    coef, row = trained(rows, numbers, workers=1, host="threads")
+    assert coef.tobytes() == hogwild.train(rows, **options).finish().coef_.tobytes()
+    assert row["messages"] == 0
+
+
+@variants
+def test_four_replicas_learn_and_do_the_same_again(rows: Rows, numbers: str) -> None:
+    link = {"link": "latency=20us,bandwidth=1Gbit", "delay": "random:shape=2"}
+    found = [run_of(rows, numbers, **link) for _ in range(2)]
+    first, again = ([row["objective"] for row in run] for run in found)
+    assert first == again
+    assert first[-1] < 0.9 * first[0]
+
+
+@pytest.mark.parametrize("numbers", ["period=40,by=ring", "period=40,late=1", "period=40,share=0.5,by=tree"])
+def test_threads_and_more_replicas_than_chunks(numbers: str) -> None:
+    rows = toy(300)
+    for period in ("period=1", "period=40"):
+        _, row = trained(rows, numbers.replace("period=40", period), workers=5, host="threads")
+        assert (row["status"], row["updates"]) == ("ok", len(rows))
+
+
+# ---- means
+
+
+@pytest.mark.parametrize("size", [1, 40, PIECE + 5])
+def test_the_mean_is_over_those_that_moved(size: int) -> None:
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal(size).astype(np.float32)
+    parts = np.where(rng.random((3, size)) < 0.5, base, base + 1 + rng.random((3, size))).astype(np.float32)
+    rows, moved = np.array([7, 100, 3]), parts != base
+    out = base.copy()
+    partial_mean(out, [*parts], [*rows])
+    some, shares = moved.any(axis=0), rows[:, None] * moved
+    np.testing.assert_array_equal(out[~some], base[~some])
+    expected = np.average(parts.astype(np.float64)[:, some], axis=0, weights=shares[:, some])
+    np.testing.assert_allclose(out[some], expected, rtol=1e-6)
+    alone = moved.sum(axis=0) == 1
+    np.testing.assert_array_equal(out[alone], parts.T[alone][moved.T[alone]])  # to the bit
+    sums = np.where(moved, 2.0, 0.0).astype(np.float32)
+    equal, out = base.copy(), base.copy()
+    partial_mean(out, [*parts], [*sums])
+    partial_mean(equal, [*parts], [1, 1, 1])
+    np.testing.assert_allclose(out, equal, rtol=1e-6)
+
+
+def test_where_all_move_everything_the_means_agree() -> None:
+    dense = toy(768, width=8, nnz=8)
+    for more in ("", ",period=32", ",period=32,by=ring"):
+        moved, rows = (trained(dense, f"mean={mean}{more}", workers=3)[0] for mean in ("moved", "rows"))
+        np.testing.assert_allclose(moved, rows, rtol=1e-5, atol=1e-6)
+
+
+def test_a_feature_that_one_replica_has_met_goes_its_whole_way() -> None:
+    """Of 16 replicas, ``rows`` takes a rare feature a sixteenth of the way."""
+    rows, size = toy(2048, width=16384, nnz=4), {}
+    for mean in ("moved", "rows"):
+        coef, _ = trained(rows, f"mean={mean}", workers=16, epochs=1, intercept=False)
+        size[mean] = float(np.linalg.norm(coef))
+    serial = hogwild.train(rows, step=0.3, epochs=1, l2=1e-4, workers=1, host="threads", intercept=False).finish()
+    assert size["rows"] < 0.2 * np.linalg.norm(serial.coef_)
+    assert size["moved"] > 0.8 * np.linalg.norm(serial.coef_)
+
+
+@pytest.mark.parametrize("loss", ["log", "hinge", "squared-hinge"])
+def test_what_was_visited_has_moved_unless_its_updates_were_zero(loss: str) -> None:
+    """Differences stand for visits: they miss only what hinges leave where it is."""
+    rows = toy(512, width=2000, nnz=8)
+    options = {"loss": loss, "l2": 0.0, "step": 0.1, "epochs": 1, "workers": 1, "host": "threads", "intercept": False}
+    coef = hogwild.train(rows, **options).finish().coef_[0]
+    visited = rows.degrees() > 0
+    assert not coef[~visited].any()
+    missed = np.mean(coef[visited] == 0)
+    assert missed == 0.0 if loss == "log" else missed < 0.05
+
+
+def test_sums_of_squares_are_the_replicas_own(rows: Rows) -> None:
+    run = run_of(rows, "mean=adagrad", adagrad=True)
+    run.finish()
+    job = run._job
+    sums, half = job.arrays("exchange")["sums"], len(job.flat) // 2
+    assert len({each.tobytes() for each in sums}) == 4
+    np.testing.assert_array_equal(job.flat[half:], sums.sum(axis=0))
+
+
+# ---- rounds
+
+
+@pytest.mark.parametrize("mean", ["moved", "rows", "adagrad"])
+def test_every_schedule_gives_the_same_mean(mean: str) -> None:
+    """One round, and what is left; momentum too, whose velocity lies in slices or whole."""
+    rows = toy(512)
+    for outer in ("", ",outer=0.7,momentum=0.5"):
+        found = [
+            trained(rows, f"mean={mean},period=100,by={by}{outer}", epochs=1, adagrad=mean == "adagrad")[0]
+            for by in ("direct", "tree", "butterfly", "ring")
+        ]
+        for other in found[1:]:
+            np.testing.assert_allclose(other, found[0], rtol=2e-4, atol=2e-5)
+
+
+def test_an_outer_step_has_nesterovs_momentum() -> None:
+    """Three tasks of two replicas, against a float64 twin."""
+    exchange, size, rng = Averaging(outer=0.7, momentum=0.9), 40, np.random.default_rng(0)
+    arrays = Block({"flat": ((size,), np.float32)} | exchange.spec(size, 2), shared=False).arrays
+    flat, twin, velocity = arrays["flat"], np.zeros(size), np.zeros(size)
+    for _ in range(3):
+        exchange.begin(flat, arrays)
+        moves = rng.standard_normal((2, size))
+        for replica in range(2):
+            take(flat, arrays, replica)[:] += moves[replica].astype(np.float32)
+        exchange.meet(flat, arrays, np.array([1, 3]))
+        mean = (moves[0] + 3 * moves[1]) / 4
+        velocity = 0.9 * velocity + mean
+        twin += 0.7 * (mean + 0.9 * velocity)
+        np.testing.assert_allclose(flat, twin, rtol=1e-5, atol=1e-6)
+
+
+def test_a_threshold_decides_when_rounds_take_place(rows: Rows) -> None:
+    """None: as one-shot averaging; at once: as periodic averaging; else in between."""
+    options = {"workers": 4, "epochs": 1}
+    periodic, often = trained(rows, "mean=rows,period=50", **options)
+    least, always = trained(rows, "mean=rows,period=50,threshold=1e-30", **options)
+    np.testing.assert_array_equal(least, periodic)
+    assert always["messages"] == often["messages"] - 2 * 4 * 3  # but for the meeting
+    never, silent = trained(rows, "mean=rows,period=50,threshold=inf", workers=4)
+    once = hogwild.train(rows, exchange="one-shot-averaging", step=0.3, epochs=2, l2=1e-4, workers=4, host="simulator")
+    np.testing.assert_array_equal(never, once.finish().coef_)
+    assert silent["messages"] == 0
+    _, some = trained(rows, "mean=rows,period=50,threshold=10", **options)
+    assert 0 < some["messages"] < always["messages"]
+
+
+def test_of_a_share_only_those_that_are_drawn_send_changes(rows: Rows) -> None:
+    exchange = Averaging(period=10, share=0.5)
+    drawn = [exchange._drawn(clock, 6) for clock in range(1, 9)]
+    assert [len(each) for each in drawn] == [6] + 7 * [3]
+    assert len({tuple(each) for each in drawn}) > 3
+    _, some = trained(rows, "period=50,share=0.5")
+    _, row = trained(rows, "period=50")
+    assert some["updates"] == row["updates"]
+    assert some["waited_seconds"] > row["waited_seconds"]
+
+
+def test_what_is_late_travels_while_rows_are_worked_on(rows: Rows) -> None:
+    link = {"link": "latency=3us,row=1us"}  # of four replicas: 50 rows take 50 us
+    (_, late), (_, plain) = (trained(rows, f"period=50,late={late}", **link) for late in (1, 0))
+    assert late["messages"] == plain["messages"]
+    assert plain["waited_seconds"] > 0
+    assert late["waited_seconds"] < 0.2 * plain["waited_seconds"]
+    assert late["virtual_seconds"] < plain["virtual_seconds"]
+    assert late["objective"] < 1.1 * plain["objective"]
+
+
+@pytest.mark.parametrize(
+    "numbers", ["period=50,momentum=0.5", "period=50,threshold=0.05", "mean=adagrad", "period=50,by=ring"]
+)
+def test_resumed_to_the_bit(rows: Rows, numbers: str, tmp_path: Path) -> None:
+    options = {"adagrad": "adagrad" in numbers}
+    whole, _ = trained(rows, numbers, epochs=3, **options)
+    run_of(rows, numbers, epochs=1, checkpoint=tmp_path, **options).finish()
+    coef, _ = trained(rows, numbers, epochs=3, checkpoint=tmp_path, resume=True, **options)
+    assert coef.tobytes() == whole.tobytes()
+
+
+# ---- names
+
+
+def test_a_period_may_be_a_part_of_an_epoch() -> None:
+    found = make_exchange("averaging:period=0.25", 1000)
+    assert found is not None
+    assert found.period == 250
+
+
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ("share=0.5", "give a period"), ("threshold=1", "give a period"), ("late=1", "give a period"),
+        ("period=9,threshold=1,by=ring", "leave share and by out"), ("period=9,mean=mean", "one of moved, rows"),
+        ("mean=adagrad", "give adagrad too"), ("momentum=1", "from 0 to 0.999"), ("late=2", "from 0 to 1"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_go_together(numbers: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        TrainConfig(exchange=f"averaging:{numbers}")
+
+
+def test_what_must_stay_in_a_set_is_averaged_whole() -> None:
+    """A vertex's labels add up to one, as does their mean over all replicas; the one over who moved each does not."""
+    assert make_exchange("averaging", sums=False) == make_exchange("averaging:mean=rows")
+    assert make_exchange("averaging:mean=moved", sums=False) == make_exchange("averaging")
+    for exchange in (
+        "averaging:mean=moved",
+        "averaging:momentum=0.9",
+        "averaging:outer=2",
+        "server",
+        "gossip",
+        "consensus",
+    ):
+        with pytest.raises(UsageError, match="leads out of a simplex: choose averaging with mean=rows"):
+            TrainConfig(problem="cuts", exchange=exchange)
+    for exchange in ("averaging:momentum=0.9", "server", "gossip", "consensus"):
+        with pytest.raises(UsageError, match="may end below zero"):
+            TrainConfig(problem="completion", nonnegative=True, exchange=exchange)
+    TrainConfig(problem="completion", nonnegative=True, exchange="averaging")
+
+
+@pytest.mark.parametrize("exchange", [
+    "server:rate=0.3", "server:soft=4", "server:alpha=0.1,rule=adagrad", "server:scale=sum,rule=elastic",
+    "server:rule=revision,late=1", "gossip:bits=16", "gossip:tau=0.1,top=3",
+])  # fmt: skip
+def test_parameters_without_effect_are_refused(exchange: str) -> None:
+    with pytest.raises(UsageError, match=r"^exchange='[^']*': [^\n]*$"):
+        TrainConfig(exchange=exchange)

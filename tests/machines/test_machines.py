@@ -1,0 +1,284 @@
+"""Several machines: here threads of one process, each with a cluster of its own, that meet on the loopback device."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.meeting import Meeting
+from tests.runs import toy
+
+OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def together(machines: int, work: Callable[[Cluster], Any], about: list[dict] | None = None) -> list[Any]:
+    """What ``work`` returns on each machine, or the error that it raises."""
+    address, found = free_address(), [None] * machines
+
+    def one(number: int) -> None:
+        try:
+            meeting = Meeting(address, machines, number)
+            with Cluster.of(meeting, (about or [{}] * machines)[number], seconds=60.0) as cluster:
+                found[number] = work(cluster)
+        except Exception as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(machines)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a machine waits for ever"
+    for error in found:
+        if isinstance(error, Exception) and not isinstance(error, HogwildError):
+            raise error
+    return found
+
+
+def fit(rows: Any, **options: Any) -> Callable[[Cluster], Any]:
+    """Train, and return the rows of measurements and the model's arrays."""
+
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(rows, cluster=cluster, **(OPTIONS | options))
+        model = run.finish()
+        return run.history, model
+
+    return work
+
+
+@pytest.mark.parametrize(("machines", "period"), [(2, ""), (3, ":period=100"), (2, ":mean=rows"), (2, ":outer=0.7")])
+def test_all_end_with_the_same_model(machines: int, period: str) -> None:
+    rows = toy()
+    found = together(machines, fit(rows, exchange=f"averaging{period}"))
+    (history, model), *others = found
+    for other_history, other in others:
+        assert other_history == []
+        np.testing.assert_array_equal(other.coef_, model.coef_)
+        np.testing.assert_array_equal(other.intercept_, model.intercept_)
+    last = history[-1]
+    assert [row["updates"] for row in history[1:]] == [len(rows)] * 4  # nothing twice, nothing left out
+    assert last["status"] == "ok"
+    assert last["replicas"] == machines
+    assert last["workers_lost"] == 0
+    simulated = hogwild.train(
+        rows, exchange=f"averaging{period}", **(OPTIONS | {"workers": machines, "host": "simulator"})
+    )
+    simulated.finish()
+    assert last["objective"] < 1.05 * simulated.history[-1]["objective"]
+    if not period.startswith(":period"):  # a share for each other machine and a mean to each, once an epoch
+        assert last["messages"] == 4 * machines * 2 * (machines - 1)
+
+
+def test_one_worker_each_is_reproducible_to_the_bit() -> None:
+    rows = toy(500)
+    first, second = (together(2, fit(rows))[0][1] for _ in range(2))
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "tiered"])
+def test_workers_race_inside(discipline: str) -> None:
+    rows = toy(4000)
+    alone = hogwild.train(rows, **(OPTIONS | {"workers": 2, "discipline": discipline}))  # compiles, too
+    alone.finish()
+    (history, model), (_, other) = together(2, fit(rows, workers=2, discipline=discipline))
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert history[-1]["objective"] < 1.3 * alone.history[-1]["objective"]
+    assert history[-1]["updates"] == len(rows)
+
+
+def test_completion() -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 60, 3000), rng.integers(0, 40, 3000)
+    pairs = np.unique(np.stack([users, items]), axis=1)
+    values = (pairs[0] % 3 + pairs[1] % 2).astype(np.float32)
+    options = {"problem": "completion", "rank": 4, "step": 0.05}
+    (history, model), (_, other) = together(2, fit((*pairs, values), **options))
+    np.testing.assert_array_equal(model.user_factors, other.user_factors)
+    assert history[-1]["objective"] < history[0]["objective"]
+    assert history[-1]["updates"] == len(values)
+
+
+def test_a_run_goes_on_with_another_number_of_machines(tmp_path: Any) -> None:
+    rows = toy(600)
+    together(2, fit(rows, epochs=2, checkpoint=tmp_path / "c"))
+    (history, _), *_ = together(3, fit(rows, epochs=5, checkpoint=tmp_path / "c", resume=True))
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4, 5]
+    assert history[-1]["objective"] < history[2]["objective"]
+    alone = hogwild.train(rows, checkpoint=tmp_path / "c", resume=True, **(OPTIONS | {"epochs": 6}))
+    alone.finish()
+    assert alone.history[-1]["epoch"] == 6
+
+
+def test_a_stopped_run_ends_everywhere() -> None:
+    rows = toy()
+
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 1000}))
+        for row in run:
+            if row["epoch"] >= 2:
+                run.stop()
+        return run.history[-1]["status"] if cluster.leads else "ended"
+
+    assert together(2, work) == ["interrupted", "ended"]
+
+
+def test_a_machine_that_is_stopped_leaves_and_the_others_go_on() -> None:
+    rows = toy()
+
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 30}))
+        if not cluster.leads:
+            run.stop()
+        return run.finish(), run.history
+
+    (_, history), (model, _) = together(2, work)
+    assert isinstance(model, hogwild.LinearModel)
+    assert history[-1]["status"] == "ok"
+    assert (history[-1]["epoch"], history[-1]["workers_lost"], history[-1]["updates"]) == (30, 1, len(rows))
+
+
+def test_a_model_of_megabytes() -> None:
+    rows = toy(200, 1_600_000)
+    (history, model), (_, other) = together(2, fit(rows, epochs=2))
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert history[-1]["bytes_sent"] > 2 * 4 * 1_600_000
+
+
+def test_who_leaves_is_missed_by_nobody() -> None:
+    rows = toy()
+    leaving = threading.Event()
+
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 8}))
+        if cluster.number == 2:
+            threading.Thread(target=lambda: leaving.wait() and cluster.leave("its cable was cut"), daemon=True).start()
+        for row in run:
+            if row["epoch"] == 3:
+                leaving.set()
+                while cluster.alive.all():
+                    pass
+        return run.history if cluster.leads else run.model
+
+    history, model, gone = together(3, work)
+    assert history[-1]["status"] == "ok"
+    assert history[-1]["epoch"] == 8
+    assert history[-1]["workers_lost"] == 1
+    assert history[-1]["updates"] == len(rows)
+    assert isinstance(gone, TrainingError)
+    assert isinstance(model, hogwild.LinearModel)
+
+
+def test_without_machine_0_the_run_is_over() -> None:
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(toy(), cluster=cluster, **(OPTIONS | {"epochs": 10**6}))
+        if cluster.leads:
+            next(run), next(run)
+            cluster.leave("its power has failed")
+            run.close()
+            return None
+        return run.finish()
+
+    _, error = together(2, work)
+    assert isinstance(error, TrainingError)
+    assert "machine 0" in str(error)
+    assert "its power has failed" in str(error)
+
+
+def test_a_run_that_diverges_says_so() -> None:
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(toy(classes=0), loss="squared-error", cluster=cluster, **(OPTIONS | {"step": 1e6}))
+        with contextlib.suppress(TrainingError):
+            run.finish()
+        return run.history[-1]["status"] if cluster.leads else "ended"
+
+    assert together(2, work) == ["diverged", "ended"]
+
+
+def test_other_data_are_refused_everywhere() -> None:
+    rows, other = toy(), toy(seed=1)
+    found = together(2, lambda cluster: fit(other if cluster.number else rows)(cluster))
+    for error in found:
+        assert isinstance(error, InputError)
+        assert str(error).startswith("machine 1 (")
+        assert " differs from machine 0 (" in str(error)
+        assert ": data is" in str(error)
+
+
+def test_other_options_are_refused_everywhere() -> None:
+    rows = toy(300)
+    found = together(2, lambda cluster: fit(rows, l2=1e-3 if cluster.number else 1e-4)(cluster))
+    assert [str(error).rpartition(": ")[2] for error in found] == ["l2 is 0.001 there and 0.0001 here"] * 2
+
+
+def test_machines_that_want_different_things_do_not_meet() -> None:
+    found = together(2, lambda cluster: None, [{"loss": "log"}, {"loss": "hinge"}])
+    assert [type(error) for error in found] == [InputError, InputError]
+    assert "loss is hinge there and log here" in str(found[0])
+    assert str(found[0]) == str(found[1])
+
+
+def test_a_machine_that_does_not_come() -> None:
+    address = free_address()
+    with pytest.raises(InputError, match=r"^machines 1, 2 of 3 did not come to 127.0.0.1:\d+$"):
+        Cluster.of(Meeting(address, 3, 0), {}, seconds=1.5)
+    with pytest.raises(InputError, match=r"^cannot reach machine 0 at 127.0.0.1:\d+: "):
+        Cluster.of(Meeting(address, 3, 1), {}, seconds=1.5)
+
+
+def test_a_port_that_is_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match=r"^machine 0 cannot listen at 127.0.0.1:\d+: Address already in use$"):
+            Cluster.of(Meeting(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0), {})
+
+
+def test_machines_are_numbered_as_they_come() -> None:
+    address = free_address()
+    found: list[int] = []
+
+    def one() -> None:
+        with Cluster.of(Meeting(address, 3), {}, seconds=60.0) as cluster:
+            found.append(cluster.number)
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("address", ["", "first", "first:", ":1", "first:0", "first:65536", "first:x", "first:²"])
+def test_addresses(address: str) -> None:
+    with pytest.raises(UsageError, match="expected HOST:PORT of machine 0"):
+        Meeting(address, 2)
+
+
+@pytest.mark.parametrize("options", [
+    {"exchange": "gossip"}, {"exchange": "averaging:by=ring"}, {"host": "simulator"}, {"discipline": "round-robin"},
+    {"problem": "cuts", "exchange": "averaging"},
+])  # fmt: skip
+def test_what_machines_cannot_do(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="machine"):
+        hogwild.TrainConfig(machines=2, **options)
+
+
+def test_machines_meet_first() -> None:
+    with pytest.raises(UsageError, match="machines meet first"):
+        hogwild.train(toy(50), machines=2)
