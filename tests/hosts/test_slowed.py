@@ -187,8 +187,9 @@ def drive(going: list[tuple[Any, Iterator[None]]], leaves: bool) -> None:
                     each[0].leave()
 
 
-ALIKE = ("averaging:period=1", "averaging:period=1,by=ring", "averaging:period=1,mean=rows", "consensus:period=1")
-SUMS = ("gossip:period=1,tau=0.25", "server:push=1,scale=sum", "server:push=1,fetch=2,scale=sum,shards=2")
+ALIKE = ("averaging:period=1", "averaging:period=1,by=ring", "averaging:period=1,mean=rows", "consensus:period=1",
+         "gossip:period=1,tau=0.25")  # fmt: skip
+SUMS = ("server:push=1,scale=sum", "server:push=1,fetch=2,scale=sum,shards=2")
 
 
 @pytest.mark.parametrize("name", ALIKE + SUMS)

@@ -2,8 +2,7 @@
 
 Replicas are set beside one worker on data shaped like RCV1, on the same rows at ten times the work a row, on crossed
 categories, and on clicks with a million features. Every method is tuned over the same grid of steps, on an order that
-is not reported. ``BEFORE`` is the table that was simulated before any scheme was built, at scale 1, with another
-simulator and other generated data of these shapes; the report has its figures beside ours.
+is not reported. ``report/traded.py`` sets the figures that were simulated before any scheme was built beside ours.
 """
 
 from __future__ import annotations
@@ -55,32 +54,6 @@ SETS = {
     "categories x10": Simulated("synthetic:ctr?rows={rows}&features={features}", 200_000, "2us", 100, 250_000),
     "clicks": Simulated("synthetic:ctr?rows={rows}&features={features}", 100_000, "0.2us", 1000, 1_000_000),
 }
-#: Virtual milliseconds to 1 % and to 0.1 %, by the method without its period; None: not reached.
-BEFORE: dict[tuple[str, int], dict[str, tuple[float | None, float | None]]] = {
-    ("serial", 1): {"rcv1": (38, 158), "rcv1 x10": (122, 368), "categories x10": (274, 574), "clicks": (63, 198)},
-    ("averaging", 4): {"rcv1": (13.5, 58), "rcv1 x10": (48, 154), "categories x10": (142, None), "clicks": (133, 377)},
-    ("averaging:mean=rows", 4): {"rcv1": (12.9, 56), "rcv1 x10": (53, None), "categories x10": (177, None)},
-    ("averaging:period", 4): {
-        "rcv1": (22.9, 119), "rcv1 x10": (91, 307), "categories x10": (243, None), "clicks": (349, 1022),
-    },
-    ("gossip", 4): {"rcv1": (9.9, 58), "rcv1 x10": (43.5, 106), "categories x10": (76, 156), "clicks": (19.1, 53)},
-    ("server", 4): {
-        "rcv1": (31.5, 82), "rcv1 x10": (59, None), "categories x10": (None, None), "clicks": (None, None),
-    },
-    ("averaging", 16): {"rcv1": (11.8, 39), "rcv1 x10": (45, None), "categories x10": (98, None),
-                        "clicks": (117, None)},
-    ("gossip", 16): {"rcv1": (11.5, None), "rcv1 x10": (None, None), "categories x10": (30, None),
-                     "clicks": (None, None)},
-}  # fmt: skip
-
-
-def before(method: str, replicas: int, name: str) -> tuple[float | None, float | None] | None:
-    """Return the milliseconds of the table simulated before, for the same kind of method; None if it has none."""
-    scheme, _, parameters = method.partition(":")
-    kind = method if parameters.startswith("mean") else scheme
-    if scheme == "averaging" and parameters.startswith("period"):
-        kind = "averaging:period"
-    return BEFORE.get((kind, replicas), {}).get(name)
 
 
 @dataclass(frozen=True)
