@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHORT = {"kills": 16, "faults": 9}
+SHORT = {"kills": 16, "faults": 9, "machines": 3}
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -24,4 +24,4 @@ def test_nothing_is_found(name: str) -> None:
 def test_campaigns_are_named() -> None:
     result = subprocess.run([ROOT / "scripts" / "campaign"], capture_output=True, text=True)
     assert result.returncode == 2
-    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz")
+    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz|machines")
