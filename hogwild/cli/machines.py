@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
+from hogwild.cli import shell
 from hogwild.cli.options import Json, Quiet
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
@@ -122,6 +123,16 @@ def _free_port() -> int:
 
 @cluster_app.command("check")
 def check(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=False,
+            autocompletion=shell.data,
+            help="Rows that are to be trained on: machine 0 says whether these machines would pay.",
+        ),
+    ] = None,
+    *,
     machines: Annotated[int, typer.Option("--machines", min=2, help="How many machines there are.")],
     meet: Annotated[str, typer.Option("--meet", metavar="HOST:PORT", help="Address of machine 0.")],
     number: Annotated[int | None, typer.Option("--machine", help="This machine's number, from 0.")] = None,
@@ -130,6 +141,9 @@ def check(
     quiet: Quiet = False,
 ) -> None:
     """Measure latency and bandwidth between machine 0 and the others, and compare their clocks; run it on all."""
+    from hogwild.cli.data.commands import data_facts
+    from hogwild.cli.data.machines import machines_lines
+    from hogwild.cli.data.sources import Sources
     from hogwild.machines.cluster import Cluster
 
     def say(line: str) -> None:
@@ -144,17 +158,23 @@ def check(
             return
         found = [_measure(cluster, other) for other in range(1, machines)]
         cluster.tell({"kind": "end"})
+    latency, bits = max(row["latency_seconds"] for row in found), min(row["bits_per_second"] for row in found)
+    link = f"latency={latency * 1e3:.3g}ms,bandwidth={bits / 1e9:.3g}Gbit"
+    facts: dict[str, Any] = {"machines": machines, "links": found, "link": link}
+    if data is not None:
+        facts["prediction"] = data_facts(data, Sources(), 0, quiet or as_json, machines, link)["machines"]
     if as_json:
-        print(to_json({"machines": machines, "links": found}))
+        print(to_json(facts))
         return
     for row in found:
         print(
             f"machine 0 to {row['machine']} ({row['host']}): latency {row['latency_seconds'] * 1e3:.3f} ms, "
             f"{row['bits_per_second'] / 1e9:.2f} Gbit/s; its clock is {row['clock_seconds']:+.3f} s off"
         )
-    latency, bits = max(row["latency_seconds"] for row in found), min(row["bits_per_second"] for row in found)
-    link = f"latency={latency * 1e3:.3g}ms,bandwidth={bits / 1e9:.3g}Gbit"
-    print(f"whether it can pay: hogwild info DATA --machines {machines} --link {link}")
+    if data is None:
+        print(f"whether it can pay: hogwild info DATA --machines {machines} --link {link}")
+    else:
+        print(*machines_lines(facts["prediction"]), sep="\n")
 
 
 def _answer(cluster: Cluster) -> None:

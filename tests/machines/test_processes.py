@@ -105,13 +105,28 @@ def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
     assert measured(tmp_path)[-1]["status"] == "interrupted"
 
 
-def test_the_links_of_a_cluster_are_measured() -> None:
+def test_the_links_of_a_cluster_are_measured(store: str) -> None:
     address = free_address()
-    command = [sys.executable, "-m", "hogwild", "cluster", "check", "--machines", "2", "--meet", address, "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "hogwild",
+        "cluster",
+        "check",
+        store,
+        "--machines",
+        "2",
+        "--meet",
+        address,
+        "--json",
+    ]
     machines = [subprocess.Popen([*command, "--machine", f"{k}"], stdout=subprocess.PIPE, text=True) for k in range(2)]
     said = [process.communicate(timeout=180)[0] for process in machines]
     assert [process.returncode for process in machines] == [0, 0]
-    (link,) = json.loads(said[0])["links"]
+    found = json.loads(said[0])
+    (link,) = found["links"]
+    assert found["prediction"]["link"] == found["link"]
+    assert {each["exchange"] for each in found["prediction"]["exchanges"]} >= {"averaging", "gossip:period=1000"}
     assert link["machine"] == 1
     assert link["latency_seconds"] > 0
     assert link["bits_per_second"] > 0

@@ -73,7 +73,7 @@ def info(
         min=2, max=1024, help="Say whether so many machines would train on the data sooner than one.",
         show_default=False)] = None,
     link: Annotated[str, typer.Option(
-        metavar="LINE", show_default=False, help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; "
+        metavar="LINK", show_default=False, help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; "
         "with row=2us an epoch is not timed.")] = "",
     json: Json = False,
     **given: Any,

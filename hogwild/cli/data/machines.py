@@ -1,4 +1,4 @@
-"""``hogwild info DATA --machines P --link LINE``: whether more machines can pay, and by which exchange."""
+"""``hogwild info DATA --machines P --link LINK``: whether more machines can pay, and by which exchange."""
 
 from __future__ import annotations
 
