@@ -79,7 +79,7 @@ def train(
     data : str
         Name of the data in the rows of measurements.
     cluster : Cluster, optional
-        Machines that have met (:func:`hogwild.meet`) and train together; each makes this call, with the same data and
+        Machines that have met (:func:`hogwild.gather`) and train together; each makes this call, with the same data and
         options. Rows and checkpoints are machine 0's; on the others the run yields none, and ``finish()`` returns the
         same model.
 
@@ -101,7 +101,7 @@ def train(
     examples, test = take(rows), None if test is None else take(test)
     if cluster is None:
         if config.machines > 1:
-            raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.meet(...)")
+            raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
         return Run(examples, test, config, checkpoint, resume, pool, data)
     config = dataclasses.replace(config, machines=cluster.machines)
     if cluster.leads:
