@@ -35,12 +35,20 @@ class Cluster:
         Who is still there, (machines,).
     reasons : dict
         Why those who are not are gone.
+    came : ndarray of int
+        With which number each has come, (machines,): 0 at first, and greater whenever one has come back.
+    losses : int
+        How many have gone in all.
+    news : int
+        Changes whenever something has arrived, or a machine has gone or come.
     """
 
     def __init__(self, met: Met, seconds: float = DEADLINE) -> None:
         self.number, self.machines, self.seats = met.number, len(met.seats), met.seats
         self.alive = np.ones(self.machines, bool)
         self.reasons: dict[int, str] = {}
+        self.came = np.zeros(self.machines, np.int64)
+        self.losses = self.news = 0
         self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
@@ -132,6 +140,36 @@ class Cluster:
                     return {"kind": "stopped"}
                 self.changed.wait(LOOK)
 
+    def wait_for_news(self, seen: int, seconds: float) -> None:
+        """Wait until :attr:`news` is no longer what was ``seen``, but no longer than some seconds."""
+        with self.changed:
+            if self.news == seen:
+                self.changed.wait(seconds)
+
+    def tell_threads(self) -> None:
+        """Wake those who wait for news."""
+        with self.changed:
+            self.news += 1
+            self.changed.notify_all()
+
+    def members(self) -> list[int]:
+        """Return the machines that can take part in a task."""
+        return [int(machine) for machine in np.flatnonzero(self.alive)]
+
+    def take_model(self, task: int, size: int) -> np.ndarray | None:
+        """Return, once, the model (size,) that machine 0 has sent for a task, or None if it has not arrived.
+
+        Raises
+        ------
+        TrainingError
+            If it is of another size.
+        """
+        with self.changed:
+            model = self.models.pop(task, None)
+        if model is not None and len(model) != size:
+            raise TrainingError(f"{self.name(0)} sent a model of {len(model)} numbers, expected {size}")
+        return model
+
     def take_notes(self, kind: str, task: int) -> list[int]:
         """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
         with self.changed:
@@ -176,13 +214,14 @@ class Cluster:
                 self.models[frame.task] = frame.message.values
             elif frame.kind == TRADE:
                 self._trades.setdefault(frame.task, []).append((sender, frame))
-            self.changed.notify_all()
+            self.tell_threads()
 
     def _lose(self, machine: int, why: str) -> None:
         with self.changed:
             self.alive[machine] = False
             self.reasons[machine] = why
-            self.changed.notify_all()
+            self.losses += 1
+            self.tell_threads()
 
     def _watch(self) -> None:
         looked = time.monotonic()
