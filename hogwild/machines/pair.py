@@ -149,8 +149,8 @@ class Pair:
             due = time.monotonic() + BEAT_SECONDS
             message, size = frame.message, frame.message.size
             self._put(header_of(self._run, frame))
-            for part in (message.values, message.indices):
-                self._put(np.ascontiguousarray(part).view(np.uint8))
+            parts = [np.ascontiguousarray(part).view(np.uint8) for part in (message.values, message.indices)]
+            self._put(np.concatenate(parts) if all(map(len, parts)) else max(parts, key=len))  # as it is received
             with self._lock:
                 self.waiting_bytes -= size if frame.kind != BEAT else 0
 
