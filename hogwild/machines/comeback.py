@@ -7,37 +7,11 @@ keys and frames, so a machine 0 that was started again, whose run is another one
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from hogwild.errors import InputError, TrainingError
+from hogwild.errors import TrainingError
 from hogwild.machines.cluster import LOOK, Cluster
-from hogwild.machines.meeting import Meeting, Met, Notes, Seat, difference
-
-
-def ask_back(meeting: Meeting, notes: Notes, run: int, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
-    """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
-
-    Raises
-    ------
-    InputError
-        If it refuses, or no place has become free in time.
-    """
-    request, number = f"back/{notes.count('backs')}", meeting.machine
-    say(f"the run has begun: asking machine 0 at {meeting.address} for a place in it")
-    notes.put(request, hello | {"number": number})
-    gone = "none of them" if number is None else f"machine {number} not"
-    try:
-        answer = notes.wait(
-            f"{request}/answer", f"{meeting.machines} machines have met at {meeting.address} already, and {gone} is gone"
-        )
-    except InputError:
-        notes.put(request, None)
-        raise
-    if "why" in answer:
-        raise InputError(answer["why"])
-    seats = [Seat(k, about["address"], about) for k, about in enumerate(answer["seats"])]
-    return Met(notes, run, seats, answer["number"], answer["came"], answer["here"])
+from hogwild.machines.meeting import difference
 
 
 class Door:

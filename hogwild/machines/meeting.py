@@ -140,9 +140,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
     notes = notes.under(f"{run}/")
     if not leads and notes.get("verdict", None) == "":  # the run has begun
-        from hogwild.machines.comeback import ask_back
-
-        return ask_back(meeting, notes, run, _own_facts(meeting) | about, say)
+        return _ask_back(meeting, notes, run, _own_facts(meeting) | about, say)
     number = _number(meeting, notes, leads)
     token = f"{socket.gethostname()}, process {os.getpid()}"
     if (other := notes.claim(f"seat/{number}", token)) != token:
@@ -159,6 +157,30 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     hellos = [notes.get(f"hello/{k}") for k in range(meeting.machines)]
     seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(hellos)]
     return Met(notes, run, seats, number)
+
+
+def _ask_back(meeting: Meeting, notes: Notes, run: int, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
+    """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
+
+    Raises
+    ------
+    InputError
+        If it refuses, or no place has become free in time.
+    """
+    request, number = f"back/{notes.count('backs')}", meeting.machine
+    say(f"the run has begun: asking machine 0 at {meeting.address} for a place in it")
+    notes.put(request, hello | {"number": number})
+    gone = "none of them is gone" if number is None else f"machine {number} is not gone"
+    late = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}"
+    try:
+        answer = notes.wait(f"{request}/answer", late)
+    except InputError:
+        notes.put(request, None)
+        raise
+    if "why" in answer:
+        raise InputError(answer["why"])
+    seats = [Seat(k, about["address"], about) for k, about in enumerate(answer["seats"])]
+    return Met(notes, run, seats, answer["number"], answer["came"], answer["here"])
 
 
 def _own_facts(meeting: Meeting) -> dict[str, Any]:

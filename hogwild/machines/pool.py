@@ -55,7 +55,8 @@ class Machines(Pool):
         self._came: list[int] = []  # when each of them has
         self._in_step = False  # whether all machines have the same array
         self._trading: Trading | None = None
-        self._gone, self._worked, self._told = cluster.losses, False, False
+        self._gone = cluster.losses
+        self._worked = self._told = self._ended = False
 
     # ---- what the engine asks
 
@@ -155,8 +156,17 @@ class Machines(Pool):
     def _end(self) -> None:
         if self._trading is not None:
             self._trading.over = True
-        if self.cluster.leads:
+        if self.cluster.leads and not self._ended:
+            self._ended = True
+            if not self._in_step and self.inner.job is not None:
+                self._send_model(self.inner.job, self._number + 1)
             self.cluster.tell({"kind": "end"})
+
+    def finish(self) -> None:
+        """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
+        job = self.inner.job
+        if job is not None and (model := self.cluster.take_model(self._number + 1, len(job.flat))) is not None:
+            job.flat[:] = model
 
     # ---- a task
 
@@ -172,12 +182,16 @@ class Machines(Pool):
             "kind": "task", "task": self._number, "epoch": task.epoch, "start": task.start, "step": list(task.step),
             "members": self._members, "in_step": self._in_step,
         }  # fmt: skip
-        model = None if self._in_step else Frame(MODEL, self._number, message=Message(0, 0, 0, job.flat.copy()))
         for member in self._members[1:]:
             self.cluster.tell(note, member)
-            if model is not None:
-                self.cluster.send(member, model)
+        if not self._in_step:
+            self._send_model(job, self._number)
         self._in_step = True
+
+    def _send_model(self, job: Job, number: int) -> None:
+        model = Frame(MODEL, number, message=Message(0, 0, 0, job.flat.copy()))
+        for member in self._members[1:]:
+            self.cluster.send(member, model)
 
     def _join(self, job: Job) -> None:
         """Take over machine 0's model, if it sends one."""

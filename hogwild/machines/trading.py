@@ -231,7 +231,9 @@ class Rounds(Trading):
             self._trade()
             over = link.all_ended(int(self.arrays["clock"][link.replica]))
         if link.replicas > 1:
-            self.job.flat[:] = self.arrays["base"][link.replica, : len(self.job.flat)]  # the same numbers everywhere
+            assert isinstance(self.exchange, Averaging)
+            weights = slice(self.exchange.trained(len(self.job.flat)))  # and not its own sums of squares
+            self.job.flat[weights] = self.arrays["base"][link.replica, weights]  # the same numbers everywhere
 
     def _until_due(self) -> Iterator[None]:
         """Wait until another machine begins a round, or all have done their share."""
