@@ -33,6 +33,7 @@ from hogwild.machines.link import ROOM, MachineLink
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # for messages
+BACKLOG = 16  # messages of one sender that are not left lying until it is time to trade
 
 
 class Trading:
@@ -108,8 +109,8 @@ class Trading:
         return None
 
     def _due(self, rows: int) -> bool:
-        """Whether to trade now, after ``rows`` since the last time."""
-        return self.exchange.period < NO_LIMIT and rows >= self.exchange.period
+        """Whether to trade now, after ``rows`` since the last time, or because much has arrived meanwhile."""
+        return rows >= self.exchange.period or any(len(queue) >= BACKLOG for queue in self.link.inbox)
 
     def _bring_home(self) -> None:
         """Make the array the same on all machines, once the workers have done their share."""
