@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from hogwild.errors import TrainingError
-from hogwild.machines.cluster import LOOK, Cluster
+from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import difference
+
+LOOK = 0.2  # seconds
 
 
 class Door:
