@@ -127,7 +127,7 @@ class Trading:
             self.error = error
 
     def _beside_workers(self) -> None:
-        look = LOOK if self.exchange.period < NO_LIMIT or self.link.serves else WAIT
+        look = LOOK if self.exchange.period < NO_LIMIT - 1 else WAIT
         while not self._worked.is_set():
             seen = self.cluster.news
             self._check()

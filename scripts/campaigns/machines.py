@@ -1,10 +1,10 @@
 """Kill, stop and interrupt machines at random moments of a run of several, all of them processes here.
 
 Each round starts two to four machines of one worker. One of them is killed, and may come back, or is stopped, for good
-or for a while, or machine 0 is killed, or nobody is; the moment is anywhere from the meeting to the checkpoints. The others must go on
-and descend, or, without machine 0, end within ``ALONE`` seconds with one line, the checkpoint whole and a run that can
-be resumed on one machine. Then machine 0 is interrupted, and all that live must end. Never may a process, a port or a
-segment of shared memory be left, and nothing may wait for ever.
+or for a while, or machine 0 is killed, or nobody is; the moment is anywhere from the meeting to the checkpoints. The
+others must go on and descend, or, without machine 0, end within ``ALONE`` seconds with one line, the checkpoint whole
+and a run that can be resumed on one machine. Then machine 0 is interrupted, and all that live must end. Never may a
+process, a port or a segment of shared memory be left, and nothing may wait for ever.
 """
 
 from __future__ import annotations
