@@ -306,8 +306,8 @@ def gather(
     """Meet the other machines that are to train one model with this one; public as ``hogwild.gather``.
 
     Use it in a ``with`` block, and give the cluster to :func:`hogwild.train` on every machine. Private networks only:
-    the connections are neither encrypted nor authenticated. If the run has begun already, and one of its machines is gone,
-    this one takes its place.
+    the connections are neither encrypted nor authenticated. If the run has begun already, and one of its machines is
+    gone, this one takes its place.
 
     Parameters
     ----------
