@@ -23,16 +23,16 @@ from tests.runs import toy, until
 
 @contextlib.contextmanager
 def town_of(machines: int, **options: Any) -> Iterator[Town]:
-    with town_of(machines, **options) as town:
-        try:
-            yield town
-        finally:
-            assert until(lambda: "0" in town.runs or "0" in town.found, 60)
-            if "0" in town.runs:
-                town.runs["0"].stop()
-            for thread in town.threads:
-                thread.join(60)
-        assert not any(thread.is_alive() for thread in town.threads), "a machine waits for ever"
+    town = Town(machines, **options)
+    try:
+        yield town
+    finally:
+        assert until(lambda: "0" in town.runs or "0" in town.found, 60)
+        if "0" in town.runs:
+            town.runs["0"].stop()
+        for thread in town.threads:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in town.threads), "a machine waits for ever"
 
 
 class Town:
