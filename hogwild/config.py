@@ -89,7 +89,8 @@ class TrainConfig:
         "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
         "manual, *Exchanges*, for the others and for all numbers.")
     machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
-        least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how.")
+        least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
+        "``server``.")
     link: str = option("", f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
         "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).", PARALLEL, metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",

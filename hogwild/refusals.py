@@ -92,17 +92,32 @@ def _of_replicas(config: Any) -> Iterator[str]:
         )
 
 
+_RACE = "whose workers do not stop to wait"
+_KEPT = "whose checkpoints hold the model only"
+#: Parameters of exchanges between machines: what they can be, and why nothing else.
+BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
+    "averaging": {
+        "by": (("direct",), "who have to do without one that dies in a round"), "share": ((1,), _RACE),
+        "threshold": ((0,), _KEPT), "momentum": ((0,), _KEPT), "late": ((0,), "who train while they trade anyway"),
+    },
+    "gossip": {"own": ((1,), _RACE), "home": ((1,), _KEPT)},
+    "server": {
+        "bound": ((math.inf,), _RACE), "warm": ((0,), _RACE), "late": ((0,), "who train while they trade anyway"),
+        "rule": (("plain", "scaled", "soft"), _KEPT),
+    },
+}  # fmt: skip
+
+
 def _of_machines(config: Any) -> Iterator[str]:
     """Reasons of what several machines cannot do."""
     if config.machines == 1:
         return
     name, numbers = parse_exchange(config.exchange, PROBLEMS[config.problem].get("sums", True))
-    plain = numbers.get("by") == "direct" and numbers["share"] == 1 and not numbers["threshold"] and not numbers["late"]
-    if name != "averaging" or not plain or numbers["momentum"]:
-        yield (
-            f"exchange={config.exchange!r}: machines trade by averaging with period, mean and outer only: choose "
-            "these, or one machine"
-        )
+    if name not in ("averaging", "gossip", "server"):
+        yield f"exchange={config.exchange!r}: machines trade by averaging, gossip or server: choose one of these"
+    for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
+        if numbers[key] not in usual:
+            yield f"exchange={config.exchange!r}: {key} is not for machines, {reason}: leave {key} out"
     if config.link:
         yield f"link={config.link!r}: machines trade over the network that there is: leave link out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):

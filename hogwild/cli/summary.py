@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from hogwild.config import TrainConfig
+from hogwild.methods import parse_exchange
 
 EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
 
@@ -33,7 +35,8 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     name = config.discipline
     if config.machines > 1:
         name = f"{config.exchange} of {config.machines} machines; here {name}"
-        repeat = repeat if alone else RACE
+        within = parse_exchange(config.exchange)[1].get("period", 0) < math.inf
+        repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
     elif config.exchange != "none":
         name = config.exchange
         repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"

@@ -69,7 +69,7 @@ class Averaging:
         """Whether replicas last from epoch to epoch."""
         return self.one_shot or self.threshold > 0
 
-    def _trained(self, size: int) -> int:
+    def trained(self, size: int) -> int:
         """Number of coordinates that are averaged; they come first."""
         return size // 2 if self.mean == "adagrad" else size
 
@@ -81,7 +81,7 @@ class Averaging:
         if self.mean == "adagrad":
             arrays["sums"] = ((count, size // 2), np.float32)
         if self.momentum:
-            arrays["velocity"] = ((count, self._trained(size)), np.float32)  # each replica's counts in its own slice
+            arrays["velocity"] = ((count, self.trained(size)), np.float32)  # each replica's counts in its own slice
         return arrays
 
     def room(self, size: int, count: int) -> int:
@@ -148,7 +148,7 @@ class Averaging:
         self, mine: np.ndarray, arrays: Arrays, link: Link, this: int, ended: bool = False
     ) -> Generator[None, None, float]:
         """Take part in a round; return how many replicas train on (1 if that is not known)."""
-        me, size, drawn = link.replica, self._trained(len(mine)), self._drawn(this, link.replicas)
+        me, size, drawn = link.replica, self.trained(len(mine)), self._drawn(this, link.replicas)
         arrays["clock"][me] = this
         rows = int(arrays["passed"][me]) if me in drawn else 0
         weights, base = mine[:size], arrays["base"][me, :size]
@@ -194,7 +194,7 @@ class Averaging:
         count = len(arrays["rows"])
         if count == 1 or self.by != "direct" or self.threshold > 0 or (self.one_shot and arrays["rows"].any()):
             return []  # rounds have done it, or the mean is for the measurements only
-        share = 4 * -(-self._trained(size) // count)
+        share = 4 * -(-self.trained(size) // count)
         first = 2 * share if self.mean == "adagrad" else share
         # Shares to who averages them, and means
         return [Step(count - 1, 8 * HEADER + part, count) for part in (first, share)]
@@ -207,7 +207,7 @@ class Averaging:
         done = arrays["rows"]
         if not done.sum():
             return
-        size, every = self._trained(len(flat)), arrays["replicas"][:, : len(flat)]
+        size, every = self.trained(len(flat)), arrays["replicas"][:, : len(flat)]
         if self.mean == "adagrad":
             arrays["sums"][begun != 0] = every[begun != 0, size:]
             flat[size:] = arrays["sums"].sum(axis=0)

@@ -70,6 +70,16 @@ def keep_sign(new: np.ndarray, old: np.ndarray, mine: np.ndarray, now: np.ndarra
         new[(mine * old >= 0) & (now * old >= 0) & (new * old < 0)] = 0
 
 
+def subtract(mine: np.ndarray, where: np.ndarray | slice, change: np.ndarray) -> None:
+    """Subtract a change from a replica in place, one weight after another: workers that race on it lose next to
+    nothing by it, as they would if it was computed elsewhere and written back.
+    """
+    if isinstance(where, slice):
+        np.subtract(mine[where], change, out=mine[where])
+    else:
+        np.subtract.at(mine, where.astype(np.intp, copy=False), change)
+
+
 def weighted_mean(out: np.ndarray, parts: list[np.ndarray], weights: np.ndarray) -> None:
     """Set ``out`` (size,) float32 to the mean of ``parts`` (size,), with positive ``weights``, summed in float64."""
     total = weights.sum()

@@ -181,11 +181,13 @@ class Server:
                 base[where] = reply.values
                 if self.rule != "elastic":
                     mine_before = own[where].copy() if self.shrinks else None
-                    own[where] -= before - reply.values  # a difference of zero leaves -0.0 as it is
+                    replicas.subtract(own, where, before - reply.values)  # -0.0 stays where nothing has changed
                     if mine_before is not None:
-                        moved = own[where]
+                        now = own[where].copy()
+                        moved = now.copy()
                         replicas.keep_sign(moved, before, mine_before, reply.values)
-                        own[where] = moved
+                        passed = np.flatnonzero((moved == 0) & (now != 0))
+                        own[passed if isinstance(where, slice) else where[passed]] = 0
         arrays["known"][me, shard] = reply.clock
         arrays["taking"][me, shard] = 0
 

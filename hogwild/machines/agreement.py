@@ -9,6 +9,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import InputError, TrainingError
 from hogwild.hosts.pool import Pool
 from hogwild.machines.cluster import Cluster
+from hogwild.machines.comeback import Door
 from hogwild.machines.meeting import difference
 from hogwild.machines.pool import among
 from hogwild.problems.case import Case
@@ -49,6 +50,7 @@ class Leader:
                 cluster.tell({"kind": "refused", "why": reason})
                 raise InputError(reason)
         cluster.tell({"kind": "go"})
+        Door(cluster, plan)
 
     def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
         """Return a function that makes a pool of all machines of this machine's own workers."""

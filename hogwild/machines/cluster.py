@@ -6,6 +6,7 @@ machine was suspended, or paged), everybody gets ten more seconds.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -16,11 +17,12 @@ import numpy as np
 
 from hogwild.errors import TrainingError
 from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, TEXT, TRADE, Frame, text_frame, text_of
-from hogwild.machines.meeting import DEADLINE, Meeting, Met, meet
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, meet
 from hogwild.machines.pair import Pair, connect
 
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
+COMING = 10.0  # seconds in which a machine that may come back has to connect
 Note = tuple[int, dict[str, Any]]  # sender and content
 
 
@@ -35,24 +37,47 @@ class Cluster:
         Who is still there, (machines,).
     reasons : dict
         Why those who are not are gone.
+    came : ndarray of int
+        With which number each has come, (machines,): 0 at first, and greater whenever one has come back.
+    losses : int
+        How many have gone in all.
+    news : int
+        Changes whenever something has arrived, or a machine has gone or come.
     """
 
     def __init__(self, met: Met, seconds: float = DEADLINE) -> None:
-        self.number, self.machines, self.seats = met.number, len(met.seats), met.seats
+        self.number, self.machines, self.seats = met.number, len(met.seats), [*met.seats]
         self.alive = np.ones(self.machines, bool)
         self.reasons: dict[int, str] = {}
+        self.came = np.zeros(self.machines, np.int64)
+        self.losses = self.news = 0
         self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
-        self.notes: deque[Note] = deque()
+        self.heard: deque[Note] = deque()
         self.models: dict[int, np.ndarray] = {}  # by task: what machine 0 has sent
         self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
-        self._closed = threading.Event()
-        for other in range(self.machines):  # all in one order, so that nobody waits in a circle
-            if other != self.number:
-                self._pairs[other] = self._pair(met, other, seconds)
+        self._closed, self._beside = threading.Event(), list[threading.Thread]()
+        self.notes, self._run = met.notes, met.run
+        self._ready = np.ones(self.machines, bool)  # who can take part
+        self._most = MOST_TEXT  # bytes of a payload
+        if met.here is not None:
+            self.alive[:] = False
+            self.alive[[*met.here, self.number]] = True
+            self.came[self.number] = met.came
         threading.Thread(target=self._watch, name="hogwild-cluster", daemon=True).start()
+        try:
+            for other in self.members():  # all in one order, so that nobody waits in a circle
+                if other != self.number:
+                    self._add(other, self._connect(other, met.came, seconds))
+            for other in met.here or ():
+                self.next_note(other, ("met",))
+        except BaseException:
+            self.leave("it could not reach all")
+            raise
+        if met.here is not None:
+            self.tell({"kind": "here"}, 0)
 
     @classmethod
     def of(
@@ -62,17 +87,54 @@ class Cluster:
         """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
         return cls(meet(meeting, about, say, seconds), seconds)
 
-    def _pair(self, met: Met, other: int, seconds: float) -> Pair:
+    def _connect(self, other: int, came: int, seconds: float) -> Any:
+        """Return a group of this machine and another one, one of which has come with that number."""
         low, high = sorted((self.number, other))
         try:
-            mine = met.seats[self.number].address
-            group = connect(met.store, f"{low}-{high}", int(self.number == high), mine, seconds)
+            name, mine = f"{came}/{low}-{high}", self.seats[self.number].address
+            return connect(self.notes.raw(), name, int(self.number == high), mine, seconds)
         except TrainingError as error:
             raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {error}") from None
-        return Pair(
-            group, int(self.number == high), met.run, lambda frame: self._deliver(other, frame),
-            lambda why: self._lose(other, why), lambda: self.own_progress(),
-        )  # fmt: skip
+
+    def _add(self, other: int, group: Any) -> None:
+        came = int(self.came[other])
+        with self.changed:  # what arrives waits
+            self.alive[other] = True
+            pair = self._pairs[other] = Pair(
+                group, int(self.number > other), self._run, lambda frame: self._deliver(other, frame),
+                lambda why: self._lose(other, came, why), lambda: self.own_progress(),
+            )  # fmt: skip
+            pair.most = self._most
+            self.tell_threads()
+
+    def admit(self, machine: int, came: int, about: dict[str, Any]) -> None:
+        """Connect to a machine that has come back; it takes part when it is :meth:`ready`.
+
+        Raises
+        ------
+        TrainingError
+            If it does not come.
+        """
+        self.give_up(machine, "it has come back")  # if this machine has not noticed that it was gone
+        with self.changed:
+            self.seats[machine] = Seat(machine, about["address"], about)
+            self.came[machine], self.progress[machine], self._ready[machine] = came, 0, False
+            self.heard = deque(note for note in self.heard if note[0] != machine)
+        self._add(machine, self._connect(machine, came, COMING))
+        self.tell({"kind": "met"}, machine)
+
+    def ready(self, machine: int) -> None:
+        """Let a machine take part from the next task on."""
+        self._ready[machine] = True
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something in a thread that :meth:`leave` waits for."""
+        self._beside.append(threading.Thread(target=work, name="hogwild-cluster", daemon=True))
+        self._beside[-1].start()
+
+    def closed(self, seconds: float) -> bool:
+        """Wait until this machine leaves, but no longer than some seconds; whether it does."""
+        return self._closed.wait(seconds)
 
     @property
     def leads(self) -> bool:
@@ -89,8 +151,9 @@ class Cluster:
 
     def allow(self, size: int) -> None:
         """Accept payloads for a model of ``size`` parameters."""
-        for pair in self._pairs.values():
-            pair.most = max(MOST_TEXT, 32 * size)
+        self._most = max(MOST_TEXT, 32 * size)
+        for pair in [*self._pairs.values()]:
+            pair.most = self._most
 
     def send(self, to: int, frame: Frame) -> None:
         """Send to a machine, if it is still there."""
@@ -99,7 +162,7 @@ class Cluster:
 
     def tell(self, content: dict[str, Any], to: int | None = None) -> None:
         """Send a dict to a machine, or to all others."""
-        for other in self._pairs if to is None else (to,):
+        for other in [*self._pairs] if to is None else (to,):
             self.send(other, text_frame(content))
 
     def give_up(self, machine: int, why: str) -> None:
@@ -123,21 +186,51 @@ class Cluster:
         """
         while True:
             with self.changed:
-                for note in self.notes:
+                for note in self.heard:
                     if note[0] == sender and note[1].get("kind") in kinds:
-                        self.notes.remove(note)
+                        self.heard.remove(note)
                         return note[1]
                 self.require(sender)
                 if stopped():
                     return {"kind": "stopped"}
                 self.changed.wait(LOOK)
 
+    def wait_for_news(self, seen: int, seconds: float) -> None:
+        """Wait until :attr:`news` is no longer what was ``seen``, but no longer than some seconds."""
+        with self.changed:
+            if self.news == seen:
+                self.changed.wait(seconds)
+
+    def tell_threads(self) -> None:
+        """Wake those who wait for news."""
+        with self.changed:
+            self.news += 1
+            self.changed.notify_all()
+
+    def members(self, ready: bool = True) -> list[int]:
+        """Return the machines that are there, or only those that can take part in a task."""
+        return [int(machine) for machine in np.flatnonzero(self.alive & (self._ready | (not ready)))]
+
+    def take_model(self, task: int, size: int) -> np.ndarray | None:
+        """Return, once, the model (size,) that machine 0 has sent for a task, or None if it has not arrived.
+
+        Raises
+        ------
+        TrainingError
+            If it is of another size.
+        """
+        with self.changed:
+            model = self.models.pop(task, None)
+        if model is not None and len(model) != size:
+            raise TrainingError(f"{self.name(0)} sent a model of {len(model)} numbers, expected {size}")
+        return model
+
     def take_notes(self, kind: str, task: int) -> list[int]:
         """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
         with self.changed:
-            found = [note for note in self.notes if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
+            found = [note for note in self.heard if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
             for note in found:
-                self.notes.remove(note)
+                self.heard.remove(note)
         return [sender for sender, content in found if content.get("task") == task]
 
     def trades(self, task: int) -> list[tuple[int, Frame]]:
@@ -151,11 +244,12 @@ class Cluster:
         """Say goodbye; nothing arrives afterwards."""
         if not self._closed.is_set():
             self._closed.set()
-            leaving = [threading.Thread(target=pair.leave, args=(why,), daemon=True) for pair in self._pairs.values()]
+            pairs = [*self._pairs.values()]
+            leaving = [threading.Thread(target=pair.leave, args=(why,), daemon=True) for pair in pairs]
             for thread in leaving:
                 thread.start()
-            for thread in leaving:
-                thread.join()
+            for thread in (*leaving, *self._beside):
+                thread.join(LOOK + COMING)
 
     def __enter__(self) -> Cluster:
         return self
@@ -166,29 +260,39 @@ class Cluster:
     def _deliver(self, sender: int, frame: Frame) -> None:
         if frame.kind == TEXT:
             content = text_of(frame)
+            if content.get("kind") == "comes" and sender == 0:
+                self.beside(lambda: self._meet_again(content))
+                return
         with self.changed:
             if frame.kind == BEAT:
                 self.progress[sender] = frame.message.rows, frame.message.step
                 return
             if frame.kind == TEXT:
-                self.notes.append((sender, content))
+                self.heard.append((sender, content))
             elif frame.kind == MODEL:
                 self.models[frame.task] = frame.message.values
             elif frame.kind == TRADE:
                 self._trades.setdefault(frame.task, []).append((sender, frame))
-            self.changed.notify_all()
+            self.tell_threads()
 
-    def _lose(self, machine: int, why: str) -> None:
+    def _meet_again(self, note: dict[str, Any]) -> None:
+        with contextlib.suppress(TrainingError):  # machine 0 gives it up
+            self.admit(note["machine"], note["came"], note["about"])
+
+    def _lose(self, machine: int, came: int, why: str) -> None:
         with self.changed:
+            if self.came[machine] != came:  # it has come back since
+                return
             self.alive[machine] = False
             self.reasons[machine] = why
-            self.changed.notify_all()
+            self.losses += int(self._ready[machine])
+            self.tell_threads()
 
     def _watch(self) -> None:
         looked = time.monotonic()
         while not self._closed.wait(LOOK):
             now = time.monotonic()
-            for other, pair in self._pairs.items():
+            for other, pair in [*self._pairs.items()]:
                 if now - looked > 3 * LOOK:  # this machine has slept
                     pair.heard = now
                 elif self.alive[other] and now - pair.heard > SILENCE:
@@ -202,7 +306,8 @@ def gather(
     """Meet the other machines that are to train one model with this one; public as ``hogwild.gather``.
 
     Use it in a ``with`` block, and give the cluster to :func:`hogwild.train` on every machine. Private networks only:
-    the connections are neither encrypted nor authenticated.
+    the connections are neither encrypted nor authenticated. If the run has begun already, and one of its machines is
+    gone, this one takes its place.
 
     Parameters
     ----------

@@ -93,17 +93,19 @@ class Meeting:
             return None
         address = f"{found['MASTER_ADDR']}:{found['MASTER_PORT']}"
         bind = found.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        job = found["TORCHELASTIC_RUN_ID"][:LONGEST_JOB]
+        job = f"{found.get('TORCHELASTIC_RESTART_COUNT', 0)}/{found['TORCHELASTIC_RUN_ID']}"[:LONGEST_JOB]
         return cls(address, int(found["WORLD_SIZE"]), int(found["RANK"]), job, bind)
 
 
 class Met(NamedTuple):
     """The result of a meeting."""
 
-    store: Any  # where the machines still leave notes for each other
+    notes: Notes  # where the machines still leave notes for each other
     run: int
     seats: list[Seat]
     number: int  # this machine's
+    came: int = 0  # with which number it has come (back)
+    here: list[int] | None = None  # who is there, if some are gone
 
 
 def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], seconds: float = DEADLINE) -> Met:
@@ -129,7 +131,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     listening = _listen(meeting)
     leads = listening is not None if meeting.bind else meeting.machine == 0
     store = _store(meeting, listening, seconds)
-    notes = _Notes(store, f"hogwild/{meeting.job}/", deadline)
+    notes = Notes(store, f"hogwild/{meeting.job}/", deadline)
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
@@ -137,13 +139,13 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
         say(f"waiting for machine 0 at {meeting.address}")
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
     notes = notes.under(f"{run}/")
+    if not leads and notes.get("verdict", None) == "":  # the run has begun
+        return _ask_back(meeting, notes, run, _own_facts(meeting) | about, say)
     number = _number(meeting, notes, leads)
-    host, address = socket.gethostname(), _own_address(meeting)
-    token = f"{host}, process {os.getpid()}"
+    token = f"{socket.gethostname()}, process {os.getpid()}"
     if (other := notes.claim(f"seat/{number}", token)) != token:
         raise InputError(f"machine {number} is {other} already, and {token} asks for the same number (--machine)")
-    mine = {"address": address, "host": host, "version": version("hogwild"), "machines": meeting.machines}
-    notes.put(f"hello/{number}", mine | about)
+    notes.put(f"hello/{number}", _own_facts(meeting) | about)
     if leads:
         say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
         _judge(meeting, notes)
@@ -154,10 +156,40 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
             raise InputError(verdict)
     hellos = [notes.get(f"hello/{k}") for k in range(meeting.machines)]
     seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(hellos)]
-    return Met(notes.raw(), run, seats, number)
+    return Met(notes, run, seats, number)
 
 
-def _judge(meeting: Meeting, notes: _Notes) -> None:
+def _ask_back(meeting: Meeting, notes: Notes, run: int, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
+    """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
+
+    Raises
+    ------
+    InputError
+        If it refuses, or no place has become free in time.
+    """
+    request, number = f"back/{notes.count('backs')}", meeting.machine
+    say(f"the run has begun: asking machine 0 at {meeting.address} for a place in it")
+    notes.put(request, hello | {"number": number})
+    gone = "none of them is gone" if number is None else f"machine {number} is not gone"
+    late = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}"
+    try:
+        answer = notes.wait(f"{request}/answer", late)
+    except InputError:
+        notes.put(request, None)
+        raise
+    if "why" in answer:
+        raise InputError(answer["why"])
+    seats = [Seat(k, about["address"], about) for k, about in enumerate(answer["seats"])]
+    return Met(notes, run, seats, answer["number"], answer["came"], answer["here"])
+
+
+def _own_facts(meeting: Meeting) -> dict[str, Any]:
+    """Return what a machine writes of itself, beside what all must have in common."""
+    common = {"version": version("hogwild"), "machines": meeting.machines}
+    return common | {"address": _own_address(meeting), "host": socket.gethostname()}
+
+
+def _judge(meeting: Meeting, notes: Notes) -> None:
     """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
     mine, verdict = notes.get("hello/0"), ""
     for k in range(1, meeting.machines):
@@ -179,20 +211,20 @@ def _judge(meeting: Meeting, notes: _Notes) -> None:
 
 def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
     """Return the first thing in which two machines differ, or an empty string."""
-    for name in [name for name in mine if name not in ("address", "host")]:
+    for name in [name for name in mine if name not in ("address", "host", "number")]:
         if mine[name] != theirs.get(name):
             return f"{name} is {theirs.get(name)} there and {mine[name]} here"
     return ""
 
 
-class _Notes:
+class Notes:
     """JSON under keys of a store; nothing waits longer than the deadline."""
 
     def __init__(self, store: Any, prefix: str, deadline: float) -> None:
         self._store, self._prefix, self._deadline = store, prefix, deadline
 
-    def under(self, prefix: str) -> _Notes:
-        return _Notes(self._store, self._prefix + prefix, self._deadline)
+    def under(self, prefix: str) -> Notes:
+        return Notes(self._store, self._prefix + prefix, self._deadline)
 
     def raw(self) -> Any:
         from torch.distributed import PrefixStore
@@ -226,8 +258,8 @@ class _Notes:
         """Write a note if there is none; return the one that stands there."""
         return str(json.loads(self._store.compare_set(self._prefix + name, "", json.dumps(token))))
 
-    def count(self, name: str) -> int:
-        return int(self._store.add(self._prefix + name, 1))
+    def count(self, name: str, more: int = 1) -> int:
+        return int(self._store.add(self._prefix + name, more))
 
 
 def _listen(meeting: Meeting) -> socket.socket | None:
@@ -279,7 +311,7 @@ def _store(meeting: Meeting, listening: socket.socket | None, seconds: float) ->
     raise InputError(f"cannot reach machine 0 at {meeting.address}: {reason_of(last)}")
 
 
-def _number(meeting: Meeting, notes: _Notes, leads: bool) -> int:
+def _number(meeting: Meeting, notes: Notes, leads: bool) -> int:
     if meeting.machine is not None:
         return meeting.machine
     number = 0 if leads else notes.count("numbers")

@@ -137,20 +137,24 @@ class Pair:
             self._end("the connection is closed" if gone else reason_of(error))
 
     def _send(self) -> None:
-        due = 0.0
+        due = time.monotonic()
         while True:
-            try:
-                frame = self._frames.get(timeout=max(due - time.monotonic(), 0.001))
-            except queue.Empty:
+            rest = due - time.monotonic()
+            if rest <= 0:  # also while there is much else to send
+                due += BEAT_SECONDS - rest
                 rows, nonzeros = self._beat()
-                frame = Frame(BEAT, message=Message(0, 0, rows, step=nonzeros))
+                frame: Frame | None = Frame(BEAT, message=Message(0, 0, rows, step=nonzeros))
+            else:
+                try:
+                    frame = self._frames.get(timeout=rest)
+                except queue.Empty:
+                    continue
             if frame is None:
                 return
-            due = time.monotonic() + BEAT_SECONDS
             message, size = frame.message, frame.message.size
             self._put(header_of(self._run, frame))
-            for part in (message.values, message.indices):
-                self._put(np.ascontiguousarray(part).view(np.uint8))
+            parts = [np.ascontiguousarray(part).view(np.uint8) for part in (message.values, message.indices)]
+            self._put(np.concatenate(parts) if all(map(len, parts)) else max(parts, key=len))  # as it is received
             with self._lock:
                 self.waiting_bytes -= size if frame.kind != BEAT else 0
 

@@ -91,6 +91,7 @@ class Member(Generic[M]):
                 with self.stopwatch("waiting"):
                     note = cluster.next_note(0, ("task", "end"), lambda: engine.stopping)
                 if note["kind"] in ("end", "stopped"):
+                    engine.pool.finish()
                     return
                 task = engine.pool.follow(note)
                 engine.epoch, engine.chunk = task.epoch, task.start

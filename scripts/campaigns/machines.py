@@ -1,10 +1,10 @@
 """Kill, stop and interrupt machines at random moments of a run of several, all of them processes here.
 
-Each round starts two to four machines of one worker. One of them is killed, or stopped, for good or for a while, or
-machine 0 is killed, or nobody is; the moment is anywhere from the meeting to the checkpoints. The others must go on
-and descend, or, without machine 0, end within ``ALONE`` seconds with one line, the checkpoint whole and a run that can
-be resumed on one machine. Then machine 0 is interrupted, and all that live must end. Never may a process, a port or a
-segment of shared memory be left, and nothing may wait for ever.
+Each round starts two to four machines of one worker. One of them is killed, and may come back, or is stopped, for good
+or for a while, or machine 0 is killed, or nobody is; the moment is anywhere from the meeting to the checkpoints. The
+others must go on and descend, or, without machine 0, end within ``ALONE`` seconds with one line, the checkpoint whole
+and a run that can be resumed on one machine. Then machine 0 is interrupted, and all that live must end. Never may a
+process, a port or a segment of shared memory be left, and nothing may wait for ever.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ from hogwild.machines.cluster import SILENCE
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 COUNT = 100
-EXCHANGES = ("averaging", "averaging:period=2000", "averaging:period=0.5,mean=rows")
-EVENTS = ("nobody", "killed", "killed", "killed early", "stopped", "paused", "machine 0 killed", "machine 0 killed")
+EXCHANGES = ("averaging", "averaging:period=2000", "averaging:period=0.5,mean=rows", "gossip:period=500",
+             "server:push=500")  # fmt: skip
+EVENTS = ("nobody", "killed", "killed", "killed early", "stopped", "paused", "machine 0 killed", "machine 0 killed",
+          "comes back", "comes back")  # fmt: skip
 ROWS = 20_000
 ENDLESS = 10**6
+BACK = 10.0  # seconds until a machine should have come back
 STARTED, ENDED, ALONE = 120.0, 60.0, 15.0 + SILENCE  # seconds
 
 
@@ -49,6 +52,7 @@ class Machines:
         self.port, self.rows_file, self.checkpoint = free_port(), folder / "rows", folder / "checkpoint"
         self.processes: list[subprocess.Popen[str]] = []
         self.dead: set[int] = set()
+        self.commands: list[list[str]] = []
         for number in range(count):
             command = [
                 sys.executable, "-m", "hogwild", "train", str(store), "--workers", "1", "--host", "threads",
@@ -57,9 +61,12 @@ class Machines:
             ]  # fmt: skip
             if number == 0:
                 command += ["--json", str(self.rows_file), "--checkpoint", str(self.checkpoint)]
-            started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                       env=os.environ | {"PYTHONFAULTHANDLER": "1"})  # fmt: skip
-            self.processes.append(started)
+            self.commands.append(command)
+            self.processes.append(self.started(number))
+
+    def started(self, number: int) -> subprocess.Popen[str]:
+        return subprocess.Popen(self.commands[number], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                env=os.environ | {"PYTHONFAULTHANDLER": "1"})  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
         try:
@@ -105,6 +112,12 @@ def disturb(machines: Machines, event: str, chance: random.Random) -> str:
     if event == "killed":
         process.kill()
         machines.dead.add(victim)
+    elif event == "comes back":
+        process.kill()
+        process.communicate()
+        time.sleep(2 * chance.random())
+        machines.processes[victim] = machines.started(victim)
+        time.sleep(BACK)
     elif event == "stopped":
         process.send_signal(signal.SIGSTOP)
         machines.dead.add(victim)

@@ -271,7 +271,7 @@ def test_addresses(address: str) -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {"exchange": "gossip"}, {"exchange": "averaging:by=ring"}, {"host": "simulator"}, {"discipline": "round-robin"},
+    {"exchange": "consensus"}, {"exchange": "averaging:by=ring"}, {"host": "simulator"}, {"discipline": "round-robin"},
     {"problem": "cuts", "exchange": "averaging"},
 ])  # fmt: skip
 def test_what_machines_cannot_do(options: dict[str, Any]) -> None:

@@ -67,8 +67,9 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
     assert hogwild.load(model).coef_.any()
 
 
-def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) -> None:
-    first, second, third = start(store, 3, tmp_path, "--epochs", "40")
+@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=100", "server:push=100"])
+def test_a_machine_is_killed_and_missed_by_nobody(exchange: str, store: str, tmp_path: Path) -> None:
+    first, second, third = start(store, 3, tmp_path, "--epochs", "40", "--exchange", exchange)
     assert until(lambda: len(measured(tmp_path)) > 4, 180)
     second.kill()
     assert [ended(process) for process in (first, third)] == [(0, ""), (0, "")]
@@ -78,6 +79,26 @@ def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) ->
     assert last["updates"] == 20_000
     assert last["workers_lost"] == 1
     second.communicate()
+
+
+def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> None:
+    """What it prints says that it has done its part; without it every row would say what two machines have sent."""
+    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", "server:push=1000")
+    assert until(lambda: len(measured(tmp_path)) > 2, 180)
+    second.kill()
+    second.communicate()
+    assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
+    alone = measured(tmp_path)[-1]["messages"]
+    back = subprocess.Popen(second.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert until(lambda: measured(tmp_path)[-1]["messages"] > alone + 10, 180)
+    first.send_signal(signal.SIGINT)
+    assert ended(first)[0] == 130
+    said, complained = back.communicate(timeout=180)
+    assert (back.returncode, complained) == (0, "")
+    assert "the run has begun: asking machine 0" in said
+    assert "machine 1: done" in said
+    last = measured(tmp_path)[-1]
+    assert (last["status"], last["workers_lost"]) == ("interrupted", 1)
 
 
 def test_machine_0_is_killed(store: str, tmp_path: Path) -> None:
@@ -134,8 +155,9 @@ def test_the_links_of_a_cluster_are_measured(store: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_that_stands_still_is_given_up(store: str, tmp_path: Path) -> None:
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000")
+@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=100", "server:push=100"])
+def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_path: Path) -> None:
+    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", exchange)
     assert until(lambda: len(measured(tmp_path)) > 2, 180)
     second.send_signal(signal.SIGSTOP)
     before = len(measured(tmp_path))

@@ -1,0 +1,284 @@
+"""The trades of one task: a thread beside this machine's workers, which race on its array meanwhile.
+
+While they work it trades after every ``period`` rows of them, adding to their array what others have learned. When they
+have done their share, it sees to it that the array is the same on all machines. How it does depends on the scheme: with
+gossip everybody sends what it still owes; rounds of averaging go on until all have taken part in one after their share
+(:class:`Rounds`); machine 0 sends what its server holds (:class:`Serving`).
+
+Machine 0 holds all the server's parameters. Shards on all machines would spread the traffic, 2 (P - 1) messages a push
+on its one line, but every machine would then be one whose death ends the run; as it is only machine 0 is, which leads
+anyway, and its checkpoint holds all there is. Use few machines and long pushes, or gossip, if its line is too slow.
+
+Changes of a task that one machine sends may have reached some of the others only when it dies. So when machines have
+gone or come back, machine 0 sends its model with the next task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hogwild.errors import TrainingError
+from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.trade import Arrays, Counts, Exchange, Message, Served
+from hogwild.hosts.job import Job
+from hogwild.kernels.control import NO_LIMIT
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.frames import MODEL, Frame
+from hogwild.machines.link import ROOM, MachineLink
+
+LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
+WAIT = 0.05  # for messages
+BACKLOG = 16  # messages of one sender that are not left lying until it is time to trade
+
+
+class Trading:
+    """The trades of a task, and its end (of gossip).
+
+    Attributes
+    ----------
+    link : MachineLink
+    error : BaseException or None
+        Why the thread has ended early.
+    reports : dict
+        By machine: what it has done of the task, on machine 0.
+    over : bool
+        Set by others: nobody wants the result any more.
+    """
+
+    room = 0  # least bytes that may be queued for a machine
+
+    def __init__(
+        self, cluster: Cluster, job: Job, exchange: Exchange, arrays: Arrays, members: list[int], task: int
+    ) -> None:  # fmt: skip
+        self.cluster, self.job, self.exchange, self.arrays = cluster, job, exchange, arrays
+        self.members, self.task = members, task
+        self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(job.flat), 2)), self._serve())
+        self.error: BaseException | None = None
+        self.reports: dict[int, dict[str, Any]] = {}
+        self.over, self._traded = False, 0
+        self._worked = threading.Event()
+        exchange.begin(job.flat, arrays)
+        arrays["left_out"][:] = 0
+        if "base" in arrays:
+            arrays["base"][self.link.replica, : len(job.flat)] = job.flat
+        self._thread = threading.Thread(target=self._run, name="hogwild-trade", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def worked(self) -> None:
+        """Say that the workers have done their share."""
+        with self.cluster.changed:
+            self._worked.set()
+            self.cluster.tell_threads()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end, but no longer than some seconds; whether it has come."""
+        self._thread.join(max(seconds, 0.0))
+        return not self._thread.is_alive()
+
+    def counts(self) -> Counts:
+        """What all machines have sent, on machine 0; what this one has, on others."""
+        total = self._own_counts()
+        for note in self.reports.values():
+            total = total.plus(Counts(*note["sent"]))
+        return total
+
+    def in_step(self) -> bool:
+        """Whether all that took part are still there, so that they have the same array."""
+        return bool(self.link.here().all())
+
+    def elsewhere(self) -> tuple[int, int]:
+        """Rows and nonzeros that the other machines have done, as far as this one has heard."""
+        if self.reports:
+            notes = self.reports.values()
+            return sum(note["rows"] for note in notes), sum(note["nonzeros"] for note in notes)
+        others = [member for member in self.members if member != self.cluster.number]
+        rows, nonzeros = self.cluster.progress[others].sum(axis=0)
+        return int(rows), int(nonzeros)
+
+    # ---- what differs between schemes
+
+    def _serve(self) -> Any:
+        """What machine 0 does with requests."""
+        return None
+
+    def _due(self, rows: int) -> bool:
+        """Whether to trade now, after ``rows`` since the last time, or because much has arrived meanwhile."""
+        return rows >= self.exchange.period or any(len(queue) >= BACKLOG for queue in self.link.inbox)
+
+    def _bring_home(self) -> None:
+        """Make the array the same on all machines, once the workers have done their share."""
+        self._drive(self.exchange.end(self.job.flat, self.arrays, self.link, self._since()))
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            self._beside_workers()
+            self._bring_home()
+            self._report()
+        except BaseException as error:
+            self.error = error
+
+    def _beside_workers(self) -> None:
+        look = LOOK if self.exchange.period < NO_LIMIT - 1 else WAIT
+        while not self._worked.is_set():
+            seen = self.cluster.news
+            self._check()
+            self.cluster.require(0)
+            if 0 in self.cluster.take_notes("stop", self.task):
+                self.job.stop()
+            self.link.receive()
+            if self._due(self.job.done()[0] - self._traded):
+                self._trade()
+            else:
+                self.cluster.wait_for_news(seen, look)
+
+    def _since(self) -> int:
+        """Rows that this machine has done since it was last asked."""
+        done = self.job.done()[0]
+        since, self._traded = done - self._traded, done
+        return since
+
+    def _trade(self) -> None:
+        self._drive(self.exchange.trade(self.job.flat, self.arrays, self.link, self._since()))
+
+    def _drive(self, trade: Iterator[None]) -> None:
+        """Run a trade to its end, waiting for messages where it waits."""
+        while True:
+            seen, before = self.cluster.news, time.perf_counter()
+            if next(trade, self) is self:
+                return
+            self.cluster.wait_for_news(seen, WAIT)
+            self.link.waited_seconds += time.perf_counter() - before
+            self._check()
+            self.cluster.require(0)
+
+    def _check(self) -> None:
+        if self.over:
+            raise TrainingError("the run has ended")
+
+    def _own_counts(self) -> Counts:
+        return self.link.counts.plus(Counts(deltas_left_out=int(self.arrays["left_out"].sum())))
+
+    def _report(self) -> None:
+        """Tell machine 0 what was done; there, wait for what the others say."""
+        cluster, link = self.cluster, self.link
+        rows, nonzeros = self.job.done()
+        if not cluster.leads:
+            missing = [member for member, here in zip(self.members, link.here()) if not here]
+            note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
+            cluster.tell(note | {"sent": [*self._own_counts()]}, 0)
+            return
+        for replica, member in enumerate(self.members[1:], 1):
+            told = self._told(replica, member)
+            if told is not None:
+                self.reports[member] = told
+                for machine in told["missing"]:  # all must see the same
+                    cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
+        about = [
+            (rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())
+        ]  # fmt: skip
+        left_out = [counts.deltas_left_out > 0 for done, counts in about if done]
+        if left_out and all(left_out):  # as on one machine: the run has diverged
+            self.job.flat[:] = np.nan
+
+    def _told(self, replica: int, member: int) -> dict[str, Any] | None:
+        """A machine's report, or None if it is gone; its rows are lost."""
+        while True:
+            try:
+                told = self.cluster.next_note(
+                    member, ("done",), lambda: self.over or not self.link.here()[replica]
+                )  # fmt: skip
+            except TrainingError:
+                return None
+            self._check()
+            if told["kind"] == "stopped":
+                return None
+            if told["task"] == self.task:
+                return told
+
+    def _tell_ended(self) -> None:
+        """Say that this machine's workers have done their share, and what it has sent so far is all."""
+        self.link.ended = True
+        self.cluster.tell({"kind": "ended", "task": self.task})
+        self._ended = {self.cluster.number}
+
+    def _all_ended(self) -> bool:
+        """Whether all other machines that are there have said so."""
+        self._ended.update(self.cluster.take_notes("ended", self.task))
+        return all(member in self._ended for member, here in zip(self.members, self.link.here()) if here)
+
+
+class Rounds(Trading):
+    """Averaging: rounds in which all take part."""
+
+    room = ROOM
+
+    def _due(self, rows: int) -> bool:
+        return self.exchange.period < NO_LIMIT - 1 and (rows >= self.exchange.period or self._round_begun())
+
+    def _bring_home(self) -> None:
+        link, over = self.link, self.link.replicas == 1
+        self._tell_ended()
+        while not over:
+            self._drive(self._until_due())
+            self._trade()
+            over = link.all_ended(int(self.arrays["clock"][link.replica]))
+        if link.replicas > 1:
+            assert isinstance(self.exchange, Averaging)
+            weights = slice(self.exchange.trained(len(self.job.flat)))  # and not its own sums of squares
+            self.job.flat[weights] = self.arrays["base"][link.replica, weights]  # the same numbers everywhere
+
+    def _until_due(self) -> Iterator[None]:
+        """Wait until another machine begins a round, or all have done their share."""
+        while not self._round_begun() and not self._all_ended():
+            yield
+
+    def _round_begun(self) -> bool:
+        """Whether others have begun a round that this machine has not."""
+        self.link.receive()
+        clock = int(self.arrays["clock"][self.link.replica])
+        return any(queue and queue[-1].clock > clock for queue in self.link.inbox)
+
+
+class Serving(Trading):
+    """A parameter server, on machine 0."""
+
+    room = ROOM
+
+    def _serve(self) -> Any:
+        exchange, arrays = self.exchange, self.arrays
+        assert isinstance(exchange, Served)
+        return lambda shard, sender, request: exchange.serve(shard, arrays, sender, request)
+
+    def _bring_home(self) -> None:
+        super()._bring_home()  # push what is owed
+        self._tell_ended()
+        self._drive(self._model())
+
+    def _model(self) -> Iterator[None]:
+        """Wait until all have pushed what they owed, and send them the model; on other machines, wait for it."""
+        cluster, flat = self.cluster, self.job.flat
+        if not cluster.leads:
+            while (model := cluster.take_model(self.task, len(flat))) is None:
+                yield
+            flat[:] = model
+            return
+        while not self._all_ended():
+            self.link.receive()
+            yield
+        self.link.receive()  # what was pushed before that was said
+        self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
+        self.link.send(Frame(MODEL, self.task, message=Message(0, 0, 0, flat.copy())))
+
+
+def trading_of(exchange: Exchange) -> type[Trading]:
+    """Return how a scheme trades between machines."""
+    return Rounds if isinstance(exchange, Averaging) else Serving if isinstance(exchange, Served) else Trading
