@@ -26,6 +26,7 @@ from hogwild.hosts import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST = ("test_modes.py", "test_docs.py", "test_wheel.py", "test_campaigns.py")
 GRACE = 3.0  # seconds in which what a test left may still go
 
 
@@ -35,6 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Orphans of a command that a test started are then handed to this process, where `no_leaks` sees them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)  # or one core would end with them while the other idles
 
 
 def pytest_collection_finish() -> None:
