@@ -1,6 +1,7 @@
 """The comparison's clock: what it counts, what it leaves out, and who has taken too long.
 
-Apart from the other tests of the harness, since these bound times from above and so need the machine to themselves.
+What must not be counted takes a known time at least, and is held against the whole: on a busy machine all of it takes
+longer, and the difference stays.
 """
 
 from __future__ import annotations
@@ -68,11 +69,10 @@ def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Slee
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
     assert [row["epoch"] for row in found] == [0, 1, 2, 5]
-    for row in found:  # five epochs of 40 ms, four evaluations of 150 ms, 200 ms of set-up
-        asked = sleepy.asleep * row["epoch"]
-        assert asked <= row["train_seconds"] < asked + 0.14
-    assert 0.2 <= found[0]["setup_seconds"] < 1.0
-    assert found[-1]["wall_seconds"] > 0.2 + 4 * 0.15 + 5 * 0.04 - 0.15
+    for before, row in enumerate(found):  # five epochs of 40 ms, four evaluations of 150 ms, 200 ms of set-up
+        uncounted = 0.2 + sleepy.saying * before
+        assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
+    assert 0.2 <= found[0]["setup_seconds"] <= found[-1]["wall_seconds"] - 3 * sleepy.saying - 5 * sleepy.asleep
 
 
 def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows, sleepy: type[Sleepy]) -> None:
@@ -82,9 +82,10 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
     task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
-    for row in found[1:]:
-        asked = sleepy.asleep * row["epoch"]
-        assert asked <= row["train_seconds"] < asked + 0.14
+    for before, row in enumerate(found):
+        others = sum(earlier["epoch"] for earlier in found[:before])
+        uncounted = 0.2 + sleepy.saying * before + sleepy.asleep * others
+        assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
 
 
 def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sleepy]) -> None:
@@ -110,7 +111,7 @@ def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: p
     task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(SERIAL, task, 4, pools, Judge(task))
-    assert found[-1]["train_seconds"] < 0.6 < 0.8 < found[-1]["wall_seconds"]
+    assert 0 < found[-1]["train_seconds"] <= found[-1]["wall_seconds"] - 4 * 0.2
 
 
 def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:
