@@ -52,7 +52,8 @@ def until_there_are(count: int, rows: Path, process: subprocess.Popen[str]) -> N
 
 def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     """After Ctrl-C, and after a kill within a write."""
-    command = ("compare", SMALL, "--methods", "hogwild", "--epochs", 30, "--seeds", 8, "--steps", 1, "--out", "out")
+    options = ("--methods", "hogwild", "--epochs", 30, "--seeds", 8, "--steps", 1, "--host", "threads")
+    command = ("compare", SMALL, *options, "--out", "out")
     process = spawn(*command)
     rows = tmp_path / "out" / "rows.jsonl"
     until_there_are(100, rows, process)
