@@ -84,7 +84,7 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
         found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
     for before, row in enumerate(found):
         others = sum(earlier["epoch"] for earlier in found[:before])
-        uncounted = 0.2 + sleepy.saying * before + sleepy.asleep * others
+        uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
 
 
