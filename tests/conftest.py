@@ -26,6 +26,7 @@ from hogwild.hosts import fork_server
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST = ("test_modes.py", "test_docs.py", "test_wheel.py", "test_campaigns.py")
 GRACE = 3.0  # seconds in which what a test left may still go
 
 
@@ -35,6 +36,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Orphans of a command that a test started are then handed to this process, where `no_leaks` sees them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)  # or one core would end with them while the other idles
+
+
+def pytest_collection_finish() -> None:
+    # A full collection walks every module, test and compiled kernel there is, and Numba sets off many of them.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -80,21 +91,22 @@ def one_signature_per_kernel() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_leaks() -> Iterator[None]:
     """Fail a test that leaves a process or a shared-memory segment behind (after ``GRACE``)."""
-    processes, segments = set(descendants()), set(os.listdir("/dev/shm"))
+    processes, segments = descendants(), set(os.listdir("/dev/shm"))
     yield
     deadline = time.monotonic() + GRACE
     while True:
         tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, fork_server.pid()}
-        leaked = {pid: name for pid, name in descendants().items() if pid not in processes | tracked}
+        leaked = descendants() - processes - tracked
         left = {name for name in set(os.listdir("/dev/shm")) - segments if not of_others(name)}
         if not leaked and not left:
             return
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
+    named = {pid: command_of(pid) for pid in leaked}
     for pid in leaked:  # so that the next test starts clean
         os.kill(pid, signal.SIGKILL)
-    pytest.fail(f"leaked processes {leaked or 'none'}, segments in /dev/shm {sorted(left) or 'none'}", pytrace=False)
+    pytest.fail(f"leaked processes {named or 'none'}, segments in /dev/shm {sorted(left) or 'none'}", pytrace=False)
 
 
 def of_others(segment: str) -> bool:
@@ -108,27 +120,31 @@ def of_others(segment: str) -> bool:
     return os.path.exists(f"/proc/{pid}") and pid != os.getpid() and pid not in descendants()
 
 
-def descendants() -> dict[int, str]:
-    """Command lines of all living processes below this one, by process id."""
+def descendants() -> set[int]:
+    """All living processes below this one; every test asks twice, so that this must be cheap."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
+                with open(f"/proc/{entry}/stat", "rb", buffering=0) as file:
+                    state, parent = file.read(4096).rpartition(b")")[2].split()[:2]
             except OSError:
                 continue  # ended between the two lines
-            if state not in "ZX":
+            if state not in b"ZX":
                 children.setdefault(int(parent), []).append(int(entry))
-    found, queue = {}, [os.getpid()]
+    found, queue = set[int](), [os.getpid()]
     while queue:
-        for pid in children.get(queue.pop(), []):
-            queue.append(pid)
-            try:
-                words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-                found[pid] = b" ".join(words).decode(errors="replace")
-            except OSError:
-                pass
+        below = children.get(queue.pop(), [])
+        found.update(below)
+        queue += below
     return found
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return "ended"
 
 
 @pytest.fixture

@@ -270,12 +270,12 @@ def spawn() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.mark.parametrize("discipline", ["hogwild", "round-robin"])
 def test_killed_parent_leaves_nothing(spawn: Callable, tmp_path: Path, discipline: str) -> None:
-    before, segments = set(descendants()), set(os.listdir("/dev/shm"))
+    before, segments = descendants(), set(os.listdir("/dev/shm"))
     process = spawn("-c", PARENT, tmp_path, discipline)
     workers = [int(pid) for pid in process.stdout.readline().split()]
     assert len(workers) == 2
     time.sleep(0.1)  # inside an epoch
-    family = set(descendants()) - before
+    family = descendants() - before
     process.kill()
     process.wait()
     assert until(lambda: not any(running(pid) for pid in workers), 5)
@@ -348,7 +348,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: int, discipline: str) -> None:
     """As a terminal, `timeout` or a batch system sends it: workers and fork server get it as well."""
-    before, segments = set(descendants()), set(os.listdir("/dev/shm"))
+    before, segments = descendants(), set(os.listdir("/dev/shm"))
     process = train("--discipline", discipline)
     workers = workers_of(process)
     assert len(workers) == 2
@@ -357,7 +357,7 @@ def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: i
     assert process.returncode == 128 + number
     assert err == ""
     assert not any(running(pid) for pid in workers)
-    assert until(lambda: set(descendants()) <= before, 5)
+    assert until(lambda: descendants() <= before, 5)
     assert set(os.listdir("/dev/shm")) <= segments
     model, (_, state) = load_model(tmp_path / "model"), load_checkpoint(tmp_path / "state")
     assert model.history[-1]["epoch"] == state["history"][-1]["epoch"] > 2
@@ -388,14 +388,14 @@ def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_many_workers_start(spawn: Callable, number: int) -> None:
-    before, workers = set(descendants()), min(64, 8 * machine.physical_cores())
+    before, workers = descendants(), min(64, 8 * machine.physical_cores())
     options = f"--host processes --workers {workers} --step 0.1 --epochs 1000000 --quiet".split()
     process = spawn("-m", "hogwild", "train", "synthetic:uniform?rows=2000", *options)
-    assert until(lambda: len(set(descendants()) - before) > 4 or process.poll() is not None, 60)
-    family = set(descendants()) - before
+    assert until(lambda: len(descendants() - before) > 4 or process.poll() is not None, 60)
+    family = descendants() - before
     process.send_signal(number)
     assert until(lambda: not any(running(pid) for pid in family), NOTICED)
-    assert set(descendants()) <= before
+    assert descendants() <= before
     assert process.wait() == 128 + number
     assert "Traceback" not in process.stderr.read()
 

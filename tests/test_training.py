@@ -164,9 +164,8 @@ def test_clock_stands_still_during_evaluation(rows: Rows, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Objective, "evaluate", slow)
     last = list(hogwild.train(rows, epochs=3, **QUIET))[-1]
-    assert last["wall_seconds"] > 0.8
     assert last["setup_seconds"] > 0.2  # the evaluation of epoch 0 comes before the first update
-    assert last["train_seconds"] < 0.4
+    assert 0 < last["train_seconds"] <= last["wall_seconds"] - 4 * 0.2  # of epochs 0 to 3
 
 
 def test_runs_have_different_names(rows: Rows) -> None:
@@ -235,7 +234,7 @@ def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
         before = threading.active_count()
         del run
         if host == "processes":
-            assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 5)  # the server reaps them
+            assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))  # the server reaps them
         else:
             assert threading.active_count() == before - 2
     finally:

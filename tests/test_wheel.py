@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NUMBA"))}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     result = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True)
     assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
     return result.stdout

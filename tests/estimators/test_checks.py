@@ -28,7 +28,6 @@ OF_LOSSES = {
     "check_regressors_int", "check_methods_subset_invariance", "check_methods_sample_order_invariance",
     "check_fit2d_1sample", "check_fit2d_1feature", "check_fit_idempotent", "check_non_transformer_estimators_n_iter",
     "check_estimator_sparse_matrix", "check_f_contiguous_array_estimator",
-    "check_sample_weight_equivalence_on_dense_data", "check_positive_only_tag_during_fit",
 }  # fmt: skip
 ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson"))]
 

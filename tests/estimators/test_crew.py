@@ -39,8 +39,10 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     return rows, problem, converted(rows, rates_of(problem, rows, 1))
 
 
-@pytest.mark.parametrize("groups", [2, 3])
-@pytest.mark.parametrize("options", [{}, {"penalty": "elasticnet"}, {"penalty": None, "weights": True}], ids=str)
+@pytest.mark.parametrize(
+    ("groups", "options"),
+    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (2, {"penalty": None, "weights": True})], ids=str,
+)  # fmt: skip
 def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: dict[str, Any]) -> None:
     rows, problem, arrays = posed(**options)
     order, start = Order.of(len(rows)), np.random.default_rng(1).normal(size=problem.size).astype(np.float32)

@@ -48,7 +48,7 @@ def test_deaths_are_noticed_where_the_user_blocks_signals() -> None:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.kill(pool._crew[0].pid, signal.SIGKILL)
-    assert until(lambda: pool._listen(0.1) or pool.lost == 1, 5)
+    assert until(lambda: pool._listen(0.1) or pool.lost == 1)
     pool.close()
 
 
@@ -96,10 +96,10 @@ def test_a_copy_that_the_user_forks(tmp_path: object) -> None:
         copy, *theirs = map(int, parent.stdout.readline().split())
         try:
             assert until(lambda: os.path.exists(ready))
-            assert {copy, *theirs} <= {*descendants()}
+            assert {copy, *theirs} <= descendants()
             parent.kill()
             parent.wait()
-            assert until(lambda: not {*theirs} & {*descendants()}, 5)
+            assert until(lambda: not {*theirs} & descendants())
             assert copy in descendants()
         finally:
             os.kill(copy, signal.SIGKILL)

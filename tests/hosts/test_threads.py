@@ -130,7 +130,7 @@ def test_release_stops_the_workers_and_frees_the_job(make_job: Callable) -> None
     assert control[STOP] == control[ABORT] == 1
     assert pool.job is None
     del job
-    assert until(lambda: gc.collect() is not None and gone() is None, 5)
+    assert until(lambda: gc.collect() is not None and gone() is None)
     pool.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import threading
 import time
 
@@ -21,12 +20,15 @@ from hogwild.kernels.control import STOP, cells
 from hogwild.problems.linear.kernel import DISCIPLINES
 from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, awkward_rows, bits, make_job, run_epoch
 
-LOCK_FREE = ["hogwild", "tiered", "atomic", "aig"]  # aig: its locks are held around the write only
 KINDS = {  # the kernels without a delay are those of test_disciplines
     "plain": (2, {"loss": "epsilon-insensitive"}),  # with gradients that are zero
     "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
     "multi-class": (3, {"loss": "hinge"}),
 }
+# The delay stands outside what penalties and plain or atomic writes differ in, and each case is a kernel to compile
+WITHOUT_LOCKS = ("serial", "atomic", "tiered")
+CASES = [("plain", name) for name in DISCIPLINES]
+CASES += [("multi-class", name) for name in DISCIPLINES if name not in WITHOUT_LOCKS]
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="Python is too slow, and has one worker only")
 
 
@@ -93,8 +95,7 @@ def test_other_processors(monkeypatch):
 
 
 @np.errstate(over="ignore")
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "discipline"), [*CASES, ("elastic", "aig")])
 def test_results_are_the_same(kind, discipline):
     jobs = [job_for(kind, discipline, delay=delay) for delay in (0.0, 2e-6)]
     for job in jobs:
@@ -116,13 +117,15 @@ def test_without_a_delay_the_kernel_is_another():
 
 
 @needs_jit
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-@pytest.mark.parametrize("kind", ["plain", "multi-class"])
+@pytest.mark.parametrize(("kind", "discipline"), CASES)
 def test_one_worker_takes_as_long_as_its_gradients(kind, discipline):
     n, delay = 200, 5e-4
-    found = [seconds_of(job_for(kind, discipline, delay=delay, n=n)) for _ in range(3)]
-    assert min(found) >= n * delay
-    assert statistics.median(found) < 2 * n * delay + 0.5
+    for _ in range(20):  # each may be held up by whatever else runs
+        found = seconds_of(job_for(kind, discipline, delay=delay, n=n))
+        assert found >= n * delay
+        if found < 2 * n * delay + 0.5:
+            return
+    pytest.fail(f"{n} gradients of {delay} s never took less than {found} s")
 
 
 @needs_jit
@@ -136,21 +139,20 @@ def test_inside_the_lock():
 @needs_jit
 @pytest.mark.slow
 @pytest.mark.skipif(machine.physical_cores() < 2, reason="needs two cores")
-@pytest.mark.parametrize("discipline", [*LOCK_FREE, "round-robin"])
-@pytest.mark.parametrize("kind", ["plain", "multi-class"])
+@pytest.mark.parametrize(("kind", "discipline"), [case for case in CASES if case[1] not in ("serial", "locked")])
 def test_side_by_side(kind, discipline):
     """Before the locks of aig are taken, and while others have their turn: two workers wait at the same time.
 
     One after another they could never be faster than ``n * delay``, so a single time below shows that they were not.
     Times count against it only if two threads could spin at the same time just before and just after.
     """
-    n, delay, against = 1500, 2e-4, 0
-    for _ in range(12):
+    n, delay, against = 128, 2e-3, 0
+    for _ in range(6):
         calm = cores_are_idle(0.3 * n * delay)
         if seconds_of(job_for(kind, discipline, 2, delay, n)) < 0.8 * n * delay:
             return
         against += calm and cores_are_idle(0.3 * n * delay)
-        assert against < 4, "two workers were never faster than one"
+    assert against < 4, "two workers were never faster than one"
     pytest.skip("others use the cores")
 
 

