@@ -49,7 +49,8 @@ def start(store: str, machines: int, folder: Path, *options: str) -> list[subpro
 
 def measured(folder: Path) -> list[dict[str, Any]]:
     path = folder / "rows"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be on its way to the disk
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 180.0) -> tuple[int, str]:
