@@ -248,7 +248,7 @@ def test_full_disk_for_rows(hogwild: Callable) -> None:
 
 def started(process: subprocess.Popen[str], rows: Path) -> None:
     """Wait until some epochs are done."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not rows.exists() or rows.read_text().count("\n") < 3:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
