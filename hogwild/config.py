@@ -91,6 +91,9 @@ class TrainConfig:
     machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
         least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
         "``server``.")
+    own_rows: bool = option(False, "Each machine has rows of its own: another file or store on each.", MACHINES,
+        owners=LINEAR, more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
+        "objective is that of all rows. If all open the same data, each keeps a range of it.")
     link: str = option("", f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
         "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).", PARALLEL, metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",

@@ -16,8 +16,9 @@ ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it wou
     "adagrad": bool, "order": str, "seed": int, "average": bool, "optimizer": str | None, "state": str | None,
     "batch": int | None, "momentum": float | None, "betas": tuple[float, float] | None, "launch": str | None,
     "discipline": str, "exchange": str, "link": str, "gradient_delay": float, "workers": int | None,
-    "oversubscribe": bool, "machines": int, "host": str, "delay": str, "device": str, "in_flight": int | None,
-    "evaluate_every": int, "epochs": int, "patience": int | None, "tol": float, "target": float | None,
+    "oversubscribe": bool, "machines": int, "own_rows": bool, "host": str, "delay": str, "device": str,
+    "in_flight": int | None, "evaluate_every": int, "epochs": int, "patience": int | None, "tol": float,
+    "target": float | None,
 }, total=False)  # fmt: skip
 
 

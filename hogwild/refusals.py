@@ -111,6 +111,8 @@ BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
 def _of_machines(config: Any) -> Iterator[str]:
     """Reasons of what several machines cannot do."""
     if config.machines == 1:
+        if config.own_rows:
+            yield "own_rows is for several machines: give machines too (--machines P), or all rows to one"
         return
     name, numbers = parse_exchange(config.exchange, PROBLEMS[config.problem].get("sums", True))
     if name not in ("averaging", "gossip", "server"):

@@ -30,7 +30,7 @@ LAYERS = {
         [f"hogwild.problems.{name}" for name in ("case", "*.case", "*.model", "*.picture", "*.training")], 4
     ),
     **dict.fromkeys(["hogwild.problems*", "hogwild.exchanges*"], 2),
-    "hogwild.machines.agreement": 4,
+    **dict.fromkeys(["hogwild.machines.agreement", "hogwild.machines.own_rows"], 4),
     **dict.fromkeys(["hogwild.hosts*", "hogwild.cuda*", "hogwild.machines*"], 3),
     **dict.fromkeys(
         ["hogwild.model_file", "hogwild.models", "hogwild.metrics", "hogwild.training*", "hogwild.json_rows"], 4

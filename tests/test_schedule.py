@@ -10,7 +10,7 @@ import pytest
 
 from hogwild import methods
 from hogwild.errors import UsageError
-from hogwild.training.schedule import SCHEDULES, make_schedule, usual_schedule
+from hogwild.training.schedule import SCHEDULES, make_schedule, slower, usual_schedule
 
 
 def steps(schedule, rows, epochs):
@@ -171,3 +171,12 @@ def test_adaptive_counts_epochs_that_were_not_looked_at() -> None:
     assert schedule.plan(5)[0] == 1.0
     schedule.observe(1.0, 2)
     assert schedule.plan(7)[0] == 0.2
+
+
+@pytest.mark.parametrize("step", [(0.5, 1.0, 0.0), (2.0, 1.0, 0.75), (3.0, 25_000.0, 0.5)])
+def test_a_share_of_the_rows_takes_the_steps_of_all(step: tuple[float, float, float]) -> None:
+    for share in (1.0, 0.25, 0.6):
+        scale, offset, power = slower(step, share)
+        for t in (0, 10, 12_345):
+            expected = step[0] / (step[1] + t) ** step[2]
+            assert scale / (offset + t * share) ** power == pytest.approx(expected, rel=1e-12)

@@ -126,10 +126,10 @@ def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, clus
     with Interrupts(display) as interrupts, announced(display):
         if needs_processes(config):
             fork_server.ensure_running()
-        rows, _ = read(request, sources, config, display)
+        rows, test = read(request, sources, config, display)
         noun = CONTAINERS[config.problem].noun
         with display.live(lambda: "starting workers and compiling"), naming(request):
-            run = train(rows, config=config, cluster=cluster, data=request.data)
+            run = train(rows, test, config=config, cluster=cluster, data=request.data)
         with run:
             interrupts.follow(run)
             with display.live(lambda: training_line(run.progress(), config.epochs, noun)):
@@ -155,6 +155,8 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
         with display.live(lambda: "starting workers and compiling"), naming(request):
             run = train(rows, test, config=config, **options)
         run.stopwatch.add(before)
+        if config.own_rows:
+            display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
 
     return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason))

@@ -34,7 +34,8 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
     repeat = EXACT if exact else RACE
     name = config.discipline
     if config.machines > 1:
-        name = f"{config.exchange} of {config.machines} machines; here {name}"
+        own = " with rows of their own" if config.own_rows else ""
+        name = f"{config.exchange} of {config.machines} machines{own}; here {name}"
         within = parse_exchange(config.exchange)[1].get("period", 0) < math.inf
         repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
     elif config.exchange != "none":

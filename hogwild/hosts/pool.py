@@ -50,6 +50,14 @@ class Pool(Protocol):
         """Return rows and nonzeros that other machines have done of the latest task."""
         return 0, 0
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint's header has to hold of other machines."""
+        return {}
+
+    def restore(self, header: dict[str, Any]) -> None:
+        """Go on from what :meth:`state` gave."""
+        return
+
     @property
     def job(self) -> Job | None:
         """The job that the workers hold."""

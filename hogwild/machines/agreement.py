@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from hogwild.config import TrainConfig
+from hogwild.data.rows.totals import Totals
 from hogwild.errors import InputError, TrainingError
 from hogwild.hosts.pool import Pool
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.comeback import Door
 from hogwild.machines.meeting import difference
-from hogwild.machines.pool import among
+from hogwild.machines.own_rows import Evaluation
+from hogwild.machines.pool import Machines, among
 from hogwild.problems.case import Case
 
 BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
@@ -28,8 +30,11 @@ def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
 class Leader:
     """What a run on machine 0 asks of the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, totals: Totals | None = None) -> None:
+        """With ``totals`` every machine has rows of its own."""
+        self.cluster, self.totals = cluster, totals
+        self._evaluation = None if totals is None else Evaluation(cluster, totals)
+        self._pool: Machines | None = None
 
     def agree(self, case: Case, config: TrainConfig) -> None:
         """Have all other machines confirm that they train the same, with the options as they were asked for.
@@ -54,7 +59,20 @@ class Leader:
 
     def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
         """Return a function that makes a pool of all machines of this machine's own workers."""
-        return among(self.cluster, case.config, case.n, lambda: self.agree(case, asked))
+        make = among(self.cluster, case.config, case.n, lambda: self.agree(case, asked), self.totals)
+
+        def around(pool: Pool) -> Pool:
+            self._pool = make(pool)
+            return self._pool
+
+        return around
+
+    def evaluate(self, case: Any, solution: tuple[Any, ...], current: bool) -> dict[str, float | None]:
+        """Evaluate a solution on the rows of all machines; ``current``: it is that of the parameters as they are."""
+        if self._evaluation is None:
+            found: dict[str, float | None] = case.evaluate(solution)
+            return found
+        return self._evaluation(case, solution, current and self._pool is not None and self._pool.in_step)
 
 
 def discipline_for(plan: dict[str, Any], workers: int) -> str:

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.errors import TrainingError
-from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, TEXT, TRADE, Frame, text_frame, text_of
+from hogwild.errors import HogwildError, TrainingError
+from hogwild.exchanges.trade import Message
+from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, PIECE, TEXT, TRADE, Frame, text_frame, text_of
 from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, meet
 from hogwild.machines.pair import Pair, connect
 
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
 COMING = 10.0  # seconds in which a machine that may come back has to connect
+LONGEST_REASON = 1000  # characters
 Note = tuple[int, dict[str, Any]]  # sender and content
 
 
@@ -56,6 +58,7 @@ class Cluster:
         self.changed = threading.Condition()
         self.heard: deque[Note] = deque()
         self.models: dict[int, np.ndarray] = {}  # by task: what machine 0 has sent
+        self._pieces: dict[tuple[int, int], list[np.ndarray]] = {}  # of arrays, by sender and number
         self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
         self._closed, self._beside = threading.Event(), list[threading.Thread]()
@@ -225,6 +228,37 @@ class Cluster:
             raise TrainingError(f"{self.name(0)} sent a model of {len(model)} numbers, expected {size}")
         return model
 
+    def send_array(self, to: int, number: int, array: np.ndarray) -> None:
+        """Send an array to a machine, in pieces; those of one number arrive in the order in which they are sent."""
+        sent = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for first in range(0, len(sent), MOST_TEXT):
+            piece = sent[first : first + MOST_TEXT]
+            self.send(to, Frame(PIECE, number, message=Message(0, 0, 0, piece)))
+
+    def next_array(self, sender: int, number: int, kind: Any, size: int) -> np.ndarray:
+        """Wait for a machine's next array of a number, of ``size`` elements; those of earlier numbers go.
+
+        Raises
+        ------
+        TrainingError
+            If the machine is gone, or has sent another array.
+        """
+        wanted, taken = size * np.dtype(kind).itemsize, np.empty((size,), kind)
+        cells, done = taken.view(np.uint8), 0
+        while done < wanted:
+            with self.changed:
+                for old in [key for key in self._pieces if key[0] == sender and key[1] < number]:
+                    del self._pieces[old]
+                while not (pieces := self._pieces.get((sender, number))):
+                    self.require(sender)
+                    self.changed.wait(LOOK)
+                piece = pieces.pop(0)
+            if len(piece) > wanted - done:
+                raise TrainingError(f"{self.name(sender)} has sent more than {wanted:,} bytes of an array")
+            cells[done : done + len(piece)] = piece
+            done += len(piece)
+        return taken
+
     def take_notes(self, kind: str, task: int) -> list[int]:
         """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
         with self.changed:
@@ -254,8 +288,9 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.leave()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Leave; if because of an error that is the user's to mend, say it to the others."""
+        self.leave(*[str(error)[:LONGEST_REASON]] if isinstance(error, HogwildError) else [])
 
     def _deliver(self, sender: int, frame: Frame) -> None:
         if frame.kind == TEXT:
@@ -271,6 +306,8 @@ class Cluster:
                 self.heard.append((sender, content))
             elif frame.kind == MODEL:
                 self.models[frame.task] = frame.message.values
+            elif frame.kind == PIECE:
+                self._pieces.setdefault((sender, frame.task), []).append(frame.message.values)
             elif frame.kind == TRADE:
                 self._trades.setdefault(frame.task, []).append((sender, frame))
             self.tell_threads()

@@ -14,6 +14,7 @@ from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import difference
 
 LOOK = 0.2  # seconds
+OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 
 
 class Door:
@@ -37,6 +38,9 @@ class Door:
         cluster, hello = self._cluster, self._notes.get(request, self)
         if hello is None or hello is self:  # withdrawn, or about to be written
             return hello is None
+        if self._plan["facts"]["own_rows"]:
+            self._notes.put(f"{request}/answer", {"why": OWN_ROWS})
+            return True
         free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
         number = hello["number"] if hello["number"] is not None else free[0] if free else None
         if number not in free:

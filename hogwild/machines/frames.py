@@ -17,15 +17,15 @@ from hogwild.exchanges.trade import EMPTY, NO_INDICES, Message
 MAGIC = int.from_bytes(b"hogwild1", "big")
 CELLS = 12
 MOST_TEXT = 1 << 20  # bytes of JSON
-BEAT, TEXT, TRADE, MODEL, BYE = range(5)
+BEAT, TEXT, TRADE, MODEL, PIECE, BYE = range(6)
 NOTHING = Message(0, 0, 0)
 
 
 class Frame(NamedTuple):
-    """A message of an exchange, a model, or a text, and the task that it belongs to."""
+    """A message of an exchange, a model, a text, or a piece of an array, and the task that it belongs to."""
 
-    kind: int  # BEAT, TEXT, TRADE, MODEL, BYE
-    task: int = 0  # counted by machine 0 from 1
+    kind: int  # BEAT, TEXT, TRADE, MODEL, PIECE, BYE
+    task: int = 0  # counted by machine 0 from 1; of a piece: the number of its array
     ended: int = 0  # whether the sender's workers have done their share of the task
     message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``
 
@@ -73,7 +73,7 @@ def payload_size(header: np.ndarray, run: int, most: int) -> int:
     indices, values, coded = (int(cell) for cell in header[9:])
     if magic != MAGIC or number != run:
         raise TrainingError("sent what is no frame of this run")
-    limit = {BEAT: 0, BYE: MOST_TEXT, TEXT: MOST_TEXT}.get(kind, most)
+    limit = {BEAT: 0, BYE: MOST_TEXT, TEXT: MOST_TEXT, PIECE: MOST_TEXT}.get(kind, most)
     whole = coded in (0, 1) and indices % 4 == 0 and (coded or values % 4 == 0)
     if not (BEAT <= kind <= BYE and task >= 0 and ended in (0, 1) and whole):
         raise TrainingError("sent a frame with a header that makes no sense")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
+from hogwild.data.rows.totals import Totals
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.trade import Counts, Exchange
@@ -26,27 +27,34 @@ from hogwild.kernels.control import NO_LIMIT, STOP
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame, Message
 from hogwild.machines.trading import WAIT, Trading, trading_of
+from hogwild.training.schedule import slower
 
 
 def among(
-    cluster: Cluster, config: TrainConfig, examples: int, agree: Callable[[], None] = lambda: None
-) -> Callable[[Pool], Pool]:
+    cluster: Cluster, config: TrainConfig, examples: int, agree: Callable[[], None] = lambda: None,
+    totals: Totals | None = None,
+) -> Callable[[Pool], Machines]:  # fmt: skip
     """Return a function that makes a pool of several machines of this machine's own workers.
 
-    ``agree`` is called when the memory is laid out, before anything is trained.
+    ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
+    of its own.
     """
     exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
     assert exchange is not None
     if isinstance(exchange, Averaging):
         exchange = dataclasses.replace(exchange, period=min(exchange.period, NO_LIMIT - 1))  # it keeps a base
-    return lambda pool: Machines(pool, cluster, exchange, agree)
+    return lambda pool: Machines(pool, cluster, exchange, agree, totals)
 
 
 class Machines(Pool):
     """A pool of the workers of this machine that trades with other machines (see :class:`hogwild.hosts.pool.Pool`)."""
 
-    def __init__(self, inner: Pool, cluster: Cluster, exchange: Exchange, agree: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: Pool, cluster: Cluster, exchange: Exchange, agree: Callable[[], None],
+        totals: Totals | None = None,
+    ) -> None:  # fmt: skip
         self._agree: Callable[[], None] | None = agree
+        self._totals, self._starts = totals, dict[int, int]()  # first chunks of others in an epoch that was stopped
         self.inner, self.cluster, self._exchange = inner, cluster, exchange
         self.host, self.shared, self.workers = inner.host, inner.shared, inner.workers
         self._arrays: dict[str, np.ndarray] = {}
@@ -85,7 +93,25 @@ class Machines(Pool):
         """Settle who takes part in the next task; return this machine's number among them, and how many they are."""
         if self.cluster.leads:
             self._settle(self.cluster.members())
+        if self._totals is not None:
+            return 0, 1
         return self._members.index(self.cluster.number), len(self._members)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all machines have the same array."""
+        return self._in_step
+
+    def state(self) -> dict[str, Any]:
+        if self._totals is None:
+            return {}
+        return {"starts": {self._totals.prints[other]: start for other, start in self._starts.items()}}
+
+    def restore(self, header: dict[str, Any]) -> None:
+        if self._totals is not None:
+            self._starts = {k: int(header["starts"].get(one, 0)) for k, one in enumerate(self._totals.prints)}
+            if min(self._starts.values()) < 0:
+                raise ValueError("starts holds a number below zero")
 
     def _settle(self, members: list[int]) -> None:
         came = [int(self.cluster.came[member]) for member in members]
@@ -117,7 +143,7 @@ class Machines(Pool):
             cluster, job, self._exchange, self._arrays, self._members, self._number
         )  # fmt: skip
         self._worked = self._told = False
-        self.inner.begin(task)
+        self.inner.begin(self._own(task))
         self._trading.start()
 
     def wait(self, timeout: float) -> bool:
@@ -140,6 +166,9 @@ class Machines(Pool):
             return False
         self._in_step = self._in_step and trading.in_step()
         self._gone = self.cluster.losses
+        if (job := self.inner.job) is not None:
+            stopped = job.position() < job.order.n_chunks
+            self._starts = {other: note["chunk"] for other, note in trading.reports.items()} if stopped else {}
         if trading.error is not None:
             raise trading.error
         return True
@@ -170,6 +199,13 @@ class Machines(Pool):
 
     # ---- a task
 
+    def _own(self, task: Task) -> Task:
+        """Return a task with a step that falls with the rows of all machines, where this one has a share of them."""
+        if self._totals is None:
+            return task
+        step = slower(task.step, self._totals.each[self.cluster.number] / self._totals.rows)
+        return dataclasses.replace(task, step=step)
+
     def follow(self, note: dict[str, Any]) -> Task:
         """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
         self._settle(note["members"])
@@ -183,7 +219,8 @@ class Machines(Pool):
             "members": self._members, "in_step": self._in_step,
         }  # fmt: skip
         for member in self._members[1:]:
-            self.cluster.tell(note, member)
+            start = task.start if self._totals is None else self._starts.get(member, 0)
+            self.cluster.tell(note | {"start": start}, member)
         if not self._in_step:
             self._send_model(job, self._number)
         self._in_step = True

@@ -174,7 +174,7 @@ class Trading:
         if not cluster.leads:
             missing = [member for member, here in zip(self.members, link.here()) if not here]
             note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
-            cluster.tell(note | {"sent": [*self._own_counts()]}, 0)
+            cluster.tell(note | {"sent": [*self._own_counts()], "chunk": self.job.position()}, 0)
             return
         for replica, member in enumerate(self.members[1:], 1):
             told = self._told(replica, member)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from hogwild.config import TrainConfig
 from hogwild.hosts.job import Job
 from hogwild.methods import PROBLEMS, located
+from hogwild.problems.sums import Sums
 from hogwild.problems.work import Cut, Problem
 
 
@@ -69,6 +70,20 @@ class Case(Protocol):
 
     def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> Any:
         """The trained model."""
+
+
+class Summable(Case, Protocol):
+    """A case that can be posed on one machine's part of the rows, and whose evaluation is of sums over rows."""
+
+    @staticmethod
+    def own_facts(config: TrainConfig, rows: Any) -> tuple[dict[str, Any], Any]:
+        """What the other machines must know of these rows, as JSON, and how many rows hold each feature."""
+
+    def sums(self, solution: tuple[Any, ...]) -> list[Sums]:
+        """What an evaluation finds in the rows that this case has."""
+
+    def facts(self, solution: tuple[Any, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
+        """What :meth:`evaluate` returns, from the sums of several cases."""
 
 
 def case_of(problem: str) -> type[Case]:

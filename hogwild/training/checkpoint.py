@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,6 +49,11 @@ def fingerprint_of(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> str:
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def fingerprint_of_json(value: Any) -> str:
+    """Hash a value of JSON types."""
+    return fingerprint_of((), [np.frombuffer(json.dumps(value, sort_keys=True).encode(), np.uint8)])
 
 
 def hold_directory(directory: Path) -> Held:

@@ -89,11 +89,11 @@ class Engine:
     def __init__(
         self, lay_out: Callable[[bool], Job], host: str, workers: int, delay: str = "round-robin",
         pool: Pool | None = None, stopwatch: Stopwatch | None = None, wire: Wire | None = None,
-        around: Callable[[Pool], Pool] | None = None,
+        around: Callable[[Pool], Pool] | None = None, examples: int | None = None,
     ) -> None:  # fmt: skip
         """Give the workers what ``lay_out`` makes, in shared memory if asked; they are started if there is no pool.
 
-        ``around`` makes another pool of this one, such as one of several machines.
+        ``around`` makes another pool of this one, such as one of several machines, which do ``examples`` an epoch.
         """
         self._own = pool is None
         self.pool = pool or start_pool(host, workers, delay)
@@ -106,7 +106,7 @@ class Engine:
         self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
         try:
             self.job = lay_out(self.pool.shared)
-            self._laid_out, self._n = True, self.job.order.n_rows
+            self._laid_out, self._n = True, examples or self.job.order.n_rows
             self.job.wire = wire or self.job.wire
             before = self.pool.lost
             with self._stopwatch("compiling"):
@@ -205,7 +205,7 @@ class Engine:
             "epoch": self.epoch, "chunk": self.chunk, "workers_lost": self.lost,
             "epoch_updates": self.updates, "epoch_nonzeros": self.nonzeros, "epoch_seconds": self.seconds,
             "sent": [*self.sent], "train_seconds": self.clock.seconds,
-        }  # fmt: skip
+        } | self.pool.state()  # fmt: skip
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
@@ -216,6 +216,7 @@ class Engine:
         self.sent = Counts(*header.get("sent", ()))
         self.clock, self._began = Clock(header["train_seconds"]), header["train_seconds"]
         self._task = Task(self.epoch, self.chunk, self._task.step)
+        self.pool.restore(header)
 
     def close(self) -> None:
         """End the workers, or have those of somebody else's pool drop the job."""

@@ -12,6 +12,7 @@ from hogwild.errors import TrainingError
 from hogwild.hosts.pool import Pool
 from hogwild.machines.agreement import confirm, discipline_for
 from hogwild.machines.cluster import Cluster
+from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines, among
 from hogwild.problems.case import case_of
 from hogwild.training.engine import Engine, EpochProgress
@@ -27,7 +28,9 @@ class Member(Generic[M]):
     It has the interface of :class:`hogwild.training.run.Run`, but no rows of measurements: those are machine 0's.
     """
 
-    def __init__(self, examples: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str) -> None:
+    def __init__(
+        self, examples: Any, test: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str
+    ) -> None:
         began = time.perf_counter()
         self.stopwatch = Stopwatch("set-up", began)
         self.cluster, self.data = cluster, data
@@ -40,13 +43,17 @@ class Member(Generic[M]):
         if plan["kind"] == "end":
             raise TrainingError(f"{cluster.name(0)} has ended the run")
         config = dataclasses.replace(config, discipline=discipline_for(plan, config.workers or 1))
-        self._case = case_of(config.problem)(config, examples, None)
-        self._case.recut(plan["cut"])
+        totals = examples.totals if config.own_rows else None
+        self._case: Any = case_of(config.problem)(config, examples, None if totals is None else test)
+        if totals is None:
+            self._case.recut(plan["cut"])
+        else:
+            self._case.make_evaluator()
         self.config = self._case.config
         confirm(cluster, self._case, asked, plan)
         self._engine = Engine(
             self._case.lay_out, self.config.host, self.config.workers or 1, pool=pool, stopwatch=self.stopwatch,
-            around=among(cluster, self.config, self._case.n),
+            around=among(cluster, self.config, self._case.n, totals=totals), examples=self._case.n,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -89,10 +96,14 @@ class Member(Generic[M]):
         try:
             while True:
                 with self.stopwatch("waiting"):
-                    note = cluster.next_note(0, ("task", "end"), lambda: engine.stopping)
+                    note = cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
                 if note["kind"] in ("end", "stopped"):
                     engine.pool.finish()
                     return
+                if note["kind"] == "evaluate":
+                    with self.stopwatch("evaluation"):
+                        answer(cluster, self._case, note, self._case.solution(engine.job.export()))
+                    continue
                 task = engine.pool.follow(note)
                 engine.epoch, engine.chunk = task.epoch, task.start
                 engine.next_epoch()

@@ -91,7 +91,7 @@ class Run(Generic[M]):
         self.asked, self.config = config, resolve(config, len(examples), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._fresh, self._done, self._closed = True, False, False
+        self._fresh, self._done, self._closed, self._leader = True, False, False, leader
         self._ending: BaseException | None = None  # raised after the last row
         self._setup: float | None = None
         self._n = len(examples)
@@ -223,7 +223,7 @@ class Run(Generic[M]):
         c, wire = self.config, parse_link(self.config.link)
         self._engine = Engine(
             self._case.lay_out, c.host, c.workers or 1, c.delay, pool, self.stopwatch, wire,
-            None if leader is None else leader.around(self._case, self.asked),
+            None if leader is None else leader.around(self._case, self.asked), self._n if c.own_rows else None,
         )  # fmt: skip
         self._job = self._engine.job
         self._solution = self._case.solution(self._job.export())
@@ -357,10 +357,10 @@ class Run(Generic[M]):
 
     def _evaluate(self) -> dict[str, Any]:
         """The objective and metrics of the parameters as they are; they become the model."""
-        flat = self._job.export() if self._mean is None or self.engine.epoch == 0 else self._mean.astype(np.float32)
+        mean, case, leader = None if self.engine.epoch == 0 else self._mean, self._case, self._leader
         with self.stopwatch("evaluation"):
-            solution = self._case.solution(flat)
-            found = self._case.evaluate(solution)
+            solution = case.solution(self._job.export() if mean is None else mean.astype(np.float32))
+            found = case.evaluate(solution) if leader is None else leader.evaluate(case, solution, mean is None)
         self._previous, self._solution = self._solution, solution
         return found
 

@@ -31,6 +31,12 @@ STRONG = 8 * WEAK  # a penalty that halves the step sooner is not weak: the smal
 TAIL_POWER = 3  # of the weighted tail mean: see tail_share
 
 
+def slower(step: Step, share: float) -> Step:
+    """The same step for a worker that visits only this share of the rows that ``t`` counts, and counts those."""
+    scale, offset, power = step
+    return scale * share**power, offset * share, power
+
+
 class Schedule:
     """A step size for each epoch. This class is ``constant``; the others override parts of it.
 

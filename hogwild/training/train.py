@@ -79,9 +79,10 @@ def train(
     data : str
         Name of the data in the rows of measurements.
     cluster : Cluster, optional
-        Machines that have met (:func:`hogwild.gather`) and train together; each makes this call, with the same data and
-        options. Rows and checkpoints are machine 0's; on the others the run yields none, and ``finish()`` returns the
-        same model.
+        Machines that have met (:func:`hogwild.gather`) and train together; each makes this call, with the same options
+        and data. With ``own_rows=True`` the data are each machine's own, and so are the test data, which machine 0 must
+        have if another one has; all metrics are of all of them. Rows and checkpoints are machine 0's; on the others the
+        run yields none, and ``finish()`` returns the same model.
 
     Returns
     -------
@@ -96,7 +97,8 @@ def train(
     if config is not None and options:
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
     if config is None:
-        config = TrainConfig.from_json({"host": "threads"} | options)
+        met = {} if cluster is None else {"machines": cluster.machines}
+        config = TrainConfig.from_json({"host": "threads"} | options | met)
     take = case_of(config.problem).take
     examples, test = take(rows), None if test is None else take(test)
     if cluster is None:
@@ -104,11 +106,16 @@ def train(
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
         return Run(examples, test, config, checkpoint, resume, pool, data)
     config = dataclasses.replace(config, machines=cluster.machines)
+    if config.own_rows:
+        from hogwild.machines.own_rows import settle
+
+        examples, test = settle(cluster, examples, test, config)
     if cluster.leads:
         from hogwild.machines.agreement import Leader
 
-        return Run(examples, test, config, checkpoint, resume, pool, data, leader=Leader(cluster))
+        leader = Leader(cluster, examples.totals if config.own_rows else None)
+        return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader)
     from hogwild.training.member import Member
 
-    member: Any = Member(examples, config, cluster, pool, data)
+    member: Any = Member(examples, test, config, cluster, pool, data)
     return member

@@ -159,6 +159,40 @@ def test_a_model_of_megabytes() -> None:
     assert history[-1]["bytes_sent"] > 2 * 4 * 1_600_000
 
 
+def test_arrays_arrive_whole_and_in_order() -> None:
+    arrays = [np.arange(700_001.0), np.empty(0, np.int32), np.arange(5, dtype=np.float32), np.array([True, False])]
+
+    def work(cluster: Cluster) -> Any:
+        if not cluster.leads:
+            for number in (1, 2):
+                for array in arrays:
+                    cluster.send_array(0, number, array)
+            cluster.send_array(0, 2, arrays[2])
+            return cluster.next_note(0, ("end",))
+        found = [
+            cluster.next_array(1, 2, array.dtype, array.size) for array in arrays
+        ]  # those of 1 are never asked for
+        with pytest.raises(TrainingError, match="machine 1 .* has sent more than 4 bytes of an array"):
+            cluster.next_array(1, 2, np.float32, 1)
+        cluster.tell({"kind": "end"})
+        return found
+
+    found, _ = together(2, work)
+    for array, expected in zip(found, arrays, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_an_error_is_told_to_the_others() -> None:
+    def work(cluster: Cluster) -> Any:
+        if not cluster.leads:
+            raise InputError("part1.svm:7: no number")
+        return cluster.next_note(1, ("ready",))
+
+    first, _ = together(2, work)
+    assert isinstance(first, TrainingError)
+    assert str(first).endswith("is gone: part1.svm:7: no number")
+
+
 def test_who_leaves_is_missed_by_nobody() -> None:
     rows = toy()
     leaving = threading.Event()

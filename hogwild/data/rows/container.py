@@ -135,6 +135,7 @@ class Rows:
         self.hash_bits, self.table = hash_bits, table
         self.names: Any = None  # see `data/names.py`: names of a table's features
         self.known_degrees: np.ndarray | None = None  # (width,) int32, for rows whose store has them
+        self.totals: Any = None  # see `data/rows/totals.py`: counts of all rows, if other machines have more
         self.left_by: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) of a split
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")

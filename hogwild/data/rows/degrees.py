@@ -18,6 +18,16 @@ from hogwild.data.rows.counts_kernel import count_features
 OWN_BYTES = 64 << 20  # for all threads' arrays together
 
 
+def frequencies(rows: Rows, threads: int | None = None) -> tuple[int, np.ndarray]:
+    """Number of rows, and of those that hold each feature, (width,), at least 1: on all machines, if others have more.
+
+    A feature that is common here may be rare elsewhere; every machine must have the same numbers.
+    """
+    if rows.totals is not None:
+        return rows.totals.rows, np.maximum(rows.totals.degrees, 1)
+    return len(rows), np.maximum(degrees(rows, threads), 1)
+
+
 def degrees(rows: Rows, threads: int | None = None) -> np.ndarray:
     """Number of rows that hold each feature, (width,) int32: the paper's ``d_u`` (Recht et al. 2011, section 2.2).
 

@@ -16,17 +16,21 @@ from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.chunks import count_unknown
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.totals import alone, facts_of
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
-from hogwild.errors import HogwildWarning, UsageError
+from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.rows import intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
-from hogwild.training.checkpoint import fingerprint
+from hogwild.problems.sums import Sums
+from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 
 
@@ -37,13 +41,13 @@ class LinearCase:
     _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
-        self.config, self.n, self.reason = config, len(train), ""
+        self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
         self._train, self._test = train, test
         self._pose(train)
         self.order = Order.of(
             len(train), config.order == "shuffled", 8 * train.nnz / len(train), _outgrows_memory(train)
         )
-        self.fingerprint = fingerprint(train)
+        self.fingerprint = fingerprint(train) if train.totals is None else fingerprint_of_json(train.totals.fingerprint)
         hashed = train.hash_bits if test is None else test.hash_bits
         if test is not None:
             check_plan(test.table, train.table, "the test rows")
@@ -110,7 +114,7 @@ class LinearCase:
 
     def search_step(self) -> Callable[[], float]:
         quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        return Probe(quick, self._train, self._weights).search
+        return Probe(quick, alone(self._train), self._weights).search
 
     def slope(self) -> Callable[[float], float]:
         return self.problem.slope
@@ -120,6 +124,21 @@ class LinearCase:
 
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return self._evaluator(*solution)
+
+    @staticmethod
+    def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
+        """See :class:`hogwild.problems.case.Summable`."""
+        if len(rows) == 0:
+            raise InputError("the training data have no rows")
+        labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)
+        facts = facts_of(rows, labels.astype(np.float32), intercept_share(config, rows), fingerprint(rows))
+        return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, degrees(rows)
+
+    def sums(self, solution: tuple[np.ndarray, ...]) -> list[Sums]:
+        return self._evaluator.sums(*solution)
+
+    def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
+        return self._evaluator.facts(solution[0], parts)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None}

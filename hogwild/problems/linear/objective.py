@@ -29,6 +29,7 @@ from hogwild.problems.linear.auc import auc as area_of
 from hogwild.problems.linear.objective_kernel import CODES, tally, tally_classes, tally_log
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
+from hogwild.problems.sums import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
 
@@ -148,6 +149,10 @@ class Objective:
             (None if undefined); else ``rmse`` and ``mae`` of the predicted mean. Parameters that are not finite give
             numbers that are not finite.
         """
+        return self.facts(coef, self.sums(coef, intercept))
+
+    def sums(self, coef: Any, intercept: Any) -> Sums:
+        """What :meth:`facts` needs of these rows."""
         margins = Margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
@@ -162,24 +167,29 @@ class Objective:
         with np.errstate(all="ignore"):
             for found in map_cuts(self._cuts[margins.columns], part, self.threads):
                 sums += found
-        return self.facts(coef, sums, scores)
+        return self.summed(sums, scores)
 
     def scores(self, margins: Margins) -> np.ndarray | None:
         """Array for the margins of all rows if the area is to be computed, else None."""
         wanted = self.auc and len(self.labels) == 2 and margins.columns == 1
         return np.empty(len(self.rows), dtype=np.float32) if wanted else None
 
-    def facts(self, coef: Any, sums: np.ndarray, scores: np.ndarray | None) -> dict[str, float | None]:
-        """Result of :meth:`evaluate`, from sums over all rows."""
+    def summed(self, sums: np.ndarray, scores: np.ndarray | None) -> Sums:
+        return Sums(sums, len(self.rows), scores, None if scores is None else self.targets > 0)
+
+    def facts(self, coef: Any, found: Sums) -> dict[str, float | None]:
+        """Result of :meth:`evaluate`, from sums over these rows or more."""
+        sums = found.totals
         with np.errstate(all="ignore"):
             loss = float(np.divide(sums[1], sums[0]))
-            first, second = (float(value) for value in np.divide(sums[2:], len(self.rows)))
+            first, second = (float(value) for value in np.divide(sums[2:], found.rows))
         facts: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
         if not self.labels:
             return facts | {"rmse": math.sqrt(first), "mae": second}
         facts["accuracy"] = first
         if self.auc:
-            facts["auc"] = None if scores is None else area_of(scores, self.targets > 0)
+            scores, positive = found.scores, found.positive
+            facts["auc"] = None if scores is None or positive is None else area_of(scores, positive)
         return facts
 
     def penalty(self, coef: Any) -> float:
@@ -238,11 +248,19 @@ class Evaluator:
 
     def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
+        return self.facts(coef, [self.sums(coef, intercept)])
+
+    def sums(self, coef: Any, intercept: Any) -> list[Sums]:
+        """Sums over the training rows and, if there are any, the test rows."""
         if self._both is not None:
-            found, tested = self._both.evaluate(coef, intercept)
-        else:
-            found = self.train.evaluate(coef, intercept)
-            tested = {} if self.test is None else self.test.evaluate(coef, intercept)
+            return self._both.sums(coef, intercept)
+        return [each.sums(coef, intercept) for each in (self.train, self.test) if each is not None]
+
+    def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
+        """The result of a call, from what :meth:`sums` returns here and elsewhere."""
+        found = self.train.facts(coef, in_all([part[0] for part in parts]))
+        held = [tested for part in parts for tested in part[1:]]
+        tested = self.test.facts(coef, in_all(held)) if self.test is not None and held else {}
         named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
         return named | {f"test_{name}": value for name, value in tested.items() if name != "objective"}
 
@@ -257,8 +275,8 @@ class _Both:
             self.scales = np.insert(train.scales, ids - np.arange(len(ids)), test.scales)
         self._cuts: dict[int, list[tuple[int, int]]] = {}
 
-    def evaluate(self, coef: Any, intercept: Any) -> tuple[dict[str, float | None], dict[str, float | None]]:
-        """The results of both objectives, with each chunk's margins computed once."""
+    def sums(self, coef: Any, intercept: Any) -> list[Sums]:
+        """The sums of both objectives, with each chunk's margins computed once."""
         margins = Margins(coef, intercept, self.train.normalize)
         scores = self.test.scores(margins)
         if margins.columns not in self._cuts:
@@ -275,4 +293,4 @@ class _Both:
         with np.errstate(all="ignore"):
             for found in map_cuts(self._cuts[margins.columns], part, self.train.threads):
                 sums += found
-        return self.train.facts(coef, sums[0], None), self.test.facts(coef, sums[1], scores)
+        return [self.train.summed(sums[0], None), self.test.summed(sums[1], scores)]

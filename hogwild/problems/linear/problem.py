@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
-from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError
 from hogwild.kernels.control import cells
@@ -96,13 +96,15 @@ class LinearProblem(InChunks):
         """
         if len(rows) == 0:
             raise InputError("the training data have no rows")
-        labels = tuple(float(label) for label in labels_of(rows.targets, config.loss, rows.table))
+        totals = rows.totals
+        targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
+        labels = tuple(float(label) for label in labels_of(targets, config.loss, rows.table))
         param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
         return cls.of_rows(
             rows, cache_bytes, loss=config.loss, loss_param=float(param), l1=float(config.l1), l2=float(config.l2),
-            adagrad=config.adagrad, discipline=discipline, intercept=intercept_share(config, rows),
-            normalize=config.normalize, labels=labels, falling=config.schedule in FALLING,
-            delay=ticks_in(config.gradient_delay),
+            adagrad=config.adagrad, discipline=discipline, normalize=config.normalize, labels=labels,
+            intercept=intercept_share(config, rows) if totals is None else totals.intercept,
+            falling=config.schedule in FALLING, delay=ticks_in(config.gradient_delay),
         )  # fmt: skip
 
     @classmethod
@@ -207,7 +209,8 @@ class LinearProblem(InChunks):
         """``N / d_u`` for each feature, (width,) float32; empty if no penalty is spread over the rows."""
         if self.scaled or not (self.l1 > 0 or self.l2 > 0):
             return EMPTY
-        return (len(rows) / np.maximum(degrees(rows, threads), 1)).astype(np.float32)
+        n, degree = frequencies(rows, threads)
+        return (n / degree).astype(np.float32)
 
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
         """A worker's own memory, for ``tiers`` tiers."""

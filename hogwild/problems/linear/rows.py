@@ -19,6 +19,7 @@ MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # more labels than this, some of them fractions, look like real targets
 COMPARED = 1 << 16  # values at a time
 EXACT = 2**24  # float32 holds all whole numbers below
+WEIGHTLESS = "weights: all rows have weight zero"
 SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # most that intercept_share reads
 
 
@@ -62,6 +63,8 @@ def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
         If all weights are zero.
     """
     weights = None if rows.weights is None else rows.weights.astype(np.float64)
+    if rows.totals is not None:
+        return _among_all(rows, weights, class_weight)
     if class_weight == "balanced":
         _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
         balanced = (len(rows) / (len(counts) * counts))[codes]
@@ -69,12 +72,28 @@ def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
     if weights is None:
         return None
     if not weights.sum() > 0:
-        raise InputError("weights: all rows have weight zero")
+        raise InputError(WEIGHTLESS)
     return (weights / weights.mean()).astype(np.float32)
 
 
-def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None) -> np.ndarray:
+def _among_all(rows: Rows, weights: np.ndarray | None, class_weight: str | None) -> np.ndarray | None:
+    """The weights of a machine's rows if others have more rows: the mean is one over all of them."""
+    all_, factors = rows.totals, np.ones(len(rows.totals.counts))
+    if class_weight == "balanced":
+        factors = all_.rows / (len(all_.counts) * all_.counts)
+    elif not all_.weighted:
+        return None
+    mean = float((all_.weights * factors).sum()) / all_.rows
+    if not mean > 0:
+        raise InputError(WEIGHTLESS)
+    codes = np.searchsorted(all_.labels, rows.targets) if len(all_.labels) else 0
+    return (factors[codes] * (np.ones(len(rows)) if weights is None else weights) / mean).astype(np.float32)
+
+
+def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None, fewest: int = 2) -> np.ndarray:
     """The classes, ascending; empty for a loss of real targets. ``table`` is the plan of the rows, if they have one.
+
+    There must be ``fewest`` of them: 1 if other machines may have more.
 
     Raises
     ------
@@ -92,7 +111,7 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
             raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
         return np.empty(0)
     labels = np.unique(targets)
-    if len(labels) < 2:
+    if len(labels) < fewest:
         only = shortest(labels[0])
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
     if len(labels) > MAX_CLASSES:
@@ -106,7 +125,7 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
             f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
             "give the classes smaller numbers"
         )
-    if len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
+    if fewest > 1 and len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
         warnings.warn(
             f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
             "a regression loss such as squared-error",

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.degrees import frequencies
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Share of the rows that hold each feature, (width,) float64, at least one row."""
     if arrays["rates"].size:
         return 1.0 / arrays["rates"].astype(np.float64)
-    return np.maximum(degrees(rows), 1) / len(rows)
+    n, degree = frequencies(rows)
+    return degree / n
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:

@@ -1,0 +1,208 @@
+"""Machines that have rows of their own: what they tell each other of them, at the start and at every evaluation.
+
+At the start machine 0 gathers counts of everybody's rows and sends back their sums, from which all pose the same
+problem: classes, features, weights of rows, shares of the penalty. If all have opened the same rows, to train or to
+test on, each keeps a range of them for the whole run. In an evaluation every machine sums the losses of its own rows;
+machine 0 adds the sums up in the order of the machines, so the objective is that of all rows together, to the rounding
+of float64. For the area under the ROC curve, which is no sum, it is sent the scores of the test rows: five bytes a row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows, shortest
+from hogwild.data.rows.totals import Totals
+from hogwild.errors import HogwildWarning, InputError, TrainingError
+from hogwild.machines.cluster import Cluster
+from hogwild.problems.case import Summable, case_of
+from hogwild.problems.sums import Sums
+from hogwild.training.checkpoint import fingerprint
+
+CODINGS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))  # of two classes, which data must not mix
+START = 0  # number of the arrays that are sent before the first evaluation
+
+
+def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig) -> tuple[Rows, Rows | None]:
+    """Return this machine's training rows, with the totals of all machines, and its test rows.
+
+    Raises
+    ------
+    InputError
+        One line, the same on all machines, if their rows cannot be trained on together.
+    """
+    own, test = _own_of(cluster, rows, test)
+    rows = rows if own is None else own
+    case: Any = case_of(config.problem)  # a Summable: others are refused by the config
+    facts, degrees = case.own_facts(config, rows)
+    facts["tested"] = test is not None
+    if not cluster.leads:
+        cluster.tell({"kind": "facts"} | facts, 0)
+        cluster.send_array(0, START, degrees.astype(np.int64))
+        note = _from_leader(cluster, "totals")
+        total = cluster.next_array(0, START, np.int64, note["width"])
+        return Totals.from_json(note, total).given_to(rows), test
+    every, total = [facts], degrees.astype(np.int64)
+    for other in range(1, cluster.machines):
+        every.append(cluster.next_note(other, ("facts",)))
+        theirs = cluster.next_array(other, START, np.int64, every[-1]["width"])
+        longer, shorter = (theirs, total) if len(theirs) > len(total) else (total, theirs)
+        total = longer.copy()
+        total[: len(shorter)] += shorter
+    _refuse(cluster, _unlike([cluster.name(k) for k in range(cluster.machines)], every, config))
+    totals = Totals.of(every, total)
+    cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json())
+    for other in range(1, cluster.machines):
+        cluster.send_array(other, START, total)
+    return totals.given_to(rows), test
+
+
+def _own_of(cluster: Cluster, *given: Rows | None) -> list[Rows | None]:
+    """Return the training rows and the test rows, or this machine's range of those that all machines have opened."""
+    mine, machines = [None if rows is None else fingerprint(rows) for rows in given], cluster.machines
+    if cluster.leads:
+        every = [mine, *(cluster.next_note(other, ("rows",))["prints"] for other in range(1, machines))]
+        same = [len(set(prints)) == 1 for prints in zip(*every)]
+        trained = [prints[0] for prints in every]
+        twice = next(((trained.index(found), k) for k, found in enumerate(trained) if trained.index(found) < k), None)
+        if twice is not None and not same[0]:
+            one, other = (cluster.name(k) for k in twice)
+            _refuse(cluster, f"{other} has opened the same rows as {one}: give each its own, or all the same")
+        cluster.tell({"kind": "whose", "same": same})
+    else:
+        cluster.tell({"kind": "rows", "prints": mine}, 0)
+        same = _from_leader(cluster, "whose")["same"]
+    return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(given, same)]
+
+
+def _range_of(rows: Rows | None, cluster: Cluster) -> Rows | None:
+    if rows is None or len(rows) < cluster.machines:
+        return rows
+    first, last = (len(rows) * k // cluster.machines for k in (cluster.number, cluster.number + 1))
+    return rows.block(first, last)
+
+
+def _from_leader(cluster: Cluster, kind: str) -> dict[str, Any]:
+    """Wait for machine 0's note of a kind; raise InputError if it has refused the rows instead."""
+    note = cluster.next_note(0, (kind, "refused"))
+    if note["kind"] == "refused":
+        raise InputError(note["why"])
+    return note
+
+
+def _refuse(cluster: Cluster, reason: str) -> None:
+    """Raise InputError here and on the other machines, if there is a reason."""
+    if reason:
+        cluster.tell({"kind": "refused", "why": reason})
+        raise InputError(reason)
+
+
+def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) -> str:
+    """Return why the machines' rows cannot be trained on together; empty if they can."""
+    first = every[0]
+    for name, facts in zip(names, every):
+        if facts["features"] != first["features"]:
+            return (
+                f"{name} differs from {names[0]}: the features of its rows were hashed, or made of a table's columns, "
+                "in another way: give all of them one store, of which each keeps a range"
+            )
+        if facts["tested"] and not first["tested"]:
+            return f"{name} has test rows and {names[0]} has none: give machine 0 some too"
+    if not any(facts["labels"] for facts in every):
+        return ""
+    return _unlike_labels(names, [facts["labels"] for facts in every]) or _one_class(names, every, config)
+
+
+def _unlike_labels(names: list[str], labels: list[list[float]]) -> str:
+    whole = [all(label == int(label) for label in own) for own in labels]
+    if any(whole) and not all(whole):
+        odd, other = whole.index(False), whole.index(True)
+        fraction = shortest(next(label for label in labels[odd] if label != int(label)))
+        return f"{names[odd]} has the label {fraction}, and {names[other]} whole numbers only: expected one kind"
+    codings = [tuple(own) for own in labels]
+    if all(len(own) < 3 for own in labels) and len({own for own in codings if own in CODINGS}) > 1:
+        some = next(k for k, own in enumerate(codings) if own in CODINGS)
+        odd = next(k for k, own in enumerate(codings) if own in CODINGS and own != codings[some])
+        theirs, usual = (", ".join(map(shortest, codings[k])) for k in (odd, some))
+        return f"{names[odd]} has the labels {theirs}, and {names[some]} {usual}: write them alike"
+    return ""
+
+
+def _one_class(names: list[str], every: list[dict[str, Any]], config: TrainConfig) -> str:
+    if len({label for facts in every for label in facts["labels"]}) < 2:
+        rows = sum(facts["rows"] for facts in every)
+        only = shortest(every[0]["labels"][0])
+        return f"all {rows} rows of all machines have the label {only}: loss {config.loss} needs two or more classes"
+    if len(every[0]["labels"]) < 2 and config.step is None and config.schedule != "optimal":
+        only = shortest(every[0]["labels"][0])
+        return (
+            f"{names[0]}, which finds the step, has rows of the label {only} only: give step (--step), or have a "
+            "machine with more classes be machine 0"
+        )
+    return ""
+
+
+class Evaluation:
+    """Machine 0's evaluation of rows that lie on all machines.
+
+    Rows of a machine that is gone are left out from then on, with a warning.
+    """
+
+    def __init__(self, cluster: Cluster, totals: Totals) -> None:
+        self._cluster, self._each, self._number = cluster, totals.each, START
+        self._gone: set[int] = set()
+
+    def __call__(self, case: Summable, solution: tuple[np.ndarray, ...], known: bool) -> dict[str, float | None]:
+        """Evaluate; ``known`` says whether the solution is that of the array that all machines have."""
+        cluster, number = self._cluster, self._number + 1
+        self._number = number
+        cluster.tell({"kind": "evaluate", "number": number, "known": known})
+        for other in range(1, cluster.machines):
+            for array in () if known else solution:
+                cluster.send_array(other, number, array)
+        parts = [case.sums(solution)]
+        for other in range(1, cluster.machines):
+            try:
+                parts.append(_received(cluster, other, number))
+            except TrainingError as error:
+                self._miss(other, str(error))
+        return case.facts(solution, parts)
+
+    def _miss(self, machine: int, reason: str) -> None:
+        if machine not in self._gone:
+            self._gone.add(machine)
+            rest = sum(rows for k, rows in enumerate(self._each) if k not in self._gone)
+            message = f"{reason}; its {self._each[machine]:,} rows are lost: what follows is of the other {rest:,}"
+            warnings.warn(message, HogwildWarning, stacklevel=2)
+
+
+def _received(cluster: Cluster, other: int, number: int) -> list[Sums]:
+    """Return what another machine has found in an evaluation."""
+    note: dict[str, Any] = {}
+    while note.get("number") != number:
+        note = cluster.next_note(other, ("sums",))
+    parts = []
+    for part in note["parts"]:
+        arrays = [cluster.next_array(other, number, kind, part["rows"]) for kind in (np.float32, np.bool_)
+                  if part["scored"]]  # fmt: skip
+        parts.append(Sums(np.array(part["totals"]), part["rows"], *arrays))
+    return parts
+
+
+def answer(cluster: Cluster, case: Summable, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
+    """Do a machine's part of an evaluation; ``own`` is the solution that this machine has."""
+    number, solution = note["number"], own
+    if not note["known"]:
+        sent = [cluster.next_array(0, number, array.dtype, array.size) for array in own]
+        solution = tuple(array.reshape(like.shape) for array, like in zip(sent, own))
+    found = case.sums(solution)
+    parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in found]
+    cluster.tell({"kind": "sums", "number": number, "parts": parts}, 0)
+    for part in found:
+        for array in (part.scores, part.positive):
+            if array is not None:
+                cluster.send_array(0, number, array)

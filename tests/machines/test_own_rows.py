@@ -1,0 +1,428 @@
+"""Machines with rows of their own: the problem and the objective are those of one machine that has all the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import save_store
+from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.kernels.control import NEXT
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.own_rows import settle
+from hogwild.model_file import load_checkpoint, save_checkpoint
+from hogwild.problems.linear.case import LinearCase
+from hogwild.training.checkpoint import fingerprint
+from tests.machines.test_machines import OPTIONS, free_address, together
+from tests.machines.test_processes import ALONE, TRAIN, ended, measured
+from tests.runs import toy, until
+
+
+def parts_of(rows: Rows, *cuts: int) -> list[Rows]:
+    """Copies of consecutive parts, each with the features only that it has, as if read from a file of its own."""
+    found = []
+    for first, last in zip((0, *cuts), (*cuts, len(rows)), strict=True):
+        part = rows.block(first, last).compact()
+        part.width = int(part.indices.max(initial=0)) + 1
+        found.append(part)
+    return found
+
+
+def with_weights(rows: Rows, weights: np.ndarray | None) -> Rows:
+    flat = rows.indices, rows.values, rows.targets, rows.width, weights
+    return Rows((rows.begin, rows.end), *flat)
+
+
+def fit_parts(parts: list[Rows], tests: list[Rows | None] | None = None, **options: Any) -> Callable[[Cluster], Any]:
+    def work(cluster: Cluster) -> Any:
+        test = None if tests is None else tests[cluster.number]
+        run = hogwild.train(parts[cluster.number], test, cluster=cluster, own_rows=True, **(OPTIONS | options))
+        model = run.finish()
+        return run.history, model, run
+
+    return work
+
+
+def evaluated(rows: Rows, model: hogwild.LinearModel, test: Rows | None = None, **options: Any) -> dict[str, Any]:
+    """What one machine that has all the rows says of a model."""
+    config = TrainConfig(**({"host": "threads", "workers": 1, "discipline": "hogwild"} | options))
+    case = LinearCase(config, rows, test)
+    case.make_evaluator()
+    coef = model.coef_ if len(model.coef_) > 1 else model.coef_[0]
+    return case.evaluate((coef, model.intercept_))
+
+
+def agree(found: dict[str, Any], expected: dict[str, Any], least: str = "objective") -> None:
+    names = [name for name in expected if expected[name] is not None and name in found and found[name] is not None]
+    assert least in names
+    for name in names:
+        assert found[name] == pytest.approx(expected[name], rel=1e-12, abs=1e-15), name
+
+
+@pytest.mark.parametrize("case", ["plain", "weights", "balanced", "classes", "real", "normalize"])
+def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
+    rows = toy(700, classes={"classes": 4, "real": 0}.get(case, 2))
+    rng = np.random.default_rng(5)
+    if case in ("weights", "balanced"):
+        rows = with_weights(rows, rng.random(len(rows)).astype(np.float32))
+    options: dict[str, Any] = {"l2": 1e-3, "l1": 1e-4}
+    options |= {"loss": "squared-error"} if case == "real" else {}
+    options |= {"class_weight": "balanced"} if case == "balanced" else {}
+    options |= {"normalize": "l2"} if case == "normalize" else {}
+    config = TrainConfig(host="threads", workers=1, machines=3, own_rows=True, **options)
+    parts = parts_of(rows, 100, 450)
+    if case == "weights":  # a file without weights
+        parts[1] = with_weights(parts[1], None)
+        rows = with_weights(rows, np.concatenate([rows.weights[:100], np.ones(350, np.float32), rows.weights[450:]]))
+    whole = LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), rows, None)
+    settled = together(3, lambda cluster: settle(cluster, parts[cluster.number], None, config)[0])
+    cases = [LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), part, None)
+             for part in settled]  # fmt: skip
+    mean = sum(len(one) * config_share for one, config_share in zip(settled, (c.problem.intercept for c in cases)))
+    assert mean / len(rows) == pytest.approx(cases[0].problem.intercept)
+    for one in cases:
+        assert one.n == len(rows)
+        assert (one.problem.labels, one.problem.width) == (whole.problem.labels, whole.problem.width)
+        assert one.problem.size == whole.problem.size
+        assert one.fingerprint == cases[0].fingerprint
+        np.testing.assert_array_equal(one._arrays["rates"], whole._arrays["rates"])  # the degrees
+    for name in ("targets", "weights", "scales"):
+        joined = np.concatenate([one._arrays[name] for one in cases])
+        np.testing.assert_allclose(joined, whole._arrays[name], rtol=1e-7)
+    total = settled[0].totals.degrees
+    np.testing.assert_array_equal(total, rows.degrees())
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"period": 1}, {"workers": 2}, {"class_weight": "balanced"}, {"classes": 3}, {"classes": 3, "loss": "softmax"},
+    {"classes": 0, "loss": "squared-error", "step": 0.05}, {"average": True}, {"schedule": "inverse"},
+    {"workers": 2, "discipline": "tiered"}, {"mean": "rows"},
+    {"exchange": "gossip"}, {"exchange": "server"},
+], ids=str)  # fmt: skip
+def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
+    options = options.copy()
+    classes = options.pop("classes", 2)
+    rows, test = toy(900, classes=classes), toy(300, classes=classes, seed=3)
+    trade = "averaging" + (":period=100" if options.pop("period", 0) else "")
+    trade += ":mean=rows" if options.pop("mean", "") else ""
+    found = together(2, fit_parts(parts_of(rows, 250), parts_of(test, 200), **({"exchange": trade} | options)))
+    (history, model, _), (others, other, _) = found
+    assert others == []
+    if not options.get("average"):
+        np.testing.assert_array_equal(model.coef_, other.coef_)
+    goal = {name: options[name] for name in ("loss", "class_weight") if name in options}
+    agree(history[-1], evaluated(rows, model, test, **goal))
+    zero = dataclasses.replace(model, coef_=np.zeros_like(model.coef_), intercept_=np.zeros_like(model.intercept_))
+    agree(history[0], evaluated(rows, zero, test, **goal))
+    assert [row["updates"] for row in history[1:]] == [len(rows)] * 4
+    if classes == 2:
+        assert history[-1]["test_auc"] is not None
+
+
+def test_training_ends_where_that_on_shared_rows_does() -> None:
+    rows = toy(3000)
+    last = []
+    for seed in range(3):
+        own = together(2, fit_parts(parts_of(rows, 1500), epochs=6, seed=seed))[0][0]
+
+        def shared(cluster: Cluster, seed: int = seed) -> Any:
+            run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 6, "seed": seed}))
+            run.finish()
+            return run.history
+
+        last.append((own[-1]["objective"], together(2, shared)[0][-1]["objective"]))
+    own_, shared_ = np.array(last).T
+    assert np.median(own_) < 1.02 * shared_.max()
+
+
+def test_a_class_and_a_feature_that_only_machine_1_has() -> None:
+    rows = toy(600, classes=3)
+    rows = rows.select(np.argsort(rows.targets == 2, kind="stable")).compact()
+    first = int((rows.targets != 2).sum())
+    extra = Rows([*rows.begin.tolist(), rows.end[-1]], rows.indices, rows.values, rows.targets, rows.width)
+    wide = extra.block(first, len(rows)).compact()
+    indices = wide.indices.copy()
+    indices[wide.end - 1] = 999  # a feature of all rows of class 2, and of no others
+    parts = [rows.block(0, first).compact(), Rows((wide.begin, wide.end), indices, wide.values, wide.targets, 1000)]
+    (history, model, _), (_, other, _) = together(2, fit_parts(parts, epochs=20))
+    assert list(model.classes_) == [0, 1, 2]
+    assert model.coef_.shape == other.coef_.shape == (3, 1000)
+    assert model.coef_[2, 999] != 0
+    assert history[-1]["train_accuracy"] > 0.8
+
+
+def test_a_machine_with_one_class_only() -> None:
+    rows = toy(800)
+    rows = rows.select(np.argsort(rows.targets)).compact()
+    ones = int((rows.targets < 0).sum())
+    cuts = [rows.block(ones // 2, len(rows)).compact(), rows.block(0, ones // 2).compact()]
+    (history, model, _), _ = together(2, fit_parts(cuts, epochs=10))
+    agree(history[-1], evaluated(rows, model))
+    assert history[-1]["objective"] < 0.7 * history[0]["objective"]
+
+
+def test_a_label_that_only_test_rows_have() -> None:
+    rows, test = toy(400), toy(100, seed=3)
+    odd = shifted(test, -1, 7)
+    found = together(2, fit_parts(parts_of(rows, 300), [test, odd]))
+    assert isinstance(found[1], InputError)
+    assert str(found[0]).startswith("machine 1 (")
+    assert str(found[0]).endswith(str(found[1]))
+    assert "has label 7: the model knows -1, 1" in str(found[0])
+
+
+def test_the_step_is_found_by_machine_0() -> None:
+    rows = toy(900)
+    (history, model, _), (_, other, run) = together(2, fit_parts(parts_of(rows, 600), step=None, workers=1))
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert history[-1]["objective"] < 0.8 * history[0]["objective"]
+    assert run.history == []
+
+
+def test_all_that_have_opened_the_same_rows_keep_a_range_each() -> None:
+    rows, test = toy(901), toy(300, seed=2)
+    found = together(3, fit_parts([rows] * 3, [test] * 3))
+    history, model, _ = found[0]
+    assert [row["updates"] for row in history[1:]] == [len(rows)] * 4  # nothing twice, nothing left out
+    agree(history[-1], evaluated(rows, model, test))
+
+
+def test_a_stopped_run_goes_on_with_the_same_rows(tmp_path: Any) -> None:
+    rows = toy(1500)
+    parts = parts_of(rows, 500)
+    kept = {"checkpoint": tmp_path / "c"}
+    unbroken = together(2, fit_parts(parts, epochs=5))[0]
+    together(2, fit_parts(parts, epochs=2, **kept))
+    (history, model, _), (_, other, _) = together(2, fit_parts(parts, epochs=5, resume=True, **kept))
+    np.testing.assert_array_equal(model.coef_, unbroken[1].coef_)  # one worker each: to the bit
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4, 5]
+    found = together(2, fit_parts(parts_of(rows, 501), epochs=6, resume=True, **kept))
+    assert "the training data are not those of the checkpoint" in str(found[0])
+    assert "the training data are not those of the checkpoint" in str(found[1])
+
+
+@pytest.mark.parametrize("starts", [None, [], {"": 1}, {"1": -1}, {"1": "x"}], ids=str)
+def test_a_damaged_checkpoint_is_refused(starts: Any, tmp_path: Path) -> None:
+    parts, kept = parts_of(toy(400), 250), {"checkpoint": tmp_path / "c"}
+    together(2, fit_parts(parts, epochs=1, **kept))
+    arrays, header = load_checkpoint(tmp_path / "c")
+    assert header["starts"] == {}
+    if isinstance(starts, dict):
+        starts = {fingerprint(parts[1]) if key else "of other rows": start for key, start in starts.items()}
+    save_checkpoint(tmp_path / "c", arrays, header | {"starts": starts})
+    found = together(2, fit_parts(parts, epochs=2, resume=True, **kept))
+    if starts == {"of other rows": 1}:
+        assert found[0][0][-1]["epoch"] == 2
+        return
+    assert isinstance(found[0], InputError)
+    assert "the checkpoint is damaged" in str(found[0])
+
+
+def test_a_run_that_was_stopped_within_an_epoch_does_each_row_once(tmp_path: Any) -> None:
+    rows = toy(30_000)
+    parts = parts_of(rows, 20_000)
+    kept = {"checkpoint": tmp_path / "c", "epochs": 3}
+
+    def stopped(cluster: Cluster) -> Any:
+        run = hogwild.train(parts[cluster.number], cluster=cluster, own_rows=True, **(OPTIONS | kept))
+        if not cluster.leads:
+            return run.finish()
+        next(run)
+        job = run.engine.job
+        begin = job.begin_epoch
+
+        def begin_and_stop(*args: Any) -> None:
+            begin(*args)
+            job.control[NEXT] = 7  # seven chunks seem done here; machine 1 goes on until it hears of the stop
+            run.stop()
+
+        job.begin_epoch = begin_and_stop
+        return next(run), run.engine.state(), job.order.chunk
+
+    (row, state, chunk), _ = together(2, stopped)
+    assert row["status"] == "interrupted"
+    assert state["chunk"] == 7
+    (history, _, _), _ = together(2, fit_parts(parts, resume=True, **kept))
+    assert {entry["epoch"]: entry["updates"] for entry in history if entry["epoch"] in (1, 2, 3)} == {
+        1: len(rows) - 7 * chunk, 2: len(rows), 3: len(rows),
+    }  # fmt: skip
+
+
+def test_without_a_machine_the_objective_is_of_the_rows_that_remain() -> None:
+    rows = toy(1200)
+    parts = parts_of(rows, 400, 900)
+
+    def work(cluster: Cluster) -> Any:
+        run = hogwild.train(parts[cluster.number], cluster=cluster, own_rows=True, **(OPTIONS | {"epochs": 8}))
+        if cluster.number == 2:
+            run.stop()
+        if not cluster.leads:
+            return run.finish()
+        with pytest.warns(
+            HogwildWarning, match=r"^machine 2 \(.*; its 300 rows are lost: .* of the other 900$"
+        ) as said:
+            model = run.finish()
+        assert len(said) == 1
+        return run.history, model
+
+    (history, model), other, _ = together(3, work)
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    last = history[-1]
+    assert (last["status"], last["epoch"], last["workers_lost"], last["updates"]) == ("ok", 8, 1, 900)
+    left = evaluated(rows.block(0, 900).compact(), model)
+    assert last["train_loss"] == pytest.approx(left["train_loss"], rel=1e-12)
+    assert last["train_accuracy"] == pytest.approx(left["train_accuracy"], rel=1e-12)
+
+
+def empty() -> Rows:
+    return Rows([0], [], [], [], 3)
+
+
+def shifted(rows: Rows, low: float, high: float) -> Rows:
+    targets = np.where(rows.targets > 0, high, low)
+    return Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
+
+
+@pytest.mark.parametrize(("other", "options", "reason"), [
+    (empty(), {}, "machine 1 .*the training data have no rows"),
+    (toy(100, classes=0), {}, r"machine 1 .* has the label .*, and machine 0 .* whole numbers only: expected one kind"),
+    (shifted(toy(100, seed=2), 0, 1), {}, "machine 1 .* has the labels 0, 1, and machine 0 .* -1, 1: write them alike"),
+    (toy(100, seed=2), {"l2": 3.0}, "l2 is 3.0 there and 1e-0. here"),
+], ids=["no rows", "real targets", "other labels", "other options"])  # fmt: skip
+def test_rows_that_do_not_go_together_are_refused_everywhere(other: Rows, options: Any, reason: str) -> None:
+    rows = toy(200)
+
+    def work(cluster: Cluster) -> Any:
+        if cluster.leads:
+            return fit_parts([rows, other])(cluster)
+        return fit_parts([rows, other], **options)(cluster)
+
+    first, second = together(2, work)
+    assert isinstance(first, InputError | TrainingError)
+    assert isinstance(second, InputError | TrainingError)
+    assert re.search(reason, str(first)), first
+    assert re.search(reason.partition(".*")[2], str(second)), second
+    assert len(f"{first}{second}".splitlines()) == 1
+
+
+def test_all_rows_of_one_class() -> None:
+    rows = toy(200)
+    ones = [rows.select(np.flatnonzero(rows.targets > 0)[k::2]).compact() for k in range(2)]
+    found = together(2, fit_parts(ones))
+    assert {str(error) for error in found} == {
+        f"all {sum(map(len, ones))} rows of all machines have the label 1: loss log needs two or more classes"
+    }
+
+
+def test_machine_0_needs_two_classes_to_find_a_step() -> None:
+    rows = toy(300)
+    parts = [rows.select(np.flatnonzero(rows.targets > 0)).compact(), toy(100, seed=2)]
+    found = together(2, fit_parts(parts, step=None))
+    assert str(found[0]) == str(found[1])
+    assert "which finds the step, has rows of the label 1 only: give step (--step)" in str(found[0])
+
+
+def test_two_of_three_have_opened_the_same_rows() -> None:
+    rows = toy(200)
+    found = together(3, fit_parts([rows, toy(100, seed=2), rows]))
+    assert len({str(error) for error in found}) == 1
+    assert "machine 2 (" in str(found[0])
+    assert "has opened the same rows as machine 0 (" in str(found[0])
+
+
+def test_test_rows_of_a_machine_but_not_of_machine_0() -> None:
+    rows, test = toy(200), toy(50, seed=3)
+    found = together(2, fit_parts(parts_of(rows, 80), [None, test]))
+    assert {str(error).partition(" has ")[2].partition(" and ")[0] for error in found} == {"test rows"}
+    (history, model, _), _ = together(2, fit_parts(parts_of(rows, 80), [test, None]))
+    agree(history[-1], evaluated(rows, model, test))
+
+
+def test_features_that_were_hashed_otherwise() -> None:
+    first, second = toy(100, 256), toy(100, 256, seed=2)
+    second.hash_bits = 8
+    found = together(2, fit_parts([first, second]))
+    assert len({str(error) for error in found}) == 1
+    assert "give all of them one store" in str(found[0])
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"own_rows": True}, "own_rows is for several machines"),
+    ({"own_rows": True, "machines": 2, "problem": "completion"}, "own_rows belongs to problem linear"),
+    ({"own_rows": True, "machines": 2, "problem": "cuts"}, "own_rows belongs to problem linear"),
+])  # fmt: skip
+def test_what_own_rows_are_not_for(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        TrainConfig(**options)
+
+
+def started(folder: Path, names: list[str], *options: str) -> list[subprocess.Popen[str]]:
+    """A program for each of the files; machine 0 writes ``rows`` and ``model``."""
+    address, found = free_address(), []
+    for number, name in enumerate(names):
+        words = [*TRAIN, str(folder / name), *ALONE, "--machines", f"{len(names)}", "--meet", address, "--machine",
+                 f"{number}", "--own-rows", "--no-cache", "--quiet", *options]  # fmt: skip
+        words += ["--json", str(folder / "rows"), "--out", str(folder / "model")] if number == 0 else []
+        found.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    return found
+
+
+def write_svmlight(rows: Rows, path: Path) -> None:
+    lines = []
+    for begin, end, target in zip(rows.begin, rows.end, rows.targets, strict=True):
+        pairs = zip(rows.indices[begin:end].tolist(), rows.values[begin:end].tolist(), strict=True)
+        lines.append(f"{target:g} " + " ".join(f"{feature + 1}:{value!r}" for feature, value in pairs) + "\n")
+    path.write_text("".join(lines))
+
+
+def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:
+    rows = toy(2400)
+    write_svmlight(rows.block(0, 1000), tmp_path / "part0.svm")
+    save_store(rows.block(1000, 1700).compact(), tmp_path / "part1")
+    write_svmlight(rows.block(1700, 2400), tmp_path / "part2.svm")
+    names = ["part0.svm", "part1", "part2.svm"]
+    first, second, third = started(tmp_path, names, "--epochs", "100000", "--patience", "10000")
+    try:
+        assert until(lambda: len(measured(tmp_path)) > 3, 180)
+        third.kill()
+        assert until(lambda: len(measured(tmp_path)) > 0 and measured(tmp_path)[-1]["workers_lost"] == 1, 60)
+        before = len(measured(tmp_path))
+        assert until(lambda: len(measured(tmp_path)) > before + 1, 60)
+        first.send_signal(signal.SIGINT)
+        status, said = ended(first)
+        assert status == 130
+        assert ended(second) == (0, "")
+        assert "its 700 rows are lost: what follows is of the other 1,700" in said
+        assert len(said.splitlines()) == 1
+    finally:
+        for process in (first, second, third):
+            process.kill()
+            process.communicate()
+    history, model = measured(tmp_path), hogwild.load(tmp_path / "model")
+    agree(history[-1] | {"objective": None}, evaluated(rows.block(0, 1700).compact(), model), "train_loss")
+    assert history[1]["updates"] == len(rows)
+
+
+@pytest.mark.slow
+def test_programs_with_files_that_do_not_go_together(tmp_path: Path) -> None:
+    rows = toy(200)
+    write_svmlight(rows, tmp_path / "part0.svm")
+    write_svmlight(shifted(toy(100, seed=2), 0, 1), tmp_path / "part1.svm")
+    for process in started(tmp_path, ["part0.svm", "part1.svm"]):
+        status, said = ended(process)
+        assert status == 1
+        assert len(said.splitlines()) == 1
+        assert "machine 1 (" in said
+        assert "write them alike" in said
