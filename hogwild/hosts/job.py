@@ -281,6 +281,10 @@ class Job:
             self.state["group_ready"][number] = 1
         return raced
 
+    def guards(self) -> np.ndarray:
+        """Which lock protects each parameter, or -1; empty if none does."""
+        return self.problem.guards() if isinstance(self.problem, Guarded) else NO_GUARDS
+
     def seen(self, shared: Shared, raced: Raced) -> Shared:
         """The arrays that the kernel writes, of a worker that trains a replica."""
         return shared._replace(parameters=self.problem.parameters(raced.mine), locks=raced.locks)
@@ -307,11 +311,10 @@ class Job:
         ours = state["exchange_replicas"][about]
         if self.group == 1:
             return Raced(ours, ours, ours, NO_GUARDS, state["locks"], self.control)
-        guards = problem.guards() if isinstance(problem, Guarded) else NO_GUARDS
         locks = state["locks"].reshape(-1, problem.locks)[replica]
         shrinks = self.exchange is not None and self.exchange.shrinks
         mine, anchor = state["group_raced"][about], state["group_anchor"][about]
-        return Raced(mine, ours, anchor, guards, locks, self.control, shrinks)
+        return Raced(mine, ours, anchor, self.guards(), locks, self.control, shrinks)
 
     @property
     def _kind(self) -> type[DirectLink]:
