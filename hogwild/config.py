@@ -251,8 +251,8 @@ class TrainConfig:
     @property
     def group(self) -> int:
         """Number of this machine's workers that race on one array: all of them without an exchange between them."""
-        _, numbers = parse_exchange(self.between_workers)
-        return int(numbers.get("group", self.workers or 1))
+        name, numbers = parse_exchange(self.between_workers)
+        return (self.workers or 1) if name == "none" else int(numbers.get("group", 1))
 
     @property
     def replicas(self) -> int:

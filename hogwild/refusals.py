@@ -85,7 +85,7 @@ def _of_replicas(config: Any) -> Iterator[str]:
         yield f"exchange={config.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
     yield from _of_averaging(config)
     yield from _without_effect(config)
-    if config.discipline not in ("auto", "serial") and config.machines == 1 and numbers["group"] == 1:
+    if config.discipline not in ("auto", "serial") and config.machines == 1 and numbers.get("group", 1) == 1:
         yield (
             f"exchange={config.exchange!r}: every worker has a replica to itself, so discipline={config.discipline!r} "
             "has nothing to settle: leave discipline out, or give group"
@@ -96,7 +96,7 @@ def _of_replicas(config: Any) -> Iterator[str]:
 def _of_groups(config: Any) -> Iterator[str]:
     """Reasons of replicas on which several workers race."""
     name, numbers = parse_exchange(config.exchange)
-    group, said = numbers["group"], f"exchange={config.exchange!r}"
+    group, said = numbers.get("group", 1), f"exchange={config.exchange!r}"
     if group == 1:
         return
     if config.machines > 1:

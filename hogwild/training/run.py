@@ -48,7 +48,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
     """
     usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
     discipline, alone = config.discipline, config.between_workers == "none"
-    usual = pool.workers if pool else usual if alone else max(usual // config.group, 1) * config.group
+    usual = max(usual // config.group, 1) * config.group if pool is None else pool.workers
     workers = config.workers or (1 if discipline == "serial" and alone else usual)
     if discipline == "auto" and (workers == 1 or (config.group == 1 and not alone)):  # each has its own array
         discipline = "serial"

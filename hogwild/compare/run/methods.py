@@ -181,7 +181,7 @@ def find(name: str) -> Method:
         known = f"{', '.join(METHODS)}{nearest(scheme, METHODS)}"
         raise UsageError(f"method {name!r}: expected some of {known}")
     _, numbers = parse_exchange(name)
-    discipline = "serial" if numbers["group"] == 1 else "auto"
+    discipline = "serial" if numbers.get("group", 1) == 1 else "auto"
     return dataclasses.replace(METHODS[scheme], name=name, exchange=name, discipline=discipline)
 
 
