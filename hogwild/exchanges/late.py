@@ -117,6 +117,17 @@ def until(reached: Callable[[], bool], control: np.ndarray, go_on: Callable[[], 
     return True
 
 
+class Counted(NamedTuple):
+    """Rows of a replica in a task."""
+
+    rows: np.ndarray  # (group,) int64: done by each of its workers
+    traded: np.ndarray  # (1,) int64: by all of them before the last trade
+
+    def untraded(self) -> int:
+        """Rows since the last trade."""
+        return int(self.rows.sum()) - int(self.traded[0])
+
+
 class Trader(NamedTuple):
     """The first worker of a replica, which trades it."""
 
@@ -124,7 +135,7 @@ class Trader(NamedTuple):
     arrays: Arrays
     link: DirectLink
     raced: Raced
-    untraded: Callable[[bool], int]  # rows since the last trade; whether one is about to begin
+    counted: Counted
     alone: Callable[[], bool]  # whether the other workers have nothing left to do
 
     def train(self, turn: Callable[[], int], limit: int) -> None:
@@ -133,10 +144,10 @@ class Trader(NamedTuple):
 
         def go_on() -> bool:
             """Trade if it is due; return False if the run is over."""
-            if self.untraded(False) < exchange.period:
+            if (rows := self.counted.untraded()) < exchange.period:
                 late.go_on()
                 return True
-            rows = self.untraded(True)
+            self.counted.traded[0] += rows
             trade = raced.traded(lambda: exchange.trade(raced.ours, self.arrays, self.link, rows))
             return self._drive(late.begin(trade) if overlaps(exchange) else trade)
 
@@ -145,7 +156,7 @@ class Trader(NamedTuple):
                 return
         if not until(self.alone, raced.control, go_on):
             return
-        rest = self.untraded(False)
+        rest = self.counted.untraded()
         end = raced.traded(lambda: exchange.end(raced.ours, self.arrays, self.link, rest))
         if self._drive(late.complete(end)):
             self.link.leave()

@@ -17,7 +17,7 @@ import numpy as np
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.exchanges.direct import DirectLink, compile_locks, serving
-from hogwild.exchanges.late import Raced, Trader, compile_raced, looks, until
+from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
 from hogwild.exchanges.trade import Counts, Exchange, Served
 from hogwild.hosts.shared import Block
@@ -270,7 +270,7 @@ class Job:
             self.state["group_ended"][worker] = 1
         else:
             about = exchange, self.arrays("exchange"), self._connect(replica), raced
-            Trader(*about, partial(self.untraded, replica), partial(self.alone, replica)).train(turn, limit)
+            Trader(*about, self.counted(replica), partial(self.alone, replica)).train(turn, limit)
 
     def replica(self, number: int, step: float) -> Raced:
         """A replica of the task that begins with this ``step``, for who trades it; its other workers may begin."""
@@ -293,13 +293,9 @@ class Job:
         """Rows done in this task, (replicas, group) int64."""
         return self.control[WORKERS:].reshape(-1, LINE)[:, ROWS].reshape(-1, self.group)
 
-    def untraded(self, replica: int, begin: bool = False) -> int:
-        """Rows that a replica has done since its last trade; they begin at zero with a trade that will ``begin``."""
-        traded, done = self.state["group_traded"], int(self._rows()[replica].sum())
-        since = done - int(traded[replica])
-        if begin:
-            traded[replica] = done
-        return since
+    def counted(self, replica: int) -> Counted:
+        """What a replica's workers have done, of which the first keeps account."""
+        return Counted(self._rows()[replica], self.state["group_traded"][replica : replica + 1])
 
     def alone(self, replica: int) -> bool:
         """Whether the others of a group have nothing left to do."""

@@ -35,6 +35,7 @@ class Replicated:
         self._network = Network(count, job.wire)
         self._links = [TimedLink(self._network, replica) for replica in range(count)]
         self._raced = [job.replica(replica, task.step[0]) for replica in range(count)]
+        self._counted = [job.counted(replica) for replica in range(count)]
         self._limit = looks(self._exchange, job.group) if job.group > 1 else self._exchange.period
         quantum = min(law.quantum, self._limit)
         rest = 0 if self._limit >= NO_LIMIT // job.group else self._limit % quantum
@@ -139,14 +140,14 @@ class Replicated:
         worker, ours = replica * self._group, self._raced[replica].ours
         if worker not in self._trained:
             network.now[replica] += self._train(worker)
-        trained, link = worker in self._trained, self._links[replica]
+        trained, link, counted = worker in self._trained, self._links[replica], self._counted[replica]
         if self._trained.issuperset(range(worker, worker + self._group)):
             self._leaving.add(replica)
-            rest = self._job.untraded(replica)
+            rest = counted.untraded()
             end = self._raced[replica].traded(lambda: exchange.end(ours, self._arrays, link, rest))
             self._trades[replica] = late.complete(end)
-        elif (self._since[worker] == self._limit or trained) and self._job.untraded(replica) >= exchange.period:
-            rows = self._job.untraded(replica, begin=True)
+        elif (self._since[worker] == self._limit or trained) and (rows := counted.untraded()) >= exchange.period:
+            counted.traded[0] += rows
             trade = self._raced[replica].traded(lambda: exchange.trade(ours, self._arrays, link, rows))
             self._trades[replica] = late.begin(trade) if overlaps(exchange) else trade
         elif late.under_way:
