@@ -86,8 +86,9 @@ class TrainConfig:
         "names, as in averaging:period=1000,mean=rows (an unknown one lists them).", PARALLEL, metavar="NAME:KEY=VALUE",
         more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
         "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
-        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
-        "manual, *Exchanges*, for the others and for all numbers.")
+        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. With "
+        "``group=2`` two workers race on each replica. See the manual, *Exchanges*, for the others and for all "
+        "numbers.")
     machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
         least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
         "``server``.")
@@ -251,11 +252,15 @@ class TrainConfig:
         return self.exchange if self.machines == 1 else "none"
 
     @property
+    def group(self) -> int:
+        """Number of this machine's workers that race on one array: all of them without an exchange between them."""
+        name, numbers = parse_exchange(self.between_workers)
+        return (self.workers or 1) if name == "none" else int(numbers.get("group", 1))
+
+    @property
     def replicas(self) -> int:
         """Number of replicas that trade; 1 without an exchange."""
-        if self.machines > 1:
-            return self.machines
-        return 1 if self.exchange == "none" else self.workers or 1
+        return self.machines if self.machines > 1 else max((self.workers or 1) // self.group, 1)
 
     @property
     def settles_schedule(self) -> bool:

@@ -126,6 +126,7 @@ class ExchangeRow:
     sums: bool = False  # whether it adds up the replicas' changes, which leads out of what a problem may be kept in
 
 
+GROUP = Number(1, 1, 1024, True)  # workers that race on one replica
 #: Schemes by which replicas trade.
 EXCHANGES: dict[str, ExchangeRow] = {
     "none": ExchangeRow(""),
@@ -140,9 +141,12 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "threshold": Number(0, 0, math.inf),
             "share": Number(1, 1e-3, 1),
             "late": Number(0, 0, 1, True),
+            "group": GROUP,
         },
     ),
-    "one-shot-averaging": ExchangeRow("hogwild.exchanges.averaging:Averaging", fixed={"one_shot": True}),
+    "one-shot-averaging": ExchangeRow(
+        "hogwild.exchanges.averaging:Averaging", {"group": GROUP}, fixed={"one_shot": True}
+    ),
     "gossip": ExchangeRow(
         "hogwild.exchanges.gossip:Gossip",
         {
@@ -154,12 +158,13 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "home": Number(1, 0, 1, True),
             "bits": Choice("32", ("32", "16")),
             "code": Choice("golomb", ("golomb", "plain")),
+            "group": GROUP,
         },
         sums=True,
     ),
     "consensus": ExchangeRow(
         "hogwild.exchanges.consensus:Consensus",
-        {"period": Number(math.inf, 1, 1 << 53, True), "pull": Number(0.5, 0, 1)},
+        {"period": Number(math.inf, 1, 1 << 53, True), "pull": Number(0.5, 0, 1), "group": GROUP},
         sums=True,
     ),
     "server": ExchangeRow(
@@ -176,6 +181,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "soft": Number(1, 1, 1 << 20, True),
             "alpha": Number(math.inf, 0.0, 1.0),
             "rate": Number(1.0, 0.0, 1e6),
+            "group": GROUP,
         },
         sums=True,
     ),

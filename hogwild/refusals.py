@@ -85,10 +85,38 @@ def _of_replicas(config: Any) -> Iterator[str]:
         yield f"exchange={config.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
     yield from _of_averaging(config)
     yield from _without_effect(config)
-    if config.discipline not in ("auto", "serial") and config.machines == 1:
+    if config.discipline not in ("auto", "serial") and config.machines == 1 and numbers.get("group", 1) == 1:
         yield (
             f"exchange={config.exchange!r}: every worker has a replica to itself, so discipline={config.discipline!r} "
-            "has nothing to settle: leave discipline out"
+            "has nothing to settle: leave discipline out, or give group"
+        )
+    yield from _of_groups(config)
+
+
+def _of_groups(config: Any) -> Iterator[str]:
+    """Reasons of replicas on which several workers race."""
+    name, numbers = parse_exchange(config.exchange)
+    group, said = numbers.get("group", 1), f"exchange={config.exchange!r}"
+    if group == 1:
+        return
+    if config.machines > 1:
+        yield f"{said}: a machine's workers are one group, whose number is workers: leave group out"
+    if config.workers is not None and config.workers % group:
+        yield f"{said}: groups of {group:g} take a multiple of {group:g} workers, got workers={config.workers}"
+    if config.discipline in ("serial", "round-robin"):
+        yield (
+            f"{said}: the {group:g} workers of a group race on one replica, and discipline={config.discipline!r} lets "
+            "nobody race: choose another one, or leave it out"
+        )
+    for key in ("share", "bound", "warm"):
+        if key in numbers and numbers[key] != EXCHANGES[name].numbers[key].default:
+            yield f"{said}: {key} makes a replica wait, and a group's workers go on while one trades: leave {key} out"
+    within = not math.isinf(numbers.get("period", math.inf))
+    if within and (config.nonnegative or not PROBLEMS[config.problem].get("sums", True)):
+        allowed = "nonnegative" if config.nonnegative else "a simplex"
+        yield (
+            f"{said}: a trade adds to a replica on which workers race, which may lead out of {allowed}: leave period "
+            "out, or group"
         )
 
 

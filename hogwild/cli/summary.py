@@ -39,7 +39,7 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
         within = parse_exchange(config.exchange)[1].get("period", 0) < math.inf
         repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
     elif config.exchange != "none":
-        name = config.exchange
+        name = config.exchange if config.group == 1 else f"{config.exchange}, in each group {name},"
         repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
     if config.host == "simulator":
         repeat = f"delay {config.delay}, one core plays them all; {repeat}"

@@ -6,7 +6,7 @@ import math
 
 from hogwild.exchanges.trade import Exchange
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.methods import EXCHANGES, Number, located, parse_exchange
+from hogwild.methods import EXCHANGES, Choice, Number, located, parse_exchange
 
 
 def make_exchange(text: str, rows: float = 1.0, sums: bool = True, shrinks: bool = False) -> Exchange | None:
@@ -24,10 +24,14 @@ def make_exchange(text: str, rows: float = 1.0, sums: bool = True, shrinks: bool
     row = EXCHANGES[name]
     if not row.place:
         return None
-    integral = [key for key, allowed in row.numbers.items() if isinstance(allowed, Number) and allowed.whole]
-    whole = {key: _whole(numbers[key], rows) for key in integral}
+    numbers.pop("group", None)  # who works on a replica is the job's affair
+    whole = {key: _whole(number, rows) for key, number in numbers.items() if _is_whole(row.numbers[key])}
     found: Exchange = located(row.place)(**(numbers | whole), **row.fixed, **({"shrinks": True} if shrinks else {}))
     return found
+
+
+def _is_whole(allowed: Number | Choice) -> bool:
+    return isinstance(allowed, Number) and allowed.whole
 
 
 def _whole(number: float, rows: float) -> int:

@@ -16,11 +16,15 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from hogwild.kernels.atomics import prefetch
+from hogwild.kernels.atomics import compare_exchange, load, prefetch
+from hogwild.kernels.control import ABORT
+from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT
+from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at
 AHEAD = 12  # entries
+TOGETHER = 64  # numbers added under a lock before others may have it
 BINS = 1024  # of magnitudes: exponents, in quarters
 SHIFT = 21  # bits of a float32 below its bin
 SIGN, INDEX = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
@@ -208,6 +212,39 @@ def window_at(words, place):
     """The code from bit ``place`` on: at least 33 bits of it."""
     word = place >> FIVE
     return (np.uint64(words[word]) | np.uint64(words[word + ONE]) << WORD) >> (place & LOW)
+
+
+@njit(**JIT)
+def bring_together(mine, ours, anchor, guards, locks, control, l1):
+    """Give ``mine``, on which workers race, what ``ours`` has gained since both were equal to ``anchor``, and ``ours``
+    and ``anchor`` what they have; where only one of them has moved, all three get its value, to the bit.
+
+    Nothing that a worker adds atomically meanwhile is lost, nor, if ``guards`` (n,) int32 says which of the ``locks``
+    protects a number (none if it is empty, or -1), what it writes under that lock. A worker that dies here leaves at
+    most one number added twice. What ``ours`` holds instead of an ``anchor`` that is not finite replaces ``mine``.
+    """
+    held = -1
+    for i in range(len(mine)):
+        own, was = ours[i], anchor[i]
+        if own == was:
+            ours[i] = anchor[i] = load(mine, i)
+            continue
+        guard = guards[i] if len(guards) else -1
+        if held >= 0 and (guard != held or i % TOGETHER == 0):
+            release(locks, held)
+            held = -1
+        if guard >= 0 and held < 0:
+            if not acquire(locks, guard, control, ABORT):
+                return
+            held = guard
+        while True:
+            now = load(mine, i)
+            new = merged(now, was, own, np.float32(1), l1) if np.isfinite(was) else own
+            if compare_exchange(mine, i, now, new):
+                break
+        ours[i] = anchor[i] = new
+    if held >= 0:
+        release(locks, held)
 
 
 @njit(**JIT)

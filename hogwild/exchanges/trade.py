@@ -99,6 +99,10 @@ class Exchange(Protocol):
     def period(self) -> int:
         """Rows of a replica between two trades, or ``NO_LIMIT`` if it never trades within a task."""
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether there is an l1 penalty."""
+
     def spec(self, size: int, replicas: int) -> Spec:
         """Arrays that the scheme keeps, initially zero, including ``replicas.spec``."""
 

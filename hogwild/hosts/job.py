@@ -7,8 +7,9 @@ memory. Threads use the arrays in place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.exchanges.direct import DirectLink, compile_locks, serving
-from hogwild.exchanges.late import Late, overlaps
+from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
 from hogwild.exchanges.trade import Counts, Exchange, Served
 from hogwild.hosts.shared import Block
@@ -27,13 +28,9 @@ from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import plan_tiers
-from hogwild.problems.work import Cut, OrderSlice, Problem, Shared
+from hogwild.problems.work import NO_GUARDS, Cut, Guarded, OrderSlice, Problem, Shared
 
-SHORTEST, LONGEST = 2e-5, 1e-3  # seconds that a replica sleeps while it waits for others
-LOOKS = 4  # times within a period that a replica goes on with a late trade
-
-
-OWN = ("tier_", "exchange_", "link_")  # prefixes of arrays that are not data
+OWN = ("tier_", "exchange_", "link_", "group_")  # prefixes of arrays that are not data
 
 
 @dataclass
@@ -51,13 +48,14 @@ class Job:
     local: dict[str, np.ndarray] = field(default_factory=dict)  # data used in place by threads; never sent
     wire: Wire = field(default_factory=Wire)  # between virtual replicas
     slow: Wire | None = None  # that real replicas feel
+    group: int = 1  # workers that race on one array: all, without an exchange
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
 
     @classmethod
     def of(
         cls, problem: Problem, order: Cut, seed: int, workers: int, data: dict[str, np.ndarray], shared: bool,
         mapped: dict[str, Mapped] | None = None, tiers: Tiers | None = None,
-        exchange: Exchange | None = None, slow: Wire | None = None,
+        exchange: Exchange | None = None, slow: Wire | None = None, group: int = 1,
     ) -> Job:  # fmt: skip
         """Lay out a run's memory, copy into it what workers cannot reach otherwise, and set the initial parameters.
 
@@ -75,27 +73,37 @@ class Job:
             How the workers' replicas trade; without one, all workers share one array.
         slow : Wire, optional
             The network that their messages feel; without one, they take no time.
+        group : int
+            With an exchange, how many workers race on a replica.
         """
         tiers = no_tiers() if tiers is None else tiers
         copied = {name: array for name, array in data.items() if name not in (mapped or {})} if shared else {}
         copied |= {f"tier_{name}": array for name, array in tiers._asdict().items()}
         state: dict[str, Any] = {
             "control": ((cells(workers),), np.int64),
-            "locks": ((problem.locks,), np.int32),
+            "locks": ((problem.locks * (workers // group if group > 1 and exchange else 1),), np.int32),
             "blocks": ((order.n_blocks,), np.int32),
         }
         if exchange is not None:
             shards = exchange.shards if isinstance(exchange, Served) else 0
             if shards or slow:
                 compile_locks()  # once, here, and not by all workers at once
-            links = (Slowed if slow else DirectLink).spec(workers, exchange.room(problem.size, workers), shards)
+            replicas = workers // group
+            links = (Slowed if slow else DirectLink).spec(replicas, exchange.room(problem.size, replicas), shards)
             state |= {f"link_{name}": shape for name, shape in links.items()}
-            spec = exchange.spec(problem.size, workers)
+            spec = exchange.spec(problem.size, replicas)
             state |= {f"exchange_{name}": shape for name, shape in spec.items()}
+            state["group_traded"] = (replicas,), np.int64  # rows that each replica has done up to its last trade
+            if group > 1:
+                compile_raced()
+                # "raced": on which workers race; "ready": whether they may; "ended": workers with nothing left to do
+                state |= {"group_raced": spec["replicas"], "group_anchor": spec["replicas"]}
+                state |= {"group_ready": ((replicas,), np.int64), "group_ended": ((workers,), np.int64)}
         state |= {name: (array.shape, array.dtype) for name, array in copied.items()}
         job = cls(
             problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
             Block(state, shared), (mapped or {}) if shared else {}, exchange, slow=slow,
+            group=workers if exchange is None else group,
         )  # fmt: skip
         for name, array in copied.items():
             job.state[name][...] = array
@@ -108,12 +116,13 @@ class Job:
     def of_rows(
         cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
         shared: bool, tiers: Tiers | None = None, exchange: Exchange | None = None, slow: Wire | None = None,
+        group: int = 1,
     ) -> Job:  # fmt: skip
         """Create a job for the linear problem from rows and the result of ``problem.row_arrays``."""
         entries, mapped = entries_of(rows, shared)
         if tiers is None and problem.discipline == "tiered":
-            tiers = plan_tiers(problem, rows, arrays, workers)
-        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow)
+            tiers = plan_tiers(problem, rows, arrays, workers, group=workers if exchange is None else group)
+        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow, group)
 
     def _start(self) -> None:
         if not self.tiers.features.size:
@@ -196,14 +205,15 @@ class Job:
         self.control[NEXT], self.control[SKIP] = start + (part - start) % parts, parts - 1
         if self.exchange is not None:
             self._kind.reset(self.arrays("link"))
+            for name in {"group_traded", "group_ready", "group_ended"} & set(self.state.arrays):
+                self.state[name][:] = 0
             self.arrays("exchange")["left_out"][:] = 0
             self.exchange.begin(self.flat, self.arrays("exchange"))
 
     def meet(self) -> None:
         """Complete the epoch (while the workers stand still): with an exchange, set the parameters."""
         if self.exchange is not None:
-            rows = self.control[WORKERS:].reshape(-1, LINE)[:, ROWS]
-            arrays = self.arrays("exchange")
+            rows, arrays = self._rows().sum(axis=1), self.arrays("exchange")
             steps = self.exchange.meeting(self.problem.size, arrays)
             for step in steps:
                 DirectLink.count(self.arrays("link"), step)
@@ -231,15 +241,16 @@ class Job:
 
     def bury(self, worker: int) -> None:
         """Free what a worker held when it died, so that nobody waits for it (in the parent)."""
-        if self.exchange is not None:
-            self._kind.free(self.arrays("link"), worker)
-        if isinstance(self.exchange, Served):
-            self.exchange.lost(self.arrays("exchange"), worker)
+        replica, rank = divmod(worker, self.group)
+        if self.exchange is not None and rank == 0:  # the one that trades
+            self._kind.free(self.arrays("link"), replica)
+            if isinstance(self.exchange, Served):
+                self.exchange.lost(self.arrays("exchange"), replica)
 
     def part(self, task: Task, worker: int, limit: int = NO_LIMIT) -> OrderSlice:
         """A worker's share of a task, in calls of at most ``limit`` examples."""
         blocks = self.state["blocks"]
-        return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.workers, limit)
+        return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.group, limit)
 
     def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
         """Do one worker's share of an epoch."""
@@ -247,24 +258,59 @@ class Job:
         if exchange is None:
             self.problem.prepare(shared, scratch, data, self.part(task, worker), task.step)()
             return
-        arrays = self.arrays("exchange")
-        link = self._connect(worker)
-        mine = take(self.flat, arrays, worker, task.step[0])
-        shared, period = shared._replace(parameters=self.problem.parameters(mine)), exchange.period
-        piece = -(-period // LOOKS) if overlaps(exchange) else period
-        turn = self.problem.prepare(shared, scratch, data, self.part(task, worker, piece), task.step)
-        since, late = 0, Late()  # rows since the last trade
-        while (done := turn()) >= piece:
-            since += done
-            if since < period:
-                late.go_on()
-                continue
-            trade = exchange.trade(mine, arrays, link, since)
-            if not self._drive(late.begin(trade) if overlaps(exchange) else trade, link):
-                return
-            since = 0
-        if self._drive(late.complete(exchange.end(mine, arrays, link, since + done)), link):
-            link.leave()
+        replica, rank = divmod(worker, self.group)
+        if rank and not until(lambda: bool(self.state["group_ready"][replica]), self.control):
+            return
+        raced = self._raced(replica) if rank else self.replica(replica, task.step[0])
+        limit = NO_LIMIT if rank else looks(exchange, self.group)
+        part, shared = self.part(task, worker, limit), self.seen(shared, raced)
+        turn = self.problem.prepare(shared, scratch, data, part, task.step)
+        if rank:
+            turn()
+            self.state["group_ended"][worker] = 1
+        else:
+            about = exchange, self.arrays("exchange"), self._connect(replica), raced
+            Trader(*about, self.counted(replica), partial(self.alone, replica)).train(turn, limit)
+
+    def replica(self, number: int, step: float) -> Raced:
+        """A replica of the task that begins with this ``step``, for who trades it; its other workers may begin."""
+        take(self.flat, self.arrays("exchange"), number, step)
+        raced = self._raced(number)
+        if self.group > 1 and not self.state["group_ready"][number]:
+            raced.begin()
+            self.state["group_ready"][number] = 1
+        return raced
+
+    def guards(self) -> np.ndarray:
+        """Which lock protects each parameter, or -1; empty if none does."""
+        return self.problem.guards() if isinstance(self.problem, Guarded) else NO_GUARDS
+
+    def seen(self, shared: Shared, raced: Raced) -> Shared:
+        """The arrays that the kernel writes, of a worker that trains a replica."""
+        return shared._replace(parameters=self.problem.parameters(raced.mine), locks=raced.locks)
+
+    def _rows(self) -> np.ndarray:
+        """Rows done in this task, (replicas, group) int64."""
+        return self.control[WORKERS:].reshape(-1, LINE)[:, ROWS].reshape(-1, self.group)
+
+    def counted(self, replica: int) -> Counted:
+        """What a replica's workers have done, of which the first keeps account."""
+        return Counted(self._rows()[replica], self.state["group_traded"][replica : replica + 1])
+
+    def alone(self, replica: int) -> bool:
+        """Whether the others of a group have nothing left to do."""
+        return self.group == 1 or bool(self.state["group_ended"].reshape(-1, self.group)[replica, 1:].all())
+
+    def _raced(self, replica: int) -> Raced:
+        """A replica, as workers train it and as it is traded."""
+        problem, state, about = self.problem, self.state, (replica, slice(self.problem.size))
+        ours = state["exchange_replicas"][about]
+        if self.group == 1:
+            return Raced(ours, ours, ours, NO_GUARDS, state["locks"], self.control)
+        locks = state["locks"].reshape(-1, problem.locks)[replica]
+        shrinks = self.exchange is not None and self.exchange.shrinks
+        mine, anchor = state["group_raced"][about], state["group_anchor"][about]
+        return Raced(mine, ours, anchor, self.guards(), locks, self.control, shrinks)
 
     @property
     def _kind(self) -> type[DirectLink]:
@@ -275,18 +321,6 @@ class Job:
         assert self.exchange is not None
         about = self.arrays("link"), replica, serving(self.exchange, self.arrays("exchange"))
         return DirectLink(*about) if self.slow is None else Slowed(*about, self.slow)
-
-    def _drive(self, trade: Iterator[None], link: DirectLink) -> bool:
-        """Run a trade, sleeping while it waits; return False if the run is over."""
-        pause = SHORTEST
-        for _ in trade:
-            if self.control[ABORT]:
-                return False
-            before = time.perf_counter()
-            time.sleep(min(pause, link.look()))
-            pause = min(2 * pause, LONGEST)
-            link.waited(time.perf_counter() - before)
-        return True
 
     def done(self) -> tuple[int, int]:
         """Rows and nonzeros done in this epoch; while workers run, either may be a chunk ahead."""

@@ -1,7 +1,9 @@
 """Virtual replicas that trade: each trains until its next trade, and a waiting one continues when messages arrive.
 
-Events happen one at a time in the order of virtual time: a replica trains some rows, begins a trade, or continues one.
-A trade waits either for a message or for another replica's end, so a waiting replica is retried only at those times.
+Events happen one at a time in the order of virtual time: a worker trains some rows, or the first of a replica's workers
+begins a trade, or continues one. A trade waits either for a message or for another replica's end, so a waiting replica
+is retried only at those times. The others of a group train on meanwhile; no event is shorter than a row, so what they
+lose by racing within one is not seen.
 """
 
 from __future__ import annotations
@@ -12,8 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hogwild.exchanges.late import Late, overlaps
-from hogwild.exchanges.replicas import take
+from hogwild.exchanges.late import Late, looks, overlaps
 from hogwild.exchanges.trade import Counts, Served
 from hogwild.hosts.delays import Law
 from hogwild.hosts.job import Job, Task
@@ -23,36 +24,40 @@ from hogwild.problems.work import Shared
 
 
 class Replicated:
-    """A task in which every worker has a replica (a course of ``simulator.py``)."""
+    """A task of workers that have replicas (a course of ``simulator.py``)."""
 
     lost = 0
 
     def __init__(self, job: Job, shared: Shared, scratches: list[Any], data: Any, task: Task, law: Law) -> None:
         assert job.exchange is not None
         self._job, self._law, self._exchange, self._arrays = job, law, job.exchange, job.arrays("exchange")
-        self._network = Network(job.workers, job.wire)
-        self._links = [TimedLink(self._network, replica) for replica in range(job.workers)]
-        self._mine = [take(job.flat, self._arrays, replica, task.step[0]) for replica in range(job.workers)]
-        quantum = min(law.quantum, self._exchange.period)
-        rest = 0 if self._exchange.period == NO_LIMIT else self._exchange.period % quantum
+        self._group, count = job.group, job.workers // job.group
+        self._network = Network(count, job.wire)
+        self._links = [TimedLink(self._network, replica) for replica in range(count)]
+        self._raced = [job.replica(replica, task.step[0]) for replica in range(count)]
+        self._counted = [job.counted(replica) for replica in range(count)]
+        self._limit = looks(self._exchange, job.group) if job.group > 1 else self._exchange.period
+        quantum = min(law.quantum, self._limit)
+        rest = 0 if self._limit >= NO_LIMIT // job.group else self._limit % quantum
         self._turns: list[dict[int, Callable[[], int]]] = []
-        for replica, (mine, scratch) in enumerate(zip(self._mine, scratches)):
-            own = shared._replace(parameters=job.problem.parameters(mine))
-            parts = {rows: job.part(task, replica, rows) for rows in {quantum, rest} - {0}}
+        for worker, scratch in enumerate(scratches):
+            own = job.seen(shared, self._raced[worker // job.group])
+            parts = {rows: job.part(task, worker, rows) for rows in {quantum, rest} - {0}}
             self._turns.append(
                 {rows: job.problem.prepare(own, scratch, data, part, task.step) for rows, part in parts.items()}
             )
-        self._quantum, self._since = quantum, [0] * job.workers  # rows since the last trade
+        self._quantum, self._since = quantum, [0] * job.workers  # rows since the last look at what is due
         self._times = law.times((job.seed, task.epoch, task.start))
-        self._trades: list[Iterator[None] | None] = [None] * job.workers
-        self._late = [Late() for _ in range(job.workers)]
+        self._trades: list[Iterator[None] | None] = [None] * count
+        self._late = [Late() for _ in range(count)]
         self._waiting: dict[int, float] = {}  # replicas that wait, and since when
-        self._leaving: set[int] = set()  # replicas that have done all their rows
+        self._trained: set[int] = set()  # workers that have done all their rows
+        self._leaving: set[int] = set()  # replicas whose workers all have
         self._events: list[tuple[float, int]] = []
-        # Times of each replica's event, and of the servers' next one; any other is out of date.
+        # Times of each worker's event, and of the servers' next one; any other is out of date.
         self._due: list[float | None] = [None] * (job.workers + 1)
-        for replica in range(job.workers):
-            self._push(replica, self._seconds(replica))
+        for worker in range(job.workers):
+            self._push(worker, self._seconds(worker))
 
     @property
     def staleness(self) -> Counter[int]:
@@ -70,19 +75,22 @@ class Replicated:
 
     def advance(self) -> bool:
         network = self._network
-        now, replica = heapq.heappop(self._events)
-        if now == self._due[replica]:
-            self._due[replica] = None
-            if replica < self._law.workers:
+        now, worker = heapq.heappop(self._events)
+        if now == self._due[worker]:
+            self._due[worker] = None
+            replica, rank = divmod(worker, self._group)
+            if worker < self._law.workers and rank == 0:
                 network.now[replica] = max(now, network.now[replica])
-            if replica == self._law.workers:
+            if worker == self._law.workers:
                 self._serve()
+            elif rank:
+                self._help(worker, now)
             elif self._trades[replica] is not None:
                 self._go_on(replica)
             elif replica in self._leaving:
                 self._leave(replica)
             else:
-                self._train(replica)
+                self._lead(replica)
         if not self._events:
             assert not self._waiting, "replicas wait for messages that nobody sends"
             network.meet(self._exchange.meeting(self._job.problem.size, self._arrays))
@@ -91,12 +99,12 @@ class Replicated:
     def _seconds(self, ticks: float) -> float:
         return ticks / self._law.workers * self._job.wire.row
 
-    def _push(self, replica: int, when: float) -> None:
-        """Schedule a replica's event at ``when``, unless it has an earlier one."""
-        due = self._due[replica]
+    def _push(self, worker: int, when: float) -> None:
+        """Schedule a worker's event at ``when``, unless it has an earlier one."""
+        due = self._due[worker]
         if due is None or when < due:
-            self._due[replica] = when
-            heapq.heappush(self._events, (when, replica))
+            self._due[worker] = when
+            heapq.heappush(self._events, (when, worker))
 
     def _serve(self) -> None:
         """Let a server handle the next request."""
@@ -105,26 +113,50 @@ class Replicated:
         network.serve(exchange, self._arrays)
         self._wake()
 
-    def _train(self, replica: int) -> None:
-        """Train the rows until the replica's next trade, or one quantum of them."""
-        period, network = self._exchange.period, self._network
-        asked = min(self._quantum, period - self._since[replica])
-        rows = self._turns[replica][asked]()
-        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[replica] + rows * self._law.wait
-        network.now[replica] += self._seconds(ticks)
-        self._since[replica] += rows
-        about = self._mine[replica], self._arrays, self._links[replica], self._since[replica]
+    def _train(self, worker: int) -> float:
+        """Train the rows until a worker's next look at what is due, or one quantum of them; return their seconds."""
+        asked = min(self._quantum, self._limit - self._since[worker])
+        rows = self._turns[worker][asked]()
+        self._since[worker] += rows
         if rows < asked:
+            self._trained.add(worker)
+        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker] + rows * self._law.wait
+        return self._seconds(ticks)
+
+    def _help(self, worker: int, now: float) -> None:
+        """Let a worker train that does not trade."""
+        now += self._train(worker)
+        self._since[worker] = 0
+        replica = worker // self._group
+        leader = replica * self._group
+        if worker not in self._trained:
+            self._push(worker, now)
+        if leader in self._trained and self._trades[replica] is None:
+            self._push(leader, max(now, self._network.now[replica]))
+
+    def _lead(self, replica: int) -> None:
+        """Let the worker that trades a replica train, and trade if that is due."""
+        network, exchange, late = self._network, self._exchange, self._late[replica]
+        worker, ours = replica * self._group, self._raced[replica].ours
+        if worker not in self._trained:
+            network.now[replica] += self._train(worker)
+        trained, link, counted = worker in self._trained, self._links[replica], self._counted[replica]
+        if self._trained.issuperset(range(worker, worker + self._group)):
             self._leaving.add(replica)
-            self._trades[replica] = self._late[replica].complete(self._exchange.end(*about))
-        elif self._since[replica] == period:
-            trade = self._exchange.trade(*about)
-            self._trades[replica] = self._late[replica].begin(trade) if overlaps(self._exchange) else trade
-            self._since[replica] = 0
-        elif self._late[replica].under_way:
-            self._late[replica].go_on()
+            rest = counted.untraded()
+            end = self._raced[replica].traded(lambda: exchange.end(ours, self._arrays, link, rest))
+            self._trades[replica] = late.complete(end)
+        elif (self._since[worker] == self._limit or trained) and (rows := counted.untraded()) >= exchange.period:
+            counted.traded[0] += rows
+            trade = self._raced[replica].traded(lambda: exchange.trade(ours, self._arrays, link, rows))
+            self._trades[replica] = late.begin(trade) if overlaps(exchange) else trade
+        elif late.under_way:
+            late.go_on()
             self._wake()
-        self._push(replica, network.now[replica])
+        if self._since[worker] == self._limit:
+            self._since[worker] = 0
+        if not trained or self._trades[replica] is not None:
+            self._push(worker, network.now[replica])
 
     def _go_on(self, replica: int) -> None:
         """Begin a trade, or continue it."""
@@ -134,7 +166,7 @@ class Replicated:
             network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
         if next(trade, trade) is trade:
             self._trades[replica] = None
-            self._push(replica, network.now[replica])
+            self._push(replica * self._group, network.now[replica])
         else:
             self._waiting[replica] = network.now[replica]
         self._wake()
@@ -146,11 +178,11 @@ class Replicated:
             self._push(self._law.workers, when)
         for waiting in self._waiting:
             if (when := network.next_arrival(waiting)) is not None:
-                self._push(waiting, max(when, network.now[waiting]))
+                self._push(waiting * self._group, max(when, network.now[waiting]))
 
     def _leave(self, replica: int) -> None:
         """End a replica's training; those that wait for it notice."""
         network = self._network
         network.here[replica] = False
         for waiting in self._waiting:
-            self._push(waiting, max(network.now[replica], network.now[waiting]))
+            self._push(waiting * self._group, max(network.now[replica], network.now[waiting]))

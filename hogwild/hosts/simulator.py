@@ -14,7 +14,8 @@ What counts as one indivisible event depends on where a discipline lets other wo
   worker's copy of the first tier lacks when a quantum begins, and merges lose nothing.
 * ``round-robin``: the turns, and with them the staleness, are fixed; its kernel does one turn a call.
 
-With an exchange every worker has its own replica, and the events are those of their trades (``replicated.py``).
+With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
+(``replicated.py``).
 
 A worker of ``tiered`` has private copies, so memory grows with the number of workers.
 """
@@ -69,7 +70,7 @@ class Simulator(Pool):
             raise UsageError("the pool of workers is closed")
         if self._running:
             raise UsageError(IN_USE)
-        if job.problem.discipline not in PHASED:
+        if job.problem.discipline not in PHASED or job.exchange is not None:
             job.problem.compile()
         self.job, self._course = job, None
         self._parts = _Parts(job, self._law)
@@ -161,7 +162,7 @@ class _Parts:
         scratch = job.scratch()
         self.scratches = [scratch]
         self.crew: Crew | None = None
-        if discipline in PHASED:
+        if discipline in PHASED and job.exchange is None:
             self.crew = make_crew(job, law.window if discipline == "hogwild" else 0.0)
         else:  # all share the table of l2 factors
             self.scratches += [job.scratch()._replace(table=scratch.table) for _ in range(1, job.workers)]

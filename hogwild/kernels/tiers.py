@@ -222,11 +222,12 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         if adagrad:
             replica.base_intercept_squares[k] = load(replica.intercept_squares, k)
             parameters.intercept_squares[k] = replica.base_intercept_squares[k]
+    rank = plan.worker % plan.workers  # among those that share the array
     for t in range(len(tiers.intervals)):
         replica.rows[t], replica.total[t] = 0, 0.0
-        replica.due[t] = max(tiers.intervals[t] // plan.workers * (plan.worker + 1), 1)
+        replica.due[t] = max(tiers.intervals[t] // plan.workers * (rank + 1), 1)
         replica.limits[t] = tiers.patience[t] / max((plan.workers - 1) * np.float64(tiers.tops[t]), 1e-30)
-        replica.grown[t] = -replica.limits[t] * (plan.workers - 1 - plan.worker) / plan.workers
+        replica.grown[t] = -replica.limits[t] * (plan.workers - 1 - rank) / plan.workers
 
 
 @njit(**JIT)

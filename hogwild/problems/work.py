@@ -8,7 +8,7 @@ is; everything large reaches them through shared memory or a memory map.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hogwild.kernels.order import shuffle_blocks
 from hogwild.kernels.tiers import Tiers
 from hogwild.training.schedule import Step
 
+NO_GUARDS = np.empty(0, np.int32)
 HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a worker may die holding what others wait for
 
 
@@ -112,6 +113,14 @@ class Problem(Protocol):
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A problem that says what its locks protect, so that others who write to the parameters can take them."""
+
+    def guards(self) -> np.ndarray:
+        """Which lock a worker holds when it writes each parameter, (size,) int32, or -1; empty if it takes none."""
 
 
 def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:

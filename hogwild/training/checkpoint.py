@@ -75,7 +75,7 @@ def hold_directory(directory: Path) -> Held:
 
 
 def load_saved(
-    directory: Path | None, asked: TrainConfig, print_of_data: str, size: int, workers: int = 1
+    directory: Path | None, asked: TrainConfig, print_of_data: str, size: int, replicas: int = 1
 ) -> Saved | None:
     """Return the checkpoint to continue from, checked against the request; None if there is none yet.
 
@@ -107,10 +107,11 @@ def load_saved(
         raise InputError(f"{where}: the training data are not those of the checkpoint")
     if arrays["flat"].shape != (size,):
         raise InputError(f"{where}: it holds {arrays['flat'].size} parameters, expected {size}")
-    if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != workers:
+    if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != replicas:
+        workers = had * asked.group
         raise UsageError(
-            f"{where} with {workers} workers: under exchange {asked.exchange} the {had} of before each have a replica "
-            f"that goes on: give workers={had} (--workers {had})"
+            f"{where} with {replicas * asked.group} workers: under exchange {asked.exchange} the {workers} of before "
+            f"have {had} replicas that go on: give workers={workers} (--workers {workers})"
         )
     return arrays, header
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -175,9 +176,13 @@ class _Trial:
 
     def __init__(self, config: TrainConfig, sample: Rows, epochs: int) -> None:
         self.epochs = epochs
-        alone = "hogwild" if config.discipline == "hogwild" else "serial"  # the same bits, one loop fewer to compile
-        workers = min(config.replicas, len(sample))
-        self.config = dataclasses.replace(config, discipline=alone, workers=workers, class_weight=None)
+        racing = config.discipline == "hogwild" and config.between_workers == "none"
+        alone = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
+        workers = min(config.replicas, len(sample))  # a group is tried as one worker
+        exchanged = re.sub(r"group=[^,]*", "", config.exchange)
+        self.config = dataclasses.replace(
+            config, discipline=alone, workers=workers, class_weight=None, exchange=exchanged
+        )
         sample = sample if workers == 1 else _narrow(sample)
         self.problem = LinearProblem.of(self.config, sample, alone)
         order = Order.of(len(sample), shuffled=True)

@@ -47,10 +47,10 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         If the workers or delays asked for are not those of the pool.
     """
     usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
-    usual = usual if pool is None else pool.workers
     discipline, alone = config.discipline, config.between_workers == "none"
+    usual = max(usual // config.group, 1) * config.group if pool is None else pool.workers
     workers = config.workers or (1 if discipline == "serial" and alone else usual)
-    if discipline == "auto" and (workers == 1 or not alone):  # a worker with its own replica is alone
+    if discipline == "auto" and (workers == 1 or (config.group == 1 and not alone)):  # each has its own array
         discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
@@ -216,7 +216,7 @@ class Run(Generic[M]):
 
     def _load(self) -> Saved | None:
         print_of_data, size = self._case.fingerprint, self.problem.size
-        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.workers or 1)
+        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.replicas)
 
     def _open(self, pool: Pool | None, leader: Leader | None) -> None:
         """Lay out the memory and give it to the workers."""

@@ -32,7 +32,7 @@ def test_names_with_parameters() -> None:
 @pytest.mark.usefixtures("sketched")
 def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     rows = open_data("synthetic:rcv1?rows=640&features=100&nnz=8&seed=4")
-    names = ("serial", "averaging", "averaging:period=40")
+    names = ("serial", "averaging", "averaging:period=40", "averaging:group=2")
     base = TrainConfig(host="simulator", link=LINK, l2=1e-3)
     plan = ComparisonPlan(seeds=3, workers=(4,), grid=(1.0,), epochs=4, methods=names, eps=(0.3, 0.1))
     Comparison(rows, None, plan, base, data="rows").run(tmp_path)
@@ -48,11 +48,13 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
         "Replicas that trade", ("messages an epoch", "MB an epoch", "waited", "staleness")
     )  # fmt: skip
     assert [row[0] for row in table.rows] == [*names]
+    replicas = [row[table.columns.index("replicas")] for row in table.rows]
+    assert replicas == ["1", "4", "4", "2"]
     megabytes = {row[0]: row[table.columns.index("MB an epoch")] for row in table.rows}
     assert megabytes["serial"] == "–"
     assert float(megabytes["averaging"]) == pytest.approx(ends["averaging"]["bytes_sent"] / 4e6, rel=0.01)
     assert report.verdict[0].startswith("By the simulator's clock serial reaches ")
-    assert "4 replicas with averaging get there in" in report.verdict[1]
+    assert "4 replicas with averaging get there in" in " ".join(report.verdict)
     assert "than serial" in report.verdict[1]
 
 

@@ -69,6 +69,12 @@ class Group:
         return self.method, self.workers
 
     @property
+    def replicas(self) -> int:
+        """Number of replicas that trade; without an exchange, of workers."""
+        count = number(self.runs[0].first, "replicas")
+        return self.workers if math.isnan(count) else int(count)
+
+    @property
     def step(self) -> float | None:
         return self.runs[0].step
 

@@ -38,15 +38,15 @@ def beside(sources: Sequence[ComparisonResult]) -> list[Table]:
     rows = []
     for source in sources:
         for group in own(source) if source.about.get("suite") == "exchanges" else ():
-            cells = [source.about["data"], group.method, str(group.workers), step_text(group.step)]
-            simulated = _before(group.method, group.workers, source.about["data"])
+            cells = [source.about["data"], group.method, str(group.replicas), step_text(group.step)]
+            simulated = _before(group.method, group.replicas, source.about["data"])
             for place, eps in enumerate(source.eps):
                 reached = group.reached(eps, "virtual_seconds") if group.share(eps) >= 0.5 else None
                 earlier = None if simulated is None else simulated[place]
                 cells.append(digits(1e3 * reached.median) if reached else NONE)
                 cells.append("" if simulated is None else NONE if earlier is None else f"{earlier:g}")
             sent = group.reached(source.eps[0], "bytes_sent") if group.share(source.eps[0]) >= 0.5 else None
-            rows.append((*cells, _megabytes(sent.median) if sent and group.workers > 1 else NONE))
+            rows.append((*cells, _megabytes(sent.median) if sent and group.replicas > 1 else NONE))
     if not rows:
         return []
     aims = [aim(eps) for eps in next(source for source in sources if source.about.get("suite")).eps]
@@ -71,9 +71,9 @@ def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
             passes = group.most_epochs or math.nan
             messages, size, waited = (group.last(name) for name in FIELDS)
             total = group.last(source.clock)
-            share = waited.median / (total.median * group.workers) if waited and total and total.median else None
+            share = waited.median / (total.median * group.replicas) if waited and total and total.median else None
             rows.append((
-                source.label, group.method, str(group.workers), step_text(group.step),
+                source.label, group.method, str(group.replicas), step_text(group.step),
                 *(_share(group, each, spread(group.reached(each, source.clock), duration)) for each in eps),
                 *(spread(group.reached(each, "bytes_sent"), _megabytes) for each in eps),
                 digits(messages.median / passes) if messages else NONE, digits(1e-6 * size.median / passes) if size
@@ -98,7 +98,7 @@ def sentences(source: ComparisonResult) -> list[str]:
     found = own(source) if source.linked else []
     over = serial(found, found[0].rule) if found else None
     eps = min((each for each in source.eps if over is not None and over.share(each) >= 0.5), default=None)
-    exchanges = [group for group in found if group.kind == "exchange" and group.workers > 1]
+    exchanges = [group for group in found if group.kind == "exchange" and group.replicas > 1]
     if over is None or eps is None or not exchanges:
         return []
     race = Race(source, eps)
@@ -111,9 +111,9 @@ def sentences(source: ComparisonResult) -> list[str]:
         size = f", after sending {_megabytes(sent.median)} MB" if sent else ""
         outcome = race.against(group, over)
         said.append(
-            f"{group.workers} replicas with {group.method} get there in {race.time(group)}{size}: {outcome.text}."
+            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome.text}."
         )
-    if missing := [f"{group.method} ({group.workers})" for group in exchanges if group.share(eps) < 0.5]:
+    if missing := [f"{group.method} ({group.replicas})" for group in exchanges if group.share(eps) < 0.5]:
         said.append(f"Most runs of these do not get there: {', '.join(missing)}.")
     return said
 

@@ -180,8 +180,9 @@ def find(name: str) -> Method:
     if not parameters or METHODS.get(scheme) is None or METHODS[scheme].exchange != scheme:
         known = f"{', '.join(METHODS)}{nearest(scheme, METHODS)}"
         raise UsageError(f"method {name!r}: expected some of {known}")
-    parse_exchange(name)
-    return dataclasses.replace(METHODS[scheme], name=name, exchange=name)
+    _, numbers = parse_exchange(name)
+    discipline = "serial" if numbers.get("group", 1) == 1 else "auto"
+    return dataclasses.replace(METHODS[scheme], name=name, exchange=name, discipline=discipline)
 
 
 def listed(text: str) -> list[str]:

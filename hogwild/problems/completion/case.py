@@ -86,8 +86,8 @@ class CompletionCase:
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
             return on_device.lay_out(c, p, self.n, arrays, options={"seed": c.seed})
         self.order, arrays = p.lay_out(*about, grid=self._grid)
-        exchange = make_exchange(c.between_workers, self.n / workers)
-        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow)
+        exchange = make_exchange(c.between_workers, self.n / c.replicas)
+        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow, group=c.group)
 
     def search_step(self) -> Callable[[], float]:
         raise InputError("matrix completion has a step of its own")  # config sets the step

@@ -288,7 +288,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
         l2, left, safe = np.float32(plan.l2), plan.limit, max(plan.n_rows - SIDE, 0)
         if discipline == TIERED and state[BEGUN] == 0:
             fetch_popular(lanes, biased, own, parameters, data.popular)
-            state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * plan.worker
+            state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * (plan.worker % plan.workers)
         while left > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
                 break

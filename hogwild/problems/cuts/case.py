@@ -58,9 +58,9 @@ class CutsCase:
 
     def lay_out(self, shared: bool) -> Job:
         c, arrays, self._arrays = self.config, self._arrays, {}  # the job holds them
-        exchange = make_exchange(c.exchange, self.n / (c.workers or 1), sums=False)
+        exchange = make_exchange(c.exchange, self.n / c.replicas, sums=False)
         about = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
-        return Job.of(*about, exchange=exchange, slow=c.slow)
+        return Job.of(*about, exchange=exchange, slow=c.slow, group=c.group)
 
     def search_step(self) -> Callable[[], float]:
         raise InputError("graph cuts have a step of their own")  # config sets the step

@@ -71,11 +71,13 @@ class LinearCase:
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
         about = self.problem, rows, self._arrays, self.config.workers or 1
-        price = USUAL_PRICE if self.config.host == "simulator" else None  # else measured, and different in every run
+        c, group = self.config, self.config.group
+        # Elsewhere it is measured, and different in every run; but replicas may last, in the discipline's numbering
+        price = USUAL_PRICE if c.host == "simulator" or group < (c.workers or 1) else None
         if price and asked == "tiered":
-            self._tiers = plan_tiers(*about, price)
+            self._tiers = plan_tiers(*about, price, group)
         if asked == "auto":
-            self._tiers, self.reason = choose(*about, price)
+            self._tiers, self.reason = choose(*about, price, group)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
@@ -107,8 +109,10 @@ class LinearCase:
             entries, _ = entries_of(self._train, shared=False)
             job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._train.nnz)
         else:
-            exchange = make_exchange(c.between_workers, self.n / (c.workers or 1), shrinks=c.l1 > 0)
-            job = Job.of_rows(self.problem, *about, self._train, self._arrays, shared, self._tiers, exchange, c.slow)
+            exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
+            job = Job.of_rows(
+                self.problem, *about, self._train, self._arrays, shared, self._tiers, exchange, c.slow, c.group
+            )
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 

@@ -79,8 +79,9 @@ CHEAPEST: Price = (
 
 
 def plan_tiers(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
-) -> Tiers:
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
+    group: int | None = None,
+) -> Tiers:  # fmt: skip
     """Rank and cut the features of the training rows.
 
     Parameters
@@ -93,8 +94,12 @@ def plan_tiers(
     workers : int
     price : (float, float), optional
         Cost of a merge; measured by :func:`merge_seconds` if not given.
+    group : int, optional
+        How many of the workers share an array, if not all.
     """
-    return _timed(problem, rows, workers, price, _rank(problem, rows, arrays, _frequency(rows, arrays)))
+    return _timed(
+        problem, rows, workers, group or workers, price, _rank(problem, rows, arrays, _frequency(rows, arrays))
+    )
 
 
 class _Ranking(NamedTuple):
@@ -118,30 +123,33 @@ def _rank(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], fre
     return _Ranking(features, frequency, bounds, rates, tops)
 
 
-def _timed(problem: LinearProblem, rows: Rows, workers: int, price: Price | None, ranking: _Ranking) -> Tiers:
+def _timed(
+    problem: LinearProblem, rows: Rows, workers: int, group: int, price: Price | None, ranking: _Ranking
+) -> Tiers:
     """Return the tiers with the rows between two merges of each."""
     features, frequency, bounds, rates, tops = ranking
     highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
-    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, group, price)
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
 def choose(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None
-) -> tuple[Tiers | None, str]:
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
+    group: int | None = None,
+) -> tuple[Tiers | None, str]:  # fmt: skip
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     This compares the wait of a row under ``hogwild``, for weights on cache lines that another worker has written last,
     with its share of the merges. A line counts if it is among the ``CACHED`` most popular: others would come from
     memory in any case. The step is not known yet: ``step * curvature`` is assumed to be ``USUAL / E ||x||^2``.
     """
-    n, stride = len(rows), problem.stride
+    n, stride, group = len(rows), problem.stride, group or workers
     frequency = _frequency(rows, arrays)
     common = np.where(frequency * n < 1.5, 0.0, frequency)  # a feature of one row is nobody else's
     firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
     lines = np.add.reduceat(common, firsts) if len(common) else common
-    foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
-    waiting = foreign * max(stride / FLOATS, 1) * TRANSFER_SECONDS * workers
+    foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (group - 1) / group
+    waiting = foreign * max(stride / FLOATS, 1) * TRANSFER_SECONDS * group
     passes = 2 * problem.width * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
@@ -152,8 +160,8 @@ def choose(
     ranking = _rank(problem, rows, arrays, frequency)
 
     def worth(price: Price) -> Tiers | None:
-        tiers = _timed(problem, rows, workers, price, ranking)
-        return tiers if passes + _merging(problem, tiers, rows, arrays, workers, price) < waiting else None
+        tiers = _timed(problem, rows, workers, group, price, ranking)
+        return tiers if passes + _merging(problem, tiers, rows, arrays, group, price) < waiting else None
 
     tiers = worth(price or CHEAPEST)
     if tiers is not None and price is None:
@@ -195,10 +203,11 @@ def _cut(frequency: np.ndarray) -> np.ndarray:
 
 
 def _intervals(
-    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, price: Price | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, group: int,
+    price: Price | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
-    if workers == 1:
+    if group == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
     tier, feature = price or merge_seconds(problem)
     cost = tier + feature * sizes

@@ -1,0 +1,510 @@
+"""Groups: several workers race on one replica, and the first of them trades a copy of it (``exchanges/late.py``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
+from hogwild.errors import UsageError
+from hogwild.exchanges import make_exchange
+from hogwild.exchanges.deltas_kernel import bring_together
+from hogwild.hosts.job import Job, Task
+from hogwild.hosts.threads import Threads
+from hogwild.kernels.atomics import fetch_add
+from hogwild.kernels.control import ABORT, LINE, NEXT, NO_LIMIT, ROWS, WORKERS, cells
+from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.options import JIT
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.tiers import plan_tiers
+from hogwild.problems.work import InChunks, OrderSlice, Shared
+from tests.exchanges.test_conformance import CASES, spelled, trained
+from tests.runs import long_epochs, start, toy, when
+
+NO_LOCKS = np.empty(0, np.int32)
+DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered")
+TRADING = [name for name, case in CASES.items() if case.numbers]
+pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
+named = pytest.mark.parametrize("name", CASES)
+trading = pytest.mark.parametrize("name", TRADING)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return toy()
+
+
+def grouped(name: str, period: int | None = None, group: int = 2) -> str:
+    text = name if period is None else spelled(name, period)
+    return f"{text}{',' if ':' in text else ':'}group={group}"
+
+
+# ---- what brings the replica and its copy together
+
+
+def twin(mine: np.ndarray, ours: np.ndarray, anchor: np.ndarray, l1: bool) -> np.ndarray:
+    """The slow twin: what all three arrays hold afterwards."""
+    new = np.empty_like(mine)
+    for i, (now, own, was) in enumerate(zip(mine, ours, anchor)):
+        if own == was:
+            new[i] = now
+        elif not np.isfinite(was) or now == was:
+            new[i] = own
+        else:
+            new[i] = np.float32(own + np.float32(now - was))
+            if l1 and own * was >= 0 and now * was >= 0 and new[i] * was < 0:
+                new[i] = 0
+    return new
+
+
+@pytest.mark.parametrize("l1", [False, True])
+@pytest.mark.parametrize("locked", [False, True])
+def test_the_copy_and_the_replica_get_what_the_other_has_gained(l1: bool, locked: bool) -> None:
+    rng = np.random.default_rng(0)
+    anchor = rng.normal(0, 1, 1000).astype(np.float32)
+    mine, ours = anchor.copy(), anchor.copy()
+    mine[rng.random(1000) < 0.5] += np.float32(0.7)
+    moved = rng.random(1000) < 0.5
+    ours[moved] = (ours[moved] * rng.normal(0, 1, moved.sum())).astype(np.float32)
+    anchor[:3], mine[:3], ours[:3] = np.nan, np.nan, (1, np.nan, 2)  # what is not finite is replaced
+    mine[3], ours[4] = np.inf, np.inf
+    expected = twin(mine, ours, anchor, l1)
+    guards = rng.integers(-1, 5, 1000).astype(np.int32) if locked else NO_LOCKS
+    locks, control = np.zeros(5, np.int32), np.zeros(cells(1), np.int64)
+    bring_together(mine, ours, anchor, guards, locks, control, l1)
+    for found in (mine, ours, anchor):
+        np.testing.assert_array_equal(found, expected)
+    assert not locks.any()
+
+
+def test_where_one_of_them_moved_both_get_its_bits() -> None:
+    rng = np.random.default_rng(1)
+    anchor = rng.normal(0, 1, 500).astype(np.float32) * np.float32(1e6)
+    small = rng.normal(0, 1e-6, 500).astype(np.float32)  # a sum of differences would round it
+    for moves in ("mine", "ours"):
+        arrays = {"mine": anchor.copy(), "ours": anchor.copy(), "anchor": anchor.copy()}
+        arrays[moves][:] = small
+        bring_together(*arrays.values(), NO_LOCKS, NO_LOCKS, np.zeros(cells(1), np.int64), False)
+        assert all(array.tobytes() == small.tobytes() for array in arrays.values())
+
+
+@njit(**JIT)
+def add_atomic(array, times):
+    for _ in range(times):
+        for k in range(len(array)):
+            fetch_add(array, k, np.float32(1))
+
+
+@njit(**JIT)
+def add_locked(array, locks, control, times):
+    for _ in range(times):
+        for k in range(len(array)):
+            acquire(locks, k % len(locks), control, ABORT)
+            array[k] += np.float32(1)
+            release(locks, k % len(locks))
+
+
+@pytest.mark.parametrize("locks", [0, 1, 7])
+def test_nothing_is_lost_while_workers_write(locks: int) -> None:
+    """Whole numbers, so that every order of the additions gives the same sum."""
+    size, times, trades = 200, 1000, 300
+    mine, ours, anchor = np.zeros((3, size), np.float32)
+    held, control = np.zeros(locks, np.int32), np.zeros(cells(1), np.int64)
+    guards = (np.arange(size) % locks).astype(np.int32) if locks else NO_LOCKS
+    add_atomic(mine, 0)
+    add_locked(mine, np.zeros(1, np.int32), control, 0)  # both are compiled
+
+    def work() -> None:
+        if locks:
+            add_locked(mine, held, control, times)
+        else:
+            add_atomic(mine, times)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for _ in range(trades):
+        ours += 1  # what a trade brings
+        bring_together(mine, ours, anchor, guards, held, control, False)
+    for worker in workers:
+        worker.join()
+    bring_together(mine, ours, anchor, guards, held, control, False)
+    assert (mine == 2 * times + trades).all()
+    assert mine.tobytes() == ours.tobytes() == anchor.tobytes()
+
+
+def test_a_lock_that_nobody_frees_ends_with_the_run() -> None:
+    mine, ours, anchor = np.zeros((3, 4), np.float32)
+    ours += 1
+    control = np.zeros(cells(1), np.int64)
+    control[ABORT] = 1
+    bring_together(mine, ours, anchor, np.zeros(4, np.int32), np.ones(1, np.int32), control, False)
+    assert not mine.any()
+
+
+def test_locks_that_protect_parameters(rows: Rows) -> None:
+    config = TrainConfig(adagrad=True)
+    for classes, stride in ((2, 1), (3, 4)):
+        data = toy(200, 64, classes=classes)
+        problem = LinearProblem.of(config, data, "aig")
+        views = problem.parameters(problem.guards())
+        for part in (views.coef, views.coef_squares):
+            assert part.tolist() == np.repeat(np.arange(problem.width), stride).tolist()
+        assert (views.intercept == -1).all()
+        assert (views.intercept_squares == -1).all()
+        assert LinearProblem.of(config, data, "locked").guards().tolist() == [0] * problem.size
+        assert not len(LinearProblem.of(config, data, "hogwild").guards())
+    found = hogwild.open_ratings("synthetic:ratings?users=8&items=6&ratings=20")
+    ratings = CompletionProblem.of((8, 6), found.items, found.values, "aig", 5)
+    parts = ratings.parameters(ratings.guards())
+    assert parts.users.tolist() == np.repeat(np.arange(8), ratings.stride).tolist()
+    assert parts.items.tolist() == np.repeat(8 + np.arange(6), ratings.stride).tolist()
+    assert (parts.user_bias.tolist(), parts.item_bias.tolist()) == ([*range(8)], [*range(8, 14)])
+
+
+# ---- what a group computes
+
+
+@named
+@pytest.mark.parametrize("discipline", ["locked", "tiered"])
+def test_one_replica_is_its_group_without_an_exchange(rows: Rows, name: str, discipline: str) -> None:
+    """To the bit, in the simulator, where both go through the same rows in the same order."""
+    quiet: dict[str, Any] = {"workers": 3, "host": "simulator", "discipline": discipline}
+    assert trained(rows, exchange=grouped(name, 90, 3), **quiet) == trained(rows, **quiet)
+
+
+@named
+@pytest.mark.parametrize("host", ["threads", "simulator", "processes"])
+def test_one_replica_of_racing_workers_learns_what_they_do(rows: Rows, name: str, host: str) -> None:
+    alone = trained(rows, workers=1, host="threads", epochs=4)[1][-1]
+    found = trained(rows, workers=2, host=host, exchange=grouped(name, 100), epochs=4)[1][-1]
+    assert found <= 1.1 * alone
+
+
+class Counting(InChunks):
+    """Every row adds one to a parameter, atomically."""
+
+    discipline, size, locks = "atomic", 40, 1
+
+    def parameters(self, flat: np.ndarray) -> np.ndarray:
+        return flat
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        return []
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        pass
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> None:
+        return None
+
+    def scratch(self, order: Any, tiers: int = 0) -> dict[str, Any]:
+        return {}
+
+    def compile(self) -> None:
+        add_atomic(np.zeros(1, np.float32), 0)
+
+    def prepare(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: Any) -> Callable[[], int]:
+        scratch["rows"] = iter(())
+
+        def turn() -> int:
+            done = 0
+            while done < part.limit:
+                row = next(scratch["rows"], None)
+                if row is None:
+                    chunk = int(take_one(shared.control))
+                    if chunk >= part.order.n_chunks:
+                        break
+                    scratch["rows"] = iter(range(chunk * part.order.chunk, (chunk + 1) * part.order.chunk))
+                elif row < part.order.n_rows:
+                    add_atomic(shared.parameters[row % self.size :][:1], 1)
+                    shared.control[WORKERS + LINE * part.worker + ROWS] += 1
+                    done += 1
+            return done
+
+        return turn
+
+
+@njit(**JIT)
+def take_one(control):
+    return fetch_add(control, NEXT, 1)
+
+
+@pytest.mark.parametrize("exchange", ["server:push=50,scale=sum", "server:push=50,scale=sum,shards=3,late=1"])
+def test_no_change_is_lost_between_groups(exchange: str) -> None:
+    """Replicas whose changes are added up: the sums are those of all rows, exactly."""
+    order, text = Order(4000, 1, False), f"{exchange},group=2"
+    problem: Any = Counting()
+    job = Job.of(problem, order, 0, 4, {}, False, exchange=make_exchange(text), group=2)
+    pool = Threads(4)
+    try:
+        pool.open(job)
+        for epoch in range(2):
+            job.begin_epoch(epoch, 0)
+            pool.begin(Task(epoch, 0, (0.1, 1.0, 0.0)))
+            while not pool.wait(1.0):
+                pass
+            job.meet()
+            assert job.done()[0] == 4000
+            assert job.flat.tolist() == [100.0 * (epoch + 1)] * 40
+        assert job.sent().messages > 2 * 4000 / 2 / 50 / 4  # of the second replica: it has traded within the epoch
+    finally:
+        pool.close()
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, Any]:
+    """Rows, and the objective of one worker after eight epochs, as in the conformance test."""
+    data = toy(8000)
+    options = {"epochs": 8, "l2": 1e-3}
+    return {"rows": data, "options": options} | {
+        name: hogwild.train(data, workers=1, step=CASES[name].step, **options).finish().history[-1]["objective"]
+        for name in TRADING
+    }
+
+
+@trading
+@pytest.mark.parametrize("discipline", ["hogwild", "tiered"])
+def test_two_virtual_groups_learn_what_one_worker_does(learned: dict, name: str, discipline: str) -> None:
+    quiet: dict[str, Any] = {"workers": 4, "host": "simulator", "delay": "round-robin:quantum=10"}
+    quiet |= learned["options"] | {"exchange": grouped(name, 100), "discipline": discipline}
+    assert trained(learned["rows"], step=CASES[name].step, **quiet)[1][-1] <= 1.03 * learned[name]
+
+
+@trading
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_two_groups_of_threads_learn_what_one_worker_does(learned: dict, name: str, discipline: str) -> None:
+    quiet: dict[str, Any] = {"workers": 4, "host": "threads", "step": CASES[name].step} | learned["options"]
+    quiet |= {"exchange": grouped(name, 100), "discipline": discipline}
+    found = [trained(learned["rows"], seed=seed, **quiet)[1][-1] for seed in range(3)]
+    assert np.median(found) <= 1.1 * learned[name]
+
+
+@named
+def test_groups_of_other_problems(name: str) -> None:
+    classes, ratings = toy(1500, classes=4), hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=2000")
+    for data, options in (
+        (classes, {"l1": 1e-4, "step": 0.05, "discipline": "tiered"}),
+        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "discipline": "aig"}),
+        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "discipline": "tiered"}),
+        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "loss": "bpr"}),
+    ):
+        objectives = trained(data, workers=4, host="threads", exchange=grouped(name, 100), epochs=3, **options)[1]
+        assert objectives[-1] < objectives[0]
+
+
+def test_cuts_are_averaged_between_groups() -> None:
+    graph = hogwild.open_graph("synthetic:grid?side=9")
+    quiet: dict[str, Any] = {"problem": "cuts", "epochs": 20, "host": "threads"}
+    run = hogwild.train(graph, workers=4, exchange="averaging:group=2", **quiet)
+    alone = hogwild.train(graph, workers=1, **quiet)
+    run.finish(), alone.finish()
+    assert run.history[-1]["objective"] <= 1.2 * alone.history[-1]["objective"]
+
+
+@named
+def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
+    quiet: dict[str, Any] = {
+        "workers": 4, "host": "simulator", "exchange": grouped(name, 100), "delay": "random:shape=2",
+        "link": "latency=20us,bandwidth=1Gbit", "discipline": "hogwild",
+    }  # fmt: skip
+    first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
+    assert first == again
+    assert first != trained(rows, seed=2, **quiet)
+
+
+def test_an_l1_penalty_is_kept(rows: Rows) -> None:
+    quiet: dict[str, Any] = {"step": 0.1, "epochs": 8, "l1": 3e-3, "workers": 4, "host": "simulator"}
+    run = hogwild.train(rows, exchange="averaging:period=100,group=2", discipline="tiered", **quiet)
+    alone = hogwild.train(rows, exchange="averaging:period=100", **quiet)
+    found, usual = (np.count_nonzero(each.finish().coef_) for each in (run, alone))
+    assert found <= 1.2 * usual
+
+
+# ---- rows, and who takes part
+
+
+@pytest.mark.parametrize("host", ["threads", "simulator"])
+def test_rows_and_messages_are_those_of_replicas(host: str) -> None:
+    data = toy(4 * 640)
+    for exchange, messages in (("averaging:group=2", 4), ("averaging:group=4", 0), ("averaging", 24)):
+        row = [*hogwild.train(data, workers=4, host=host, step=0.1, epochs=1, exchange=exchange)][-1]
+        assert row["replicas"] == 4 // TrainConfig(exchange=exchange, workers=4).group
+        assert (row["workers"], row["messages"], row["updates"]) == (4, messages, len(data))
+
+
+def test_a_period_counts_the_rows_of_the_whole_group() -> None:
+    """In the simulator all workers take as long; the first looks every half period of its own rows."""
+    data = toy(4 * 640)
+    row = [*hogwild.train(data, workers=4, host="simulator", step=0.01, epochs=1, exchange=grouped("gossip", 128))][-1]
+    trades = len(data) / 2 / 128
+    assert 2 * (0.5 * trades + 1) <= row["messages"] <= 2 * (trades + 1)
+
+
+def test_a_part_of_an_epoch_is_that_of_a_replica(rows: Rows) -> None:
+    run = hogwild.train(rows, workers=4, host="simulator", step=0.1, exchange="averaging:period=0.25,group=2")
+    assert run.engine.job.exchange is not None
+    assert run.engine.job.exchange.period == len(rows) // 2 // 4
+
+
+def test_tiers_are_planned_for_those_who_share_them(rows: Rows) -> None:
+    problem = LinearProblem.of(TrainConfig(), rows, "tiered")
+    arrays, price = problem.row_arrays(rows, None), (1e-7, 1e-9)
+    all_four, two = plan_tiers(problem, rows, arrays, 4, price), plan_tiers(problem, rows, arrays, 4, price, 2)
+    for one, other in zip(all_four, two):
+        np.testing.assert_array_equal(one, other)  # the plan depends on a worker's rows; who shares is the kernel's
+    single = plan_tiers(problem, rows, arrays, 4, price, 1)
+    assert single.intervals.min() > two.intervals.max()  # nobody else to merge with
+
+
+def test_the_step_is_found_with_as_many_replicas(rows: Rows) -> None:
+    quiet: dict[str, Any] = {"host": "simulator", "epochs": 1}
+    run = hogwild.train(rows, workers=4, exchange="averaging:period=200,group=2", discipline="hogwild", **quiet)
+    alike = hogwild.train(rows, workers=2, exchange="averaging:period=200", **quiet)
+    run.finish(), alike.finish()
+    assert run.config.step == alike.config.step
+
+
+def test_workers_are_whole_groups_where_nobody_says_how_many(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.machine.physical_cores", lambda: 7)
+    for group, workers in ((2, 6), (3, 6), (8, 8)):
+        run = hogwild.train(rows, step=0.1, host="threads", exchange=f"averaging:group={group}")
+        assert (run.config.workers, run.config.replicas) == (workers, workers // group)
+        run.close()
+
+
+# ---- deaths, stops, checkpoints
+
+
+@trading
+def test_a_killed_worker_does_not_end_its_replica(name: str, tmp_path: Path) -> None:
+    """Both that trades and one that only helps."""
+    data = long_epochs(tmp_path, 200)
+    run = start(data, exchange=grouped(name, 2000), workers=4, host="processes", epochs=2, discipline="hogwild")
+    next(run)
+    killed: list[int] = []
+
+    def kill() -> None:
+        for victim in (0, 3):
+            killed.append(run.engine.pool._crew[victim].pid)  # type: ignore[attr-defined]
+            os.kill(killed[-1], signal.SIGKILL)
+
+    thread = when(lambda: run.progress().rows_done > 20_000, kill)
+    row = next(run)
+    thread.join()
+    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, len(killed))
+    assert len(data) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(data)
+    row = next(run)
+    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", len(data), 2)
+    assert row["objective"] < run.history[0]["objective"]
+
+
+def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
+    """Its replacement goes on from the arrays: what a trade had given the copy reaches the replica, and not twice."""
+    mine, ours, anchor = (np.full(8, 5, np.float32) for _ in range(3))
+    mine += 2  # rows done while it traded
+    ours += 10  # what the trade had brought when it died
+    control = np.zeros(cells(1), np.int64)
+    for _ in range(2):
+        bring_together(mine, ours, anchor, NO_LOCKS, NO_LOCKS, control, False)
+        assert mine.tolist() == ours.tolist() == [17.0] * 8
+
+
+@trading
+@pytest.mark.parametrize("host", ["threads", "processes"])
+def test_stopping_in_the_middle_and_going_on(name: str, host: str, tmp_path: Path) -> None:
+    data = long_epochs(tmp_path, 100)
+    quiet: dict[str, Any] = {"exchange": grouped(name, 300), "workers": 4, "host": host, "discipline": "hogwild"}
+    run = start(data, epochs=2, checkpoint=tmp_path / "state", **quiet)
+    next(run)
+    when(lambda: run.progress().rows_done > 3000, run.stop)
+    row = next(run)
+    assert row["status"] == "interrupted"
+    again = start(data, epochs=1, resume=True, checkpoint=tmp_path / "state", **quiet)
+    assert again._job.export().tobytes() == run._job.export().tobytes()
+    (last,) = again
+    assert (last["status"], last["epoch"]) == ("ok", 1)
+    assert last["messages"] > row["messages"] > 0
+
+
+@trading
+def test_a_pool_that_is_closed_in_the_middle_ends(name: str, tmp_path: Path) -> None:
+    data = long_epochs(tmp_path, 400)
+    run = start(data, exchange=grouped(name, 300), workers=4, host="threads", epochs=2, discipline="locked")
+    next(run)
+    when(lambda: run.progress().rows_done > 3000, run.close)
+    assert [*run] == []
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-") and thread.is_alive()]
+
+
+@pytest.mark.parametrize("discipline", ["auto", "tiered", "locked"])
+@pytest.mark.parametrize("exchange", ["one-shot-averaging:group=2", "averaging:period=100,threshold=1e-3,group=2",
+                                      "gossip:home=0,group=2", "server:rule=elastic,push=100,group=2"])  # fmt: skip
+def test_replicas_that_last_are_resumed_to_the_bit(rows: Rows, exchange: str, discipline: str, tmp_path: Path) -> None:
+    quiet: dict[str, Any] = {
+        "host": "simulator", "workers": 4, "exchange": exchange, "discipline": discipline, "step": 0.05,
+    }  # fmt: skip
+    whole = hogwild.train(rows, epochs=3, **quiet).finish()
+    hogwild.train(rows, epochs=1, checkpoint=tmp_path, **quiet).finish()
+    with pytest.raises(UsageError, match=r"cannot resume with 2 workers.*4 of before have 2 replicas.*workers=4"):
+        hogwild.train(rows, epochs=3, checkpoint=tmp_path, resume=True, **(quiet | {"workers": 2}))
+    again = hogwild.train(rows, epochs=3, checkpoint=tmp_path, resume=True, **quiet).finish()
+    assert again.coef_.tobytes() == whole.coef_.tobytes()
+
+
+# ---- names and refusals
+
+
+@named
+def test_refusals(name: str) -> None:
+    for options, said in (
+        ({"workers": 5}, "take a multiple of 2 workers, got workers=5"),
+        ({"workers": 4, "discipline": "serial"}, "race on one replica, and discipline='serial' lets nobody race"),
+        ({"workers": 4, "discipline": "round-robin"}, "discipline='round-robin' lets nobody race"),
+    ):
+        with pytest.raises(UsageError, match=said) as caught:
+            TrainConfig(exchange=grouped(name), **options)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="group=0: expected a whole number from 1 to 1024"):
+        TrainConfig(exchange=f"{name}:group=0")
+    with pytest.raises(UsageError, match="has nothing to settle: leave discipline out, or give group"):
+        TrainConfig(exchange=name, workers=4, discipline="locked")
+
+
+def test_what_makes_a_replica_wait_is_refused() -> None:
+    for text, key in (
+        ("averaging:period=9,share=0.5", "share"),
+        ("server:bound=2", "bound"),
+        ("server:warm=9", "warm"),
+    ):
+        with pytest.raises(UsageError, match=f"{key} makes a replica wait"):
+            TrainConfig(exchange=f"{text},group=2", workers=4)
+    with pytest.raises(UsageError, match="a machine's workers are one group"):
+        TrainConfig(exchange="averaging:group=2", machines=2, workers=4)
+    for problem, options, beyond in (("cuts", {}, "a simplex"), ("completion", {"nonnegative": True}, "nonnegative")):
+        with pytest.raises(UsageError, match=f"which may lead out of {beyond}"):
+            TrainConfig(exchange="averaging:mean=rows,period=9,group=2", problem=problem, workers=4, **options)
+
+
+def test_a_group_is_what_races_on_an_array() -> None:
+    for options, group, replicas in (
+        ({}, 6, 1), ({"exchange": "averaging"}, 1, 6), ({"exchange": "gossip:group=3"}, 3, 2),
+        ({"machines": 2}, 6, 2), ({"exchange": "server:group=6"}, 6, 1),
+    ):  # fmt: skip
+        config = TrainConfig(workers=6, **options)
+        assert (config.group, config.replicas) == (group, replicas)
+    period = make_exchange("averaging:period=0.5,group=2", 100)
+    assert period is not None
+    assert (period.period, NO_LIMIT > 50) == (50, True)
