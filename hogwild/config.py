@@ -229,7 +229,8 @@ class TrainConfig:
 
     def common(self) -> dict[str, Any]:
         """Return the options that must be the same on all machines of a run, as JSON."""
-        return {name: value for name, value in self.to_json().items() if name not in (*LOCAL, *RESUMABLE)}
+        common = {name: value for name, value in self.to_json().items() if name not in (*LOCAL, *RESUMABLE)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in common.items()}
 
     def check_crowd(self, cores: int) -> None:
         """Raise UsageError for so many workers per core that a typing error is likely."""

@@ -93,8 +93,8 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "defaults": {
             "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
             "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999), "launch": "graphs",
-        }, "cuda": ("hogwild", "locked", "serial"), "case": "hogwild.problems.module.case:ModuleCase",
-        "model": "hogwild.problems.module.model:ModuleModel",
+        }, "cuda": ("hogwild", "locked", "serial"), "distributed": True,
+        "case": "hogwild.problems.module.case:ModuleCase", "model": "hogwild.problems.module.model:ModuleModel",
     },
 }  # fmt: skip
 

@@ -63,11 +63,11 @@ def _of_replicas(config: Any) -> Iterator[str]:
             yield f"link={config.link!r}: row is for the simulator, and real workers take their own time: leave row out"
     if config.exchange == "none":
         return
-    if config.problem == "module":
-        yield f"exchange={config.exchange!r}: a module's workers share one array: leave exchange out"
     sums = PROBLEMS[config.problem].get("sums", True)
     name, numbers = parse_exchange(config.exchange, sums)
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
+    if config.problem == "module" and name == "consensus":
+        yield f"exchange={config.exchange!r} would pull optimisers' states together: choose another exchange"
     if not sums and (beyond or numbers.get("mean", "rows") != "rows"):
         yield (
             f"exchange={config.exchange!r} is no mean of whole replicas, so it leads out of a simplex: choose "

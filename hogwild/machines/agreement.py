@@ -15,6 +15,7 @@ from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, among
 from hogwild.problems.case import Case
+from hogwild.problems.work import trained
 
 BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
 
@@ -22,7 +23,7 @@ BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
 def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
     """Return what all machines must agree on, as JSON: options, data, and the layout of the parameters."""
     return config.common() | {
-        "examples": case.n, "parameters": case.problem.size, "data": case.fingerprint,
+        "examples": case.n, "parameters": trained(case.problem), "data": case.fingerprint,
         "array": "by popularity" if case.problem.discipline == BY_RANK else "as numbered",
     }  # fmt: skip
 
@@ -45,7 +46,7 @@ class Leader:
             If one does not; the line names both sides.
         """
         cluster, facts = self.cluster, facts_of(case, config)
-        cluster.allow(case.problem.size)  # before anybody may send a model
+        cluster.allow(trained(case.problem))  # before anybody may send a model
         plan = {"kind": "plan", "discipline": case.problem.discipline, "cut": case.cut(), "facts": facts}
         cluster.tell(plan)
         for other in range(1, cluster.machines):
@@ -91,7 +92,7 @@ def confirm(cluster: Cluster, case: Case, config: TrainConfig, plan: dict[str, A
         If any machine differs.
     """
     unlike = difference(plan["facts"], facts_of(case, config))
-    cluster.allow(case.problem.size)
+    cluster.allow(trained(case.problem))
     cluster.tell({"kind": "agreed", "unlike": unlike}, 0)
     try:
         note = cluster.next_note(0, ("go", "refused", "end"))

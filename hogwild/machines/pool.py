@@ -26,7 +26,7 @@ from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT, STOP
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame, Message
-from hogwild.machines.trading import WAIT, Trading, trading_of
+from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 
 
@@ -137,7 +137,7 @@ class Machines(Pool):
             self._join(job)
         count = len(self._members)
         if len(self._arrays.get("rows", ())) != count:
-            spec = self._exchange.spec(job.problem.size, count)
+            spec = self._exchange.spec(len(parameters(job)), count)
             self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
         self._trading = trading_of(self._exchange)(
             cluster, job, self._exchange, self._arrays, self._members, self._number
@@ -194,8 +194,8 @@ class Machines(Pool):
     def finish(self) -> None:
         """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
         job = self.inner.job
-        if job is not None and (model := self.cluster.take_model(self._number + 1, len(job.flat))) is not None:
-            job.flat[:] = model
+        if job is not None and (model := self.cluster.take_model(self._number + 1, len(parameters(job)))) is not None:
+            parameters(job)[:] = model
 
     # ---- a task
 
@@ -226,7 +226,7 @@ class Machines(Pool):
         self._in_step = True
 
     def _send_model(self, job: Job, number: int) -> None:
-        model = Frame(MODEL, number, message=Message(0, 0, 0, job.flat.copy()))
+        model = Frame(MODEL, number, message=Message(0, 0, 0, parameters(job).copy()))
         for member in self._members[1:]:
             self.cluster.send(member, model)
 
@@ -236,11 +236,11 @@ class Machines(Pool):
         if self._in_step:
             return
         seen = cluster.news
-        while (model := cluster.take_model(self._number, len(job.flat))) is None:
+        while (model := cluster.take_model(self._number, len(parameters(job)))) is None:
             cluster.require(0)
             cluster.wait_for_news(seen, WAIT)
             seen = cluster.news
-        job.flat[:] = model
+        parameters(job)[:] = model
 
     def _pass_on_stop(self) -> None:
         """Ask the other machines to stop if this one, which leads, was asked to."""

@@ -30,10 +30,16 @@ from hogwild.kernels.control import NO_LIMIT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame
 from hogwild.machines.link import ROOM, MachineLink
+from hogwild.problems.work import trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # for messages
 BACKLOG = 16  # messages of one sender that are not left lying until it is time to trade
+
+
+def parameters(job: Job) -> np.ndarray:
+    """Return what machines trade: all of a job's array but what each worker keeps for itself."""
+    return job.flat[: trained(job.problem)]
 
 
 class Trading:
@@ -56,16 +62,17 @@ class Trading:
         self, cluster: Cluster, job: Job, exchange: Exchange, arrays: Arrays, members: list[int], task: int
     ) -> None:  # fmt: skip
         self.cluster, self.job, self.exchange, self.arrays = cluster, job, exchange, arrays
+        self.flat = parameters(job)
         self.members, self.task = members, task
-        self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(job.flat), 2)), self._serve())
+        self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(self.flat), 2)), self._serve())
         self.error: BaseException | None = None
         self.reports: dict[int, dict[str, Any]] = {}
         self.over, self._traded = False, 0
         self._worked = threading.Event()
-        exchange.begin(job.flat, arrays)
+        exchange.begin(self.flat, arrays)
         arrays["left_out"][:] = 0
         if "base" in arrays:
-            arrays["base"][self.link.replica, : len(job.flat)] = job.flat
+            arrays["base"][self.link.replica, : len(self.flat)] = self.flat
         self._thread = threading.Thread(target=self._run, name="hogwild-trade", daemon=True)
 
     def start(self) -> None:
@@ -114,7 +121,7 @@ class Trading:
 
     def _bring_home(self) -> None:
         """Make the array the same on all machines, once the workers have done their share."""
-        self._drive(self.exchange.end(self.job.flat, self.arrays, self.link, self._since()))
+        self._drive(self.exchange.end(self.flat, self.arrays, self.link, self._since()))
 
     # ---- the thread
 
@@ -147,7 +154,7 @@ class Trading:
         return since
 
     def _trade(self) -> None:
-        self._drive(self.exchange.trade(self.job.flat, self.arrays, self.link, self._since()))
+        self._drive(self.exchange.trade(self.flat, self.arrays, self.link, self._since()))
 
     def _drive(self, trade: Iterator[None]) -> None:
         """Run a trade to its end, waiting for messages where it waits."""
@@ -187,7 +194,7 @@ class Trading:
         ]  # fmt: skip
         left_out = [counts.deltas_left_out > 0 for done, counts in about if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
-            self.job.flat[:] = np.nan
+            self.flat[:] = np.nan
 
     def _told(self, replica: int, member: int) -> dict[str, Any] | None:
         """A machine's report, or None if it is gone; its rows are lost."""
@@ -233,8 +240,8 @@ class Rounds(Trading):
             over = link.all_ended(int(self.arrays["clock"][link.replica]))
         if link.replicas > 1:
             assert isinstance(self.exchange, Averaging)
-            weights = slice(self.exchange.trained(len(self.job.flat)))  # and not its own sums of squares
-            self.job.flat[weights] = self.arrays["base"][link.replica, weights]  # the same numbers everywhere
+            weights = slice(self.exchange.trained(len(self.flat)))  # and not its own sums of squares
+            self.flat[weights] = self.arrays["base"][link.replica, weights]  # the same numbers everywhere
 
     def _until_due(self) -> Iterator[None]:
         """Wait until another machine begins a round, or all have done their share."""
@@ -265,7 +272,7 @@ class Serving(Trading):
 
     def _model(self) -> Iterator[None]:
         """Wait until all have pushed what they owed, and send them the model; on other machines, wait for it."""
-        cluster, flat = self.cluster, self.job.flat
+        cluster, flat = self.cluster, self.flat
         if not cluster.leads:
             while (model := cluster.take_model(self.task, len(flat))) is None:
                 yield

@@ -123,6 +123,20 @@ class Guarded(Protocol):
         """Which lock a worker holds when it writes each parameter, (size,) int32, or -1; empty if it takes none."""
 
 
+@runtime_checkable
+class WithOwnParts(Protocol):
+    """A problem whose array also holds what each worker keeps for itself, behind the parameters."""
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters, which come first: what machines trade."""
+
+
+def trained(problem: Problem) -> int:
+    """Return how many numbers of a problem's array, the first ones, are parameters."""
+    return problem.trained if isinstance(problem, WithOwnParts) else problem.size
+
+
 def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:
     """Wrap a kernel's call to return how many examples it has counted for the worker."""
     cell = WORKERS + LINE * worker + ROWS

@@ -212,7 +212,7 @@ class Run(Generic[M]):
             raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
         self.config.check_crowd(cores)
         if workers > cores and self.config.host not in ("simulator", STREAMS):
-            warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=4)
+            warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
     def _load(self) -> Saved | None:
         print_of_data, size = self._case.fingerprint, self.problem.size

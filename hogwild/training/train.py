@@ -101,6 +101,14 @@ def train(
         config = TrainConfig.from_json({"host": "threads"} | options | met)
     take = case_of(config.problem).take
     examples, test = take(rows), None if test is None else take(test)
+    return begin(examples, test, config, checkpoint, resume, pool, data, cluster)
+
+
+def begin(
+    examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool, pool: Pool | None,
+    data: str, cluster: Cluster | None,
+) -> Run[Any]:  # fmt: skip
+    """Return the run, or this machine's part in that of a cluster."""
     if cluster is None:
         if config.machines > 1:
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")

@@ -20,6 +20,7 @@ from torch.nn import functional
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
+from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.module.feed import Batch, Examples, Feed, feed_of
@@ -184,7 +185,9 @@ class ModuleCase:
             options = {"batch": batch, "launch": c.launch}
             job = on_device.lay_out(c, self.problem, self.n, arrays, granule=together, options=options)
         else:
-            job = Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, mapped)
+            exchange = make_exchange(c.between_workers, self.n / c.replicas)
+            about = (self.problem, self.order, c.seed, c.workers or 1)
+            job = Job.of(*about, arrays, shared, mapped, exchange=exchange, slow=c.slow, group=c.group)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 

@@ -91,6 +91,11 @@ class ModuleProblem(InChunks):
         return self.layout.size
 
     @property
+    def trained(self) -> int:
+        """Number of parameters; behind them stand the optimiser's state and the buffers."""
+        return self.layout.parameters_size
+
+    @property
     def locks(self) -> int:
         """One lock, whether or not the discipline takes it."""
         return 1

@@ -25,8 +25,10 @@ from hogwild.problems.module.case import LOSSES, NamedLoss, Posed
 from hogwild.problems.module.feed import Examples, take_data
 from hogwild.training.checkpoint import check_header, resumable
 from hogwild.training.run import Run, resolve
+from hogwild.training.train import begin
 
 if TYPE_CHECKING:
+    from hogwild.machines.cluster import Cluster
     from hogwild.options import ModuleOptions
     from hogwild.problems.module.model import ModuleModel
 
@@ -41,6 +43,7 @@ def train_module(
     resume: bool = False,
     pool: Pool | None = None,
     name: str = "",
+    cluster: Cluster | None = None,
     **options: Unpack[ModuleOptions],
 ) -> Run[ModuleModel]:
     """Train a module on all cores without locks.
@@ -67,6 +70,10 @@ def train_module(
         As in :func:`hogwild.train`. A checkpoint of several workers can be continued only by the same number.
     name : str
         Name of the data in the rows of measurements.
+    cluster : Cluster, optional
+        Machines that train together, as in :func:`hogwild.train`. They trade the parameters; the optimiser's state and
+        the buffers are each machine's own, and the model's buffers are those of machine 0. Where machines have GPUs, or
+        should wait for each other at each step, torch's ``DistributedDataParallel`` is the better tool.
     **options
         Options of :class:`hogwild.TrainConfig`, among them ``optimizer``, ``state``, ``batch``, ``momentum``, ``betas``
         and ``launch``, which only modules have. The disciplines are ``serial``, ``hogwild``, ``atomic`` and ``locked``,
@@ -82,11 +89,12 @@ def train_module(
     if "problem" in options:
         raise UsageError("unknown option problem: train_module has one problem")
     given = {key: value for key, value in options.items() if key != "host" or value is not None}
-    config = TrainConfig.from_json(given | {"problem": "module", "loss": named})
+    met = {} if cluster is None else {"machines": cluster.machines}
+    config = TrainConfig.from_json(given | {"problem": "module", "loss": named} | met)
     posed, tested = pose(model, loss, data, test, config.seed)
     if resume and checkpoint is not None:
         _check_workers(Path(checkpoint), resolve(config, len(posed), pool).workers)
-    return Run(posed, tested, config, checkpoint, resume, pool, name)
+    return begin(posed, tested, config, checkpoint, resume, pool, name, cluster)
 
 
 def pose(
