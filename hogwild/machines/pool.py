@@ -20,6 +20,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.totals import Totals
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.late import compile_raced
 from hogwild.exchanges.trade import Counts, Exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
@@ -123,6 +124,7 @@ class Machines(Pool):
             self._agree()
             self._agree = None
         self.inner.open(job)
+        compile_raced()
         self._arrays = {}
         self.cluster.own_progress = job.done
         self._in_step = False

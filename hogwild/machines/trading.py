@@ -24,13 +24,14 @@ import numpy as np
 
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.late import Raced
 from hogwild.exchanges.trade import Arrays, Counts, Exchange, Message, Served
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame
 from hogwild.machines.link import ROOM, MachineLink
-from hogwild.problems.work import trained
+from hogwild.problems.work import NO_GUARDS, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # for messages
@@ -69,6 +70,7 @@ class Trading:
         self.reports: dict[int, dict[str, Any]] = {}
         self.over, self._traded = False, 0
         self._worked = threading.Event()
+        self.raced = self._raced()
         exchange.begin(self.flat, arrays)
         arrays["left_out"][:] = 0
         if "base" in arrays:
@@ -110,6 +112,11 @@ class Trading:
         return int(rows), int(nonzeros)
 
     # ---- what differs between schemes
+
+    def _raced(self) -> Raced:
+        """What is traded: the array on which workers race, where a scheme only adds to it."""
+        flat, job = self.flat, self.job
+        return Raced(flat, flat, flat, NO_GUARDS, job.state["locks"], job.control)
 
     def _serve(self) -> Any:
         """What machine 0 does with requests."""
@@ -154,7 +161,8 @@ class Trading:
         return since
 
     def _trade(self) -> None:
-        self._drive(self.exchange.trade(self.flat, self.arrays, self.link, self._since()))
+        raced, rows = self.raced, self._since()
+        self._drive(raced.traded(lambda: self.exchange.trade(raced.ours, self.arrays, self.link, rows)))
 
     def _drive(self, trade: Iterator[None]) -> None:
         """Run a trade to its end, waiting for messages where it waits."""
@@ -228,8 +236,20 @@ class Rounds(Trading):
 
     room = ROOM
 
+    @property
+    def _within(self) -> bool:
+        """Whether there are rounds while workers race."""
+        return self.exchange.period < NO_LIMIT - 1
+
+    def _raced(self) -> Raced:
+        if not self._within:
+            return super()._raced()
+        flat, job = self.flat, self.job  # a copy, since rounds set weights to their mean
+        guards = job.guards()[: len(flat)]
+        return Raced(flat, flat.copy(), flat.copy(), guards, job.state["locks"], job.control, self.exchange.shrinks)
+
     def _due(self, rows: int) -> bool:
-        return self.exchange.period < NO_LIMIT - 1 and (rows >= self.exchange.period or self._round_begun())
+        return self._within and (rows >= self.exchange.period or self._round_begun())
 
     def _bring_home(self) -> None:
         link, over = self.link, self.link.replicas == 1
