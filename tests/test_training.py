@@ -32,6 +32,7 @@ from hogwild.hosts.job import Task
 from hogwild.hosts.pool import Pool
 from hogwild.methods import DISCIPLINES, SCHEDULES
 from hogwild.model_file import CHECKPOINT_NAME
+from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.objective import Objective
 from hogwild.training import engine
 from hogwild.training import run as training
@@ -57,7 +58,7 @@ def rows() -> Rows:
 def scripted(monkeypatch: pytest.MonkeyPatch, *objectives: float) -> None:
     """Have evaluations find these objectives, one after another."""
     values = iter(objectives)
-    monkeypatch.setattr(Objective, "evaluate", lambda self, *_: dict.fromkeys(("objective", "loss"), next(values)))
+    monkeypatch.setattr(LinearCase, "evaluate", lambda self, *_: dict.fromkeys(("objective", "loss"), next(values)))
 
 
 # ---- rows
@@ -156,13 +157,13 @@ def test_objective_is_that_of_the_model(rows: Rows) -> None:
 
 
 def test_clock_stands_still_during_evaluation(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate = Objective.evaluate
+    evaluate = LinearCase.evaluate
 
-    def slow(self: Objective, *parameters: Any) -> dict[str, float | None]:
+    def slow(self: LinearCase, *parameters: Any) -> dict[str, float | None]:
         time.sleep(0.2)
         return evaluate(self, *parameters)
 
-    monkeypatch.setattr(Objective, "evaluate", slow)
+    monkeypatch.setattr(LinearCase, "evaluate", slow)
     last = list(hogwild.train(rows, epochs=3, **QUIET))[-1]
     assert last["setup_seconds"] > 0.2  # the evaluation of epoch 0 comes before the first update
     assert 0 < last["train_seconds"] <= last["wall_seconds"] - 4 * 0.2  # of epochs 0 to 3
@@ -478,14 +479,14 @@ def test_a_stop_while_evaluating_shows_in_the_last_row(
     rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Epochs were left out on request, though the last one is complete; the last of all says "ok" all the same."""
-    evaluate, at = Objective.evaluate, []
+    evaluate, at = LinearCase.evaluate, []
 
-    def stopped(self: Objective, *parameters: Any) -> dict[str, float | None]:
+    def stopped(self: LinearCase, *parameters: Any) -> dict[str, float | None]:
         if run.engine.epoch == at[0]:
             run.stop()
         return evaluate(self, *parameters)
 
-    monkeypatch.setattr(Objective, "evaluate", stopped)
+    monkeypatch.setattr(LinearCase, "evaluate", stopped)
     options: dict[str, Any] = {"epochs": 4, "schedule": "adaptive", "checkpoint": tmp_path, **QUIET}
     for stop, expected in ((2, ["ok", "ok", "interrupted"]), (4, ["ok", "ok"])):
         at[:] = [stop]
@@ -515,15 +516,15 @@ def test_ctrl_c_in_a_notebook(tmp_path: Path, host: str) -> None:
 
 
 def test_ctrl_c_while_evaluating(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate, asked = Objective.evaluate, []
+    evaluate, asked = LinearCase.evaluate, []
 
-    def interrupted(self: Objective, *parameters: Any) -> dict[str, float | None]:
+    def interrupted(self: LinearCase, *parameters: Any) -> dict[str, float | None]:
         asked.append(signal.raise_signal(signal.SIGINT))
         return evaluate(self, *parameters)
 
     run = hogwild.train(rows, epochs=5, **QUIET)
     next(run), next(run)
-    monkeypatch.setattr(Objective, "evaluate", interrupted)
+    monkeypatch.setattr(LinearCase, "evaluate", interrupted)
     row = next(run)
     assert (row["epoch"], row["status"], len(asked)) == (2, "interrupted", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -532,7 +533,7 @@ def test_ctrl_c_while_evaluating(rows: Rows, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_second_ctrl_c_raises_at_once(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(self: Objective, *_: Any) -> None:
+    def twice(self: LinearCase, *_: Any) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("not reached")
@@ -541,7 +542,7 @@ def test_the_second_ctrl_c_raises_at_once(rows: Rows, monkeypatch: pytest.Monkey
     run = hogwild.train(rows, epochs=5, **QUIET)
     next(run)
     coef = run.model.coef_
-    monkeypatch.setattr(Objective, "evaluate", twice)
+    monkeypatch.setattr(LinearCase, "evaluate", twice)
     with pytest.raises(KeyboardInterrupt):
         next(run)
     assert threading.active_count() == before

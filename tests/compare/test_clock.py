@@ -99,15 +99,15 @@ def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sl
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hogwild.problems.linear.objective import Objective
+    from hogwild.problems.linear.case import LinearCase
 
-    evaluate = Objective.evaluate
+    evaluate = LinearCase.evaluate
 
-    def slow(self: Objective, *about: Any) -> dict:
+    def slow(self: LinearCase, *about: Any) -> dict:
         time.sleep(0.2)
         return evaluate(self, *about)
 
-    monkeypatch.setattr(Objective, "evaluate", slow)
+    monkeypatch.setattr(LinearCase, "evaluate", slow)
     task = ComparedData(small, None, BASE, "small", 60.0)
     with Pools("threads") as pools:
         found = run_cell(SERIAL, task, 4, pools, Judge(task))
@@ -134,15 +134,15 @@ def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: 
 def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
     small: Rows, monkeypatch: pytest.MonkeyPatch, ahead: float
 ) -> None:
-    from hogwild.problems.linear.objective import Objective
+    from hogwild.problems.linear.case import LinearCase
 
-    evaluate = Objective.evaluate
+    evaluate = LinearCase.evaluate
 
-    def slow(self: Objective, *about: Any) -> dict:  # so that the alarm rings, or not, while nobody trains
+    def slow(self: LinearCase, *about: Any) -> dict:  # so that the alarm rings, or not, while nobody trains
         time.sleep(0.25 - 12.5 * ahead)
         return evaluate(self, *about)
 
-    monkeypatch.setattr(Objective, "evaluate", slow)
+    monkeypatch.setattr(LinearCase, "evaluate", slow)
     task = ComparedData(small, None, BASE, "small", 1e-7 if not ahead else 1e-3)
     with Pools("threads") as pools:
         found = run_cell(SERIAL, task, 200, pools, Judge(task))
