@@ -60,7 +60,7 @@ def test_parameters_are_those_of_scikit_learn_and_a_few_more() -> None:
     assert set(ours) == {*theirs, "host", "scale_columns"}
     assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
     ours, theirs = HogwildRegressor().get_params(), SGDRegressor().get_params()
-    assert set(ours) == {*theirs, "host", "n_jobs"}
+    assert set(ours) == {*theirs, "host", "n_jobs", "scale_columns"}
     assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
 
 
