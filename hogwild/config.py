@@ -131,6 +131,9 @@ class TrainConfig:
     average: bool = option(False, "Average the parameters of the last epochs.", STEPS,
         more="The mean is of the ends of epochs, and is stored outside the shared array.")
     intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.", owners=LINEAR)
+    scale_columns: bool = option(True, "Train in scaled and centred columns where theirs differ.", STEPS, owners=LINEAR,
+        without="Train in the columns as they are, however their scales differ.",
+        more="The objective and the model are those of the columns as they are.")
     normalize: str = option("none", "Scale each row", GOAL, choices=NORMALIZE, owners=LINEAR,
         more="The scale is kept in the model and applied by predict.")
     class_weight: str | None = option(None, "Weigh the classes equally", GOAL, choices=CLASS_WEIGHT, owners=LINEAR,

@@ -44,6 +44,7 @@ from tests.runs import QUIET, long_epochs, start, toy, until, when
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
     "train_seconds wall_seconds setup_seconds objective train_loss train_accuracy updates nonzeros_per_second "
+    "columns_scaled columns_centred "
     "replicas messages bytes_sent waited_seconds shards_torn deltas_left_out virtual_seconds "
     "staleness_mean staleness_max lost_updates in_flight workers_lost status".split()
 )

@@ -33,7 +33,10 @@ LAYOUT = "features zero_based format targets hash_bits"
 COLUMNS = "label categorical numeric text ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
-MINIMISED = "loss loss_param l1 l2 normalize class_weight no_intercept rank penalty nonnegative no_biases negatives"
+MINIMISED = (
+    "loss loss_param l1 l2 normalize class_weight no_intercept no_scale_columns rank penalty nonnegative no_biases "
+    "negatives"
+)
 STOPS = "evaluate_every epochs patience tol target"
 KEPT = "out json checkpoint resume quiet verbose"
 

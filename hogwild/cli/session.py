@@ -159,7 +159,7 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
 
-    return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason))
+    return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason, run.note))
 
 
 def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:

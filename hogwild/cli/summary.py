@@ -26,7 +26,7 @@ def workers_of(config: TrainConfig) -> str:
     return f"{streams}, examples in flight: {many}"
 
 
-def describe_run(config: TrainConfig, reason: str = "") -> str:
+def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
     """Describe the run that is about to start, with defaults filled in."""
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
     alone = (config.workers or 1) == 1 and config.device == "cpu"
@@ -52,6 +52,7 @@ def describe_run(config: TrainConfig, reason: str = "") -> str:
         f"{goal}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config)}: {repeat}"
         + (f"\n{config.discipline} because {reason}" if reason else "")
+        + (f"\n{note}" if note else "")
     )
 
 

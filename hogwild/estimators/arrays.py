@@ -19,7 +19,7 @@ from hogwild.data.rows.degrees import degrees
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
 from hogwild.problems.linear.problem import LinearProblem, slope
-from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share
+from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
 
 MEAN = 500  # rows that a mean is taken over
 RANKED = 2_000_000  # nonzeros that tell how popular features are
@@ -113,12 +113,14 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whol
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     loss = loss_here(options, classes)
+    alike = whole and rows.inverse is None  # all weights shrink by the same factor
+    throws = whole and options.learning_rate == "auto" and uneven(rows, rows.weights)
     return LinearProblem.of_rows(
         rows, machine_cache(), loss=loss, loss_param=options.loss_param, l1=options.l1, l2=options.l2, adagrad=False,
         discipline=discipline, intercept=intercept_share(_plain(options.intercept), rows, MEAN), normalize="none",
         labels=tuple(map(float, range(classes))), falling=options.learning_rate in ("optimal", "invscaling"),
-        tabulate=whole, passive=options.passive,
-        scaled=whole and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
+        tabulate=whole, passive="safe" if throws else options.passive,
+        scaled=alike and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
     )  # fmt: skip
 
 

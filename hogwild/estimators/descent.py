@@ -18,6 +18,7 @@ import numpy as np
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.copies import narrowed
+from hogwild.data.scaled import Columns, columns_of
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
@@ -26,6 +27,7 @@ from hogwild.estimators.sparsity import without_remainders
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
 from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.rows import all_ones
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
 from hogwild.training.schedule import move_mean
@@ -50,6 +52,7 @@ class FitResult:
 
     problem: LinearProblem
     step: float  # the first step
+    columns: Columns | None = None  # how the columns are scaled
     coef: Any = None  # as ``LinearProblem.solution``
     intercept: Any = None
     epochs: int = 0
@@ -147,8 +150,12 @@ def descend(
     TrainingError
         If training diverges with a step that the caller chose.
     """
+    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
+    rows = rows if columns is None else columns.apply(rows)
     alone = problem_of(options, rows, classes, "serial", whole=True)
     flat = start(alone)
+    if flat is not None and columns is not None:
+        _scale(alone, flat, columns)
     crew = _engage(alone, rows, options, seed, workers)
     try:
         gauge = Gauge(alone, sample(rows, GAUGED, max(FEWEST[0] // alone.classes, SEVERAL), alone.classes, seed))
@@ -160,7 +167,7 @@ def descend(
             first = try_steps(alone, rows, seed, flat, groups=crew.groups if isinstance(crew, Classes) else 1)
         for attempt in range(AGAIN + 1):
             crew.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
-            found = FitResult(alone, first)
+            found = FitResult(alone, first, columns)
             if _epochs(options, found, crew, gauge, score, report, len(rows)):
                 break
             if options.learning_rate != "auto" or attempt == AGAIN:
@@ -168,7 +175,7 @@ def descend(
             first /= 4
         if alone.l1:
             flat = crew.parameters() if found.mean is None else found.mean.astype(np.float32)
-            found.coef, found.intercept = alone.solution(without_remainders(alone, flat, rows))
+            found.coef, found.intercept = _unscaled(found, without_remainders(alone, flat, rows))
     finally:
         crew.close()
     return found
@@ -250,7 +257,23 @@ def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, sco
 
 
 def _solution(found: FitResult, crew: Workers) -> tuple[np.ndarray, np.ndarray]:
-    return crew.solution() if found.mean is None else found.problem.solution(found.mean.astype(np.float32))
+    if found.mean is not None:
+        return _unscaled(found, found.mean.astype(np.float32))
+    own = crew.solution()
+    return own if found.columns is None else found.columns.back(*own)
+
+
+def _unscaled(found: FitResult, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The solution in the user's columns."""
+    own = found.problem.solution(flat)
+    return own if found.columns is None else found.columns.back(*own)
+
+
+def _scale(problem: LinearProblem, flat: np.ndarray, columns: Columns) -> None:
+    """Convert parameters to those of scaled columns, in place."""
+    parts, coef, intercept = problem.parameters(flat), *columns.forth(*problem.solution(flat))
+    parts.coef.reshape(problem.width, problem.stride)[:, : problem.classes] = coef.reshape(-1, problem.width).T
+    parts.intercept[: problem.classes] = intercept
 
 
 def _warn_of_end() -> None:

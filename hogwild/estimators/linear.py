@@ -118,6 +118,9 @@ class LinearEstimator(Fitted):
     warm_start: bool = parameter(False, "``fit`` continues from the last solution.")
     average: int | bool = parameter(False,
         "``coef_`` is a weighted mean of the weights at the ends of the last epochs (†), from ``average`` rows on.")
+    scale_columns: bool = parameter(True,
+        "Train in scaled and centred columns where theirs differ (†); the objective and ``coef_`` are those of the "
+        "columns as they are. ``fit`` does so with ``auto``, ``partial_fit`` never.")
     host: str = parameter("threads",
         'Kind of workers (†); threads need no ``if __name__ == "__main__"``.', choices=HOSTS)
     # fmt: on

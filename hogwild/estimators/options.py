@@ -63,6 +63,7 @@ class Options:
     host: str
     verbose: int
     average: int  # rows after which averaging begins; 0: no averaging
+    scale_columns: bool
 
     @property
     def passive(self) -> str:
@@ -181,7 +182,7 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         loss, float(p["epsilon"]) if loss in DEFAULT_PARAM else 0.0, l1, l2, bool(p["fit_intercept"]),
         p["learning_rate"], alpha, float(p["eta0"]), float(p["power_t"]), int(p["max_iter"]),
         -math.inf if p["tol"] is None else float(p["tol"]), int(p["n_iter_no_change"]), bool(p["shuffle"]), p["host"],
-        int(p["verbose"]), int(average),
+        int(p["verbose"]), int(average), bool(p["scale_columns"]) and p["learning_rate"] == "auto",
     )  # fmt: skip
 
 

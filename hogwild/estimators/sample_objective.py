@@ -71,11 +71,13 @@ class Gauge:
         if self._last is not flat:
             self._last, self._views = flat, p.parameters(flat)
             self._coef = readonly(self._views.coef)
-        value = self._lost() / len(self.rows)
+        value, coef, inverse = self._lost() / len(self.rows), self._coef, self.rows.inverse
+        if inverse is not None and (p.l1 or p.l2):
+            coef = readonly((coef.reshape(p.width, -1) * inverse[:, None]).astype(np.float32).ravel())
         if p.l2:
-            value += p.l2 / 2 * sum_of_squares(self._coef)
+            value += p.l2 / 2 * sum_of_squares(coef)
         if p.l1:
-            value += p.l1 * float(np.abs(self._coef).sum(dtype=np.float64))
+            value += p.l1 * float(np.abs(coef).sum(dtype=np.float64))
         return value
 
     def _lost(self) -> float:

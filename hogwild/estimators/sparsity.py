@@ -38,8 +38,9 @@ def without_remainders(problem: LinearProblem, flat: np.ndarray, rows: Rows) -> 
     slopes = _slopes(p, margins, rows.targets.astype(np.float64))
     if rows.weights is not None:
         slopes *= rows.weights[:, None]
-    gradient = X.T @ slopes / len(rows) + p.l2 * coef
-    coef[np.abs(coef - reach * gradient) <= reach * p.l1] = 0
+    inverse = np.ones((p.width, 1)) if rows.inverse is None else rows.inverse[:, None]  # of scaled columns
+    gradient = X.T @ slopes / len(rows) + p.l2 * np.square(inverse) * coef
+    coef[np.abs(coef - reach * gradient) <= reach * p.l1 * inverse] = 0
     return flat
 
 

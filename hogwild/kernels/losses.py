@@ -174,17 +174,23 @@ def bend(code, p, y, slope, param):
     return 1.0
 
 
-PASSIVE = {"none": 0, "pa1": 1, "pa2": 2}  # passive-aggressive steps
-NOT_PASSIVE, PA1, PA2 = PASSIVE.values()
+# passive-aggressive steps, and steps of rows that differ much in weight or length
+PASSIVE = {"none": 0, "pa1": 1, "pa2": 2, "safe": 3}
+NOT_PASSIVE, PA1, PA2, SAFE = PASSIVE.values()
 
 
 @njit(forceinline=True, **JIT)
-def ease(passive, p, y, slope, param, step, squares):
+def ease(passive, code, p, y, slope, param, step, squares, weight, part):
     """Factor on the slope that makes a step of at most ``step`` go exactly as far as the row requires.
 
-    These are passive-aggressive steps (Crammer et al. 2006, PA-I and PA-II with C = ``step``), for losses whose slope
-    is -1, 0 or 1: hinge and epsilon-insensitive. ``squares`` is the squared length of the row.
+    Either these are passive-aggressive steps (Crammer et al. 2006, PA-I and PA-II with C = ``step``), for losses whose
+    slope is -1, 0 or 1: hinge and epsilon-insensitive. Or they are *safe* (Karampatziakis and Langford 2011): an
+    implicit step on the loss's tangent parabola, so that a row of any ``weight`` or length moves its own margin about
+    as far as it asks for. ``squares`` is the squared length of the row, ``part`` the intercept's share of the step.
     """
+    if passive == SAFE:
+        reach = float(step) * float(weight) * (squares + float(part))  # a unit of slope moves the margin this far
+        return 1.0 / (1.0 + reach * bend(code, p, y, slope, param))
     if slope == 0.0 or squares == 0.0:
         return 0.0
     reach = (slope * (p - y) - param) / (step * squares)  # the loss, in units of steps

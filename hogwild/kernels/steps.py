@@ -48,3 +48,13 @@ def scale_at(plan, place):
 def shrink_a_row(plan, step):
     """Factor on the scale while a worker does a row and each of the others does one."""
     return np.float32(math.exp(-plan.l2 * np.float64(step) * plan.workers))
+
+
+@njit(forceinline=True, **JIT)
+def squared_length(values, begin, end, factor):
+    """Squared norm of a row scaled by ``factor``, float64."""
+    total = 0.0
+    for j in range(begin, end):
+        x = np.float64(values[np.uint64(j)]) * factor
+        total += x * x
+    return total

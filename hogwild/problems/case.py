@@ -29,6 +29,7 @@ class Case(Protocol):
     problem: Problem
     order: Cut
     n: int  # examples in an epoch
+    note: str  # what else was chosen by itself, for the user; empty if nothing
     reason: str  # reason for what "auto" chose; empty if there was no choice
     fingerprint: str  # of the training data
 

@@ -125,7 +125,9 @@ def best_power(
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget: int) -> Rows:
     if weights is not None:
-        rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, weights, check=False)
+        inverse, flat = rows.inverse, (rows.indices, rows.values, rows.targets, rows.width)
+        rows = Rows((rows.begin, rows.end), *flat, weights, check=False)
+        rows.inverse = inverse
     per_row = max(rows.nnz / len(rows), 1.0)
     if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
         per_row *= min(labels, 64) / 4  # vector instructions process several classes at once
@@ -168,7 +170,10 @@ def _narrow(rows: Rows) -> Rows:
     features, indices = np.unique(rows.indices[first:last], return_inverse=True)
     ends = (rows.begin - first, rows.end - first)
     values, width = rows.values[first:last], max(len(features), 1)
-    return Rows(ends, indices.astype(np.int32), values, rows.targets, width, rows.weights, check=False)
+    found = Rows(ends, indices.astype(np.int32), values, rows.targets, width, rows.weights, check=False)
+    if rows.inverse is not None and len(features):
+        found.inverse = rows.inverse[features]
+    return found
 
 
 class _Trial:

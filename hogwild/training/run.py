@@ -75,8 +75,8 @@ class Run(Generic[M]):
         The config with workers, discipline and (once known) step filled in.
     history : list of dict
         All rows so far, including those from before a resume.
-    reason : str
-        Why "auto" chose this discipline; empty if there was no choice.
+    reason, note : str
+        Why "auto" chose this discipline, and what else was chosen, such as columns to scale; empty without a choice.
     stopwatch : Stopwatch
         Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
         own.
@@ -98,8 +98,8 @@ class Run(Generic[M]):
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
         case = self._case = case_of(config.problem)(self.config, examples, test)
-        self.config, self.reason, self.problem, self._n = case.config, case.reason, case.problem, case.n
-        self._held = self.checkpoint and hold_directory(self.checkpoint)
+        self.reason, self.note, self.problem, self._n = case.reason, case.note, case.problem, case.n
+        self.config, self._held = case.config, self.checkpoint and hold_directory(self.checkpoint)
         self._engine: Engine | None = None
         try:
             saved = self._load() if resume else None

@@ -57,10 +57,10 @@ def objective(model: Any, X: np.ndarray, y: np.ndarray, alpha: float) -> float:
 
 def test_parameters_are_those_of_scikit_learn_and_a_few_more() -> None:
     ours, theirs = HogwildClassifier().get_params(), SGDClassifier().get_params()
-    assert set(ours) == {*theirs, "host"}
+    assert set(ours) == {*theirs, "host", "scale_columns"}
     assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
     ours, theirs = HogwildRegressor().get_params(), SGDRegressor().get_params()
-    assert set(ours) == {*theirs, "host", "n_jobs"}
+    assert set(ours) == {*theirs, "host", "n_jobs", "scale_columns"}
     assert {name: ours[name] for name in theirs} == theirs | {"learning_rate": "auto"}
 
 

@@ -108,7 +108,9 @@ class Linear(_Taken):
         return fingerprint(data)
 
     def first_step(self, base: TrainConfig, data: Rows) -> float:
-        return Probe(base, data).search()
+        from hogwild.problems.linear.case import scaled_for
+
+        return Probe(base, scaled_for(base, data)[1]).search()
 
     def facts(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
         from hogwild.problems.linear.problem import LinearProblem

@@ -136,6 +136,7 @@ class Rows:
         self.names: Any = None  # see `data/names.py`: names of a table's features
         self.known_degrees: np.ndarray | None = None  # (width,) int32, for rows whose store has them
         self.totals: Any = None  # see `data/rows/totals.py`: counts of all rows, if other machines have more
+        self.inverse: np.ndarray | None = None  # (width,) factors on the columns, see `data/scaled.py`
         self.left_by: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) of a split
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
@@ -279,7 +280,7 @@ class Rows:
     def _part(self, ends: tuple[np.ndarray, np.ndarray], targets: np.ndarray, weights: np.ndarray | None) -> Rows:
         flat = self.indices, self.values, targets, self.width, weights
         part = Rows(ends, *flat, self.store, check=False, hash_bits=self.hash_bits, table=self.table)
-        part.names = self.names
+        part.names, part.inverse = self.names, self.inverse
         return part
 
     def compact(self) -> Rows:
@@ -291,7 +292,7 @@ class Rows:
             indices[part], values[part] = self.indices[source], self.values[source]
         flat = indices, values, self.targets, self.width, self.weights
         copy = Rows(indptr, *flat, check=False, hash_bits=self.hash_bits, table=self.table)
-        copy.names = self.names
+        copy.names, copy.inverse = self.names, self.inverse
         return copy
 
     def _pieces(self) -> Iterator[tuple[int, int, Any]]:

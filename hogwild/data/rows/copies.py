@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.counts_kernel import copy_entries, renumber
 from hogwild.kernels.order import choose
 
@@ -41,7 +41,10 @@ def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
     indices, columns = np.array(rows.indices[low:high]), np.empty(min(high - low, rows.width), np.int32)
     count = renumber(indices, np.zeros(rows.width, np.int32), columns)
     own = (rows.begin - low, rows.end - low), indices, rows.values[low:high], rows.targets
-    return Rows(*own, max(count, 1), rows.weights, check=False), columns[:count]
+    found = Rows(*own, max(count, 1), rows.weights, check=False)
+    if rows.inverse is not None:
+        found.inverse = readonly(rows.inverse[columns[: found.width]])
+    return found, columns[:count]
 
 
 def picked(rows: Rows, ids: np.ndarray) -> Rows:
@@ -52,4 +55,6 @@ def picked(rows: Rows, ids: np.ndarray) -> Rows:
     indices, values = np.empty(indptr[-1], rows.indices.dtype), np.empty(indptr[-1], rows.values.dtype)
     copy_entries(chosen.begin, indptr, rows.indices, rows.values, indices, values)
     flat = indices, values, chosen.targets, rows.width, chosen.weights
-    return Rows(indptr, *flat, check=False, hash_bits=rows.hash_bits)
+    copy = Rows(indptr, *flat, check=False, hash_bits=rows.hash_bits)
+    copy.inverse = rows.inverse
+    return copy

@@ -65,3 +65,57 @@ def copy_entries(begin, indptr, indices, values, to_indices, to_values):
             to_indices[np.uint64(j)] = indices[np.uint64(j + shift)]
         for j in range(indptr[i], indptr[i + 1]):
             to_values[np.uint64(j)] = values[np.uint64(j + shift)]
+
+
+@njit(**JIT)
+def column_sums(begin, end, indices, values, count, first, total, squares):
+    """Add up each column in one pass: its entries, its first value, and sums and squares of differences from that.
+
+    Differences lose no digits where a column's values are large and near each other. All arrays are (width,) zeros.
+    """
+    for i in range(len(begin)):
+        for j in range(begin[i], end[i]):
+            u, x = np.uint32(indices[np.uint64(j)]), np.float64(values[np.uint64(j)])
+            if count[u] == 0:
+                first[u] = x
+            x -= first[u]
+            count[u] += 1
+            total[u] += x
+            squares[u] += x * x
+
+
+@njit(**JIT)
+def squared_lengths(begin, end, values, found):
+    """Fill ``found`` (n,) float64 with the squared norms of the rows."""
+    for i in range(len(begin)):
+        total = 0.0
+        for j in range(begin[i], end[i]):
+            x = np.float64(values[np.uint64(j)])
+            total += x * x
+        found[i] = total
+
+
+@njit(**JIT)
+def scale_entries(begin, end, indices, values, centres, means, inverse, indptr, to_indices, to_values):
+    """Copy rows with ``(x_j - means_j) * inverse_j`` for ``x_j``; the columns ``centres`` (ascending) are in every row.
+
+    Row i is written from ``indptr[i]`` on; a return value is where the last one ends.
+    """
+    to = 0
+    for i in range(len(begin)):
+        indptr[i] = to
+        c = 0
+        for j in range(begin[i], end[i]):
+            u = np.int64(indices[np.uint64(j)])
+            while c < len(centres) and centres[c] < u:  # absent from this row
+                to_indices[to], to_values[to] = centres[c], -means[centres[c]] * inverse[centres[c]]
+                to, c = to + 1, c + 1
+            if c < len(centres) and centres[c] == u:
+                c += 1
+            to_indices[to], to_values[to] = u, (np.float64(values[np.uint64(j)]) - means[u]) * inverse[u]
+            to += 1
+        while c < len(centres):
+            to_indices[to], to_values[to] = centres[c], -means[centres[c]] * inverse[centres[c]]
+            to, c = to + 1, c + 1
+    indptr[len(begin)] = to
+    return to

@@ -28,7 +28,7 @@ class CompletionCase:
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
-        self.n, self.reason = len(train), ""
+        self.n, self.reason, self.note = len(train), "", ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = dataclasses.replace(config, discipline=discipline)
         self._train, self._test = train, None if test is None else _alike(test, train)

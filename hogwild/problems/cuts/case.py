@@ -29,7 +29,7 @@ class CutsCase:
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:
             raise UsageError("test: a cut is of one graph, and there is nothing to test on")
-        self.reason = ""
+        self.reason = self.note = ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         self.config = dataclasses.replace(config, discipline=discipline)
         self._graph = train

@@ -18,6 +18,7 @@ from hogwild.data.rows.chunks import count_unknown
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import degrees
 from hogwild.data.rows.totals import alone, facts_of
+from hogwild.data.scaled import Columns, columns_of, like_text
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -27,7 +28,7 @@ from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import intercept_share, labels_of
+from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.sums import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
@@ -43,9 +44,10 @@ class LinearCase:
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
         self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
         self._train, self._test = train, test
-        self._pose(train)
+        self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
+        self._pose(self._own)
         self.order = Order.of(
-            len(train), config.order == "shuffled", 8 * train.nnz / len(train), _outgrows_memory(train)
+            len(train), config.order == "shuffled", 8 * self._own.nnz / len(train), outgrows_memory(self._own)
         )
         self.fingerprint = fingerprint(train) if train.totals is None else fingerprint_of_json(train.totals.fingerprint)
         hashed = train.hash_bits if test is None else test.hash_bits
@@ -82,10 +84,17 @@ class LinearCase:
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
 
+    @property
+    def _scaled(self) -> dict[str, int]:
+        """How many columns are scaled and centred, as fields of a row."""
+        return {"columns_scaled": 0, "columns_centred": 0} if self._columns is None else self._columns.counts
+
     def cut(self) -> dict[str, Any]:
-        return {"block": self.order.block}  # it depends on the machine's memory
+        return {"block": self.order.block} | self._scaled  # it depends on the machine's memory
 
     def recut(self, saved: dict[str, Any]) -> None:
+        if any(saved.get(name, 0) != count for name, count in self._scaled.items()):
+            raise UsageError("it was trained in other columns, scaled or not: resume it with the version that made it")
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self, like: LinearCase | None = None) -> None:
@@ -106,25 +115,26 @@ class LinearCase:
         if c.device == "cuda":
             from hogwild.cuda import problem as on_device
 
-            entries, _ = entries_of(self._train, shared=False)
-            job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._train.nnz)
+            entries, _ = entries_of(self._own, shared=False)
+            job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._own.nnz)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
             job = Job.of_rows(
-                self.problem, *about, self._train, self._arrays, shared, self._tiers, exchange, c.slow, c.group
+                self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group
             )
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
     def search_step(self) -> Callable[[], float]:
         quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        return Probe(quick, alone(self._train), self._weights).search
+        return Probe(quick, alone(self._own), self._weights).search
 
     def slope(self) -> Callable[[float], float]:
         return self.problem.slope
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
-        return self.problem.solution(flat)
+        found = self.problem.solution(flat)
+        return found if self._columns is None else self._columns.back(*found)
 
     def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
         return self._evaluator(*solution)
@@ -145,7 +155,7 @@ class LinearCase:
         return self._evaluator.facts(solution[0], parts)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"nonzeros_per_second": nonzeros / seconds if seconds else None}
+        return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._scaled
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
@@ -158,6 +168,25 @@ class LinearCase:
         )  # fmt: skip
 
 
-def _outgrows_memory(rows: Rows) -> bool:
+def scaled_for(config: TrainConfig, rows: Rows) -> tuple[Columns | None, Rows, str]:
+    """How the columns are scaled for a run, the rows to train on, and a line about it for the user."""
+    both_on_device = config.device == "cuda" and min(config.l1, config.l2) > 0  # whose kernels have one rate a feature
+    if not config.scale_columns or config.normalize != "none" or both_on_device:
+        return None, rows, ""
+    if rows.totals is not None:  # each machine would scale by its own rows
+        return None, rows, "" if like_text(rows) else "columns not scaled: every machine has rows of its own"
+    total, _ = machine.memory()
+    if total is not None and 8 * rows.nnz > total // 4:
+        return None, rows, "" if like_text(rows) else "columns not scaled: a copy of the rows would take much memory"
+    found = columns_of(rows, config.intercept, all_ones(rows.values))
+    if found is None:
+        return None, rows, ""
+    scaled, centred = found.counts.values()
+    note = f"columns scaled: {scaled:,} of {rows.width:,}; centred {centred:,} (--no-scale-columns: none)"
+    return found, found.apply(rows), note
+
+
+def outgrows_memory(rows: Rows) -> bool:
+    """Whether rows in a store should not be copied into memory."""
     total, _ = machine.memory()
     return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2

@@ -35,7 +35,7 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss, ease
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
-from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, step_at
+from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
@@ -46,8 +46,9 @@ SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
 # "l2 scaled": the weights are ``scale`` times what is stored; it is one at the start of an epoch and falls by
 # ``exp(-step * l2)`` a row (Bottou 2012, section 5.1), so that a row that moves no weight writes none, and every weight
 # shrinks at every row, visited or not; the caller multiplies by the scale at the end of the epoch
-PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3, "l2 scaled": 4}
-NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED = PENALTIES.values()
+# "apart": "elastic" with rates of its own for each penalty of a feature: (2 * width,), for l1 and then for l2 over l1
+PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3, "l2 scaled": 4, "apart": 5}
+NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED, APART = PENALTIES.values()
 
 # How many rows ahead weights, entries, and offsets with targets are prefetched
 WEIGHTS_AHEAD, ROW_AHEAD, OFFSETS_AHEAD = 2, 5, 8
@@ -151,9 +152,9 @@ def shrunk(penalty, w, threshold, divisor):
     """The proximal step of ``l1 |w| + l2/2 w^2``: towards zero by ``threshold``, then divided by ``divisor``."""
     if penalty == L2_TABLE:
         return w * divisor
-    if penalty == ELASTIC:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
+    if penalty == ELASTIC or penalty == APART:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
         w = max(w - threshold, ZERO) if w > ZERO else min(w + threshold, ZERO) if w < ZERO else w
-    if penalty == L2 or penalty == ELASTIC:
+    if penalty == L2 or penalty == ELASTIC or penalty == APART:
         w = w / divisor
     return w
 
@@ -187,6 +188,12 @@ def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2)
 
 
 @njit(forceinline=True, **JIT)
+def apart(penalty, rates, u):
+    """The l2 penalty's rate of feature ``u`` over that of l1."""
+    return rates[np.uint64(u) + np.uint64(len(rates) // 2)] if penalty == APART else ONE
+
+
+@njit(forceinline=True, **JIT)
 def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0):
     """Update every coordinate of a row whose gradient is ``g * values``."""
     a = g if adagrad else step * g
@@ -194,7 +201,8 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
         k = np.uint64(j)
         u = np.uint32(data.indices[k])
         rate = data.rates[u] if visits(penalty) else ZERO
-        write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, l2)
+        pull = l2 * apart(penalty, data.rates, u)
+        write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, pull)
 
 
 @njit(forceinline=True, **JIT)
@@ -284,19 +292,9 @@ def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, st
     state[SEEN], replica.total[0] = done, grown
     if over:
         merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
-        if penalty == ELASTIC and plan.workers > 1:
+        if (penalty == ELASTIC or penalty == APART) and plan.workers > 1:
             drop_small(adagrad, tiers, replica, data.rates, plan, step)
         state[BEGUN] = 0
-
-
-@njit(forceinline=True, **JIT)
-def squared_length(values, begin, end, factor):
-    """Squared norm of a row scaled by ``factor``, float64."""
-    total = 0.0
-    for j in range(begin, end):
-        x = np.float64(values[np.uint64(j)]) * factor
-        total += x * x
-    return total
 
 
 @lru_cache(None)
@@ -350,8 +348,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
                 margin = fma(factor * scale, found, bias - owed)
                 slope = dloss(loss, margin, data.targets[row], plan.loss_param)
                 if passive:
-                    length = squared_length(data.values, begin, end, factor)
-                    slope *= ease(passive, margin, data.targets[row], slope, plan.loss_param, step, length)
+                    length, weight = squared_length(data.values, begin, end, factor), row_factor(data.weights, row)
+                    target, param = data.targets[row], plan.loss_param
+                    slope *= ease(passive, loss, margin, target, slope, param, step, length, weight, part)
                 g = np.float32(slope) * row_factor(data.weights, row)
                 if delayed:
                     spin(control, plan.delay)

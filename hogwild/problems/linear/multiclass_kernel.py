@@ -25,10 +25,11 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
 from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
-from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, step_at
+from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, merge_due
 from hogwild.problems.linear.kernel import (
     AIG,
+    APART,
     ATOMIC,
     DONE,
     ELASTIC,
@@ -43,6 +44,7 @@ from hogwild.problems.linear.kernel import (
     VISITED,
     WEIGHTS_AHEAD,
     ZERO,
+    apart,
     claim,
     come_in,
     count,
@@ -51,7 +53,6 @@ from hogwild.problems.linear.kernel import (
     lock_row,
     prefetch_row,
     row_factor,
-    squared_length,
     unlock_row,
     visits,
     write,
@@ -114,7 +115,7 @@ def prefetch_weights(coef, data, stride, row):
 
 
 @njit(forceinline=True, **JIT)
-def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0):
+def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
     """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero.
 
     The last three arguments are those of ``losses.ease``.
@@ -128,6 +129,11 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
         total = 0.0
         for k in range(classes):
             total += math.exp(np.float64(margins[k] - top))
+        if passive:  # as for loss log, of the label against the class with the largest margin, which moves as well
+            gap = np.float64(margins[label] - top)
+            share = math.exp(gap) / total
+            bent = share * (1.0 - share) if gap >= 0.0 else 1.0 / (4.0 - gap)
+            weight = np.float32(weight / (1.0 + 2.0 * step * weight * (squares + part) * bent))
         for k in range(classes):
             share = math.exp(np.float64(margins[k] - top)) / total
             margins[k] = np.float32(share - (1.0 if k == label else 0.0)) * weight
@@ -137,7 +143,7 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
             y = 1.0 if k == label else -1.0
             slope = dloss(loss, margins[k], y, param)
             if passive:
-                slope *= ease(passive, margins[k], y, slope, param, step, squares)
+                slope *= ease(passive, loss, margins[k], y, slope, param, step, squares, weight, part)
             margins[k] = np.float32(slope) * weight
             some = some or margins[k] != ZERO
     for k in range(classes, len(margins)):
@@ -173,7 +179,7 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
 @njit(forceinline=True, **JIT)
 def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
-    if not adagrad and discipline != ATOMIC and penalty != ELASTIC:
+    if not adagrad and discipline != ATOMIC and penalty != ELASTIC and penalty != APART:
         move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2)
         return
     for j in range(begin, end):
@@ -181,9 +187,9 @@ def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, be
         first = np.uint64(u) * np.uint64(stride)
         x = data.values[np.uint64(j)] * factor
         a = x if adagrad else step * x
-        rate = data.rates[u] if visits(penalty) else ZERO
+        rate, pull = data.rates[u] if visits(penalty) else ZERO, l2 * apart(penalty, data.rates, u)
         for k in range(stride):
-            write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, l2)
+            write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
 
 
 @njit(forceinline=True, **JIT)
@@ -280,7 +286,9 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                 if discipline == TIERED:
                     most = add_bends(bent, loss, g, data.targets[row], step * weight, plan.classes, plan.loss_param)
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
-                some = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param, passive, step, length)
+                some = slopes(
+                    loss, g, data.targets[row], weight, plan.classes, plan.loss_param, passive, step, length, part
+                )
                 if delayed:
                     spin(control, plan.delay)
                 scale = scale * shrink

@@ -194,7 +194,8 @@ class Objective:
 
     def penalty(self, coef: Any) -> float:
         """Return ``l2/2 ||w||^2 + l1 ||w||_1`` in float64."""
-        w, squares, sizes = np.ravel(coef), 0.0, 0.0
+        inverse = self.rows.inverse  # of scaled columns
+        w, squares, sizes = np.ravel(coef if inverse is None else coef * inverse), 0.0, 0.0
         with np.errstate(all="ignore"):
             for first, last in pieces(len(w), PIECE) if self.l1 or self.l2 else ():
                 part = w[first:last].astype(np.float64)

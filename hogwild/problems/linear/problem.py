@@ -37,7 +37,7 @@ from hogwild.problems.linear import multiclass_kernel as multiclass
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear import turns_kernel as turns
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
-from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights
+from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights, uneven
 from hogwild.problems.work import InChunks, OrderSlice, Shared, counted
 from hogwild.training.schedule import Step
 
@@ -84,6 +84,7 @@ class LinearProblem(InChunks):
     tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
+    apart: bool = False  # the columns are scaled, and their two penalties differ
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -99,12 +100,14 @@ class LinearProblem(InChunks):
         totals = rows.totals
         targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
         labels = tuple(float(label) for label in labels_of(targets, config.loss, rows.table))
+        plain = config.adagrad or not uneven(rows, row_weights(rows, config.class_weight))
         param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
         return cls.of_rows(
             rows, cache_bytes, loss=config.loss, loss_param=float(param), l1=float(config.l1), l2=float(config.l2),
             adagrad=config.adagrad, discipline=discipline, normalize=config.normalize, labels=labels,
             intercept=intercept_share(config, rows) if totals is None else totals.intercept,
             falling=config.schedule in FALLING, delay=ticks_in(config.gradient_delay),
+            passive="none" if plain else "safe",
         )  # fmt: skip
 
     @classmethod
@@ -113,6 +116,7 @@ class LinearProblem(InChunks):
     ) -> LinearProblem:
         """The problem with these fields on rows, which say what the other fields are."""
         stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
+        given.setdefault("apart", rows.inverse is not None and given["l1"] > 0 and given["l2"] > 0)
         return cls(
             loss=loss, labels=labels, width=rows.width, longest=int((rows.end - rows.begin).max(initial=0)),
             far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
@@ -215,11 +219,19 @@ class LinearProblem(InChunks):
         }
 
     def rates(self, rows: Rows, threads: int | None = None) -> np.ndarray:
-        """``N / d_u`` for each feature, (width,) float32; empty if no penalty is spread over the rows."""
+        """``N / d_u`` for each feature, (width,) float32; empty if no penalty is spread over the rows.
+
+        For scaled columns they are times ``inverse`` with an l1 penalty, else times its square; with both penalties,
+        ``inverse`` follows, (2 * width,).
+        """
         if self.scaled or not (self.l1 > 0 or self.l2 > 0):
             return EMPTY
         n, degree = frequencies(rows, threads)
-        return (n / degree).astype(np.float32)
+        spread, inverse = n / degree, rows.inverse
+        if inverse is None:
+            return spread.astype(np.float32)
+        spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
+        return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
 
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
         """A worker's own memory, for ``tiers`` tiers."""
@@ -290,7 +302,7 @@ class LinearProblem(InChunks):
     @property
     def _penalty(self) -> int:
         if self.l1 > 0:
-            return linear.ELASTIC
+            return linear.APART if self.apart else linear.ELASTIC
         if self.l2 > 0:
             return linear.L2_SCALED if self.scaled and not self.adagrad else linear.L2
         return linear.NO_PENALTY

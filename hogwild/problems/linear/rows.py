@@ -12,6 +12,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import EMPTY, Rows, shortest
 from hogwild.data.rows.counts_kernel import lengths
 from hogwild.data.rows.normalize import row_scales
+from hogwild.data.scaled import READ, lengths_of, like_text
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
 
@@ -20,6 +21,7 @@ MANY_CLASSES = 64  # more labels than this, some of them fractions, look like re
 COMPARED = 1 << 16  # values at a time
 EXACT = 2**24  # float32 holds all whole numbers below
 WEIGHTLESS = "weights: all rows have weight zero"
+UNEVEN = 64.0  # times the median row; from here on, a step that suits most rows throws the model
 SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # most that intercept_share reads
 
 
@@ -50,6 +52,19 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
     if not own > 0:
         return 1.0
     return min(max(mutual / len(ids) ** 2, own / len(ids) * max(1 / rows.width, 0.01)), 1.0)
+
+
+def uneven(rows: Rows, weights: np.ndarray | None) -> bool:
+    """Whether some rows move the model ``UNEVEN`` times as far as the median row: by squared length and weight."""
+    if weights is None and like_text(rows):
+        return False
+    ids = rows.spread(READ) if rows.nnz > READ else np.arange(len(rows))
+    if weights is not None:
+        ids = np.append(ids, np.argmax(weights))
+    found = lengths_of(rows.select(ids) if weights is not None or len(ids) < len(rows) else rows)
+    found = found if weights is None else found * weights[ids]
+    found = found[found > 0]
+    return bool(len(found) and found.max() > UNEVEN * np.partition(found, len(found) // 2)[len(found) // 2])
 
 
 def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:

@@ -186,7 +186,7 @@ def _merging(
 
 def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Share of the rows that hold each feature, (width,) float64, at least one row."""
-    if arrays["rates"].size:
+    if arrays["rates"].size and rows.inverse is None:
         return 1.0 / arrays["rates"].astype(np.float64)
     n, degree = frequencies(rows)
     return degree / n

@@ -81,7 +81,7 @@ class ModuleCase:
     names: tuple[str, ...] = ("parameters", "buffers")
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
-        self.n, self.reason = len(train), ""
+        self.n, self.reason, self.note = len(train), "", ""
         if not self.n:
             raise InputError("the data have no examples")
         discipline = "hogwild" if config.discipline == "auto" else config.discipline

@@ -1,0 +1,270 @@
+"""Columns on one scale: the same models as the user's columns have, near the optimum however the columns differ."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import hogwild
+from hogwild import HogwildClassifier, HogwildRegressor
+from hogwild.data.rows.container import Rows
+from hogwild.data.scaled import ODD, Columns, columns_of
+from hogwild.errors import InputError, UsageError
+from hogwild.problems.linear.objective import Objective
+from tests.runs import toy
+
+N, WIDTH = 1500, 6
+SHIFTS = np.array([0.0, 1.0, 10.0, 100.0, -100.0, 3.0])
+FACTORS = 10.0 ** np.array([-6, -3, 0, 2, 4, 6])
+
+
+def made(seed: int = 0, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Normal columns and noisy targets; ``classes=0``: real ones."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((N, WIDTH))
+    scores = x @ rng.standard_normal((WIDTH, max(classes, 1))) + rng.logistic(size=(N, max(classes, 1)))
+    return x, scores[:, 0] if classes == 0 else scores.argmax(axis=1) if classes > 2 else (scores[:, 0] > 0) * 1.0
+
+
+def rows_of(x: np.ndarray, y: np.ndarray, weights: Any = None) -> Rows:
+    return Rows.from_scipy(x.astype(np.float32), y.astype(np.float32), weights)
+
+
+def optimum(x: np.ndarray, y: np.ndarray, l2: float = 0.0) -> float:
+    """The lowest objective of loss log, by another algorithm in standardised columns."""
+    x = x.astype(np.float32).astype(np.float64)
+    mean, scale, t = x.mean(0), x.std(0) + (x.std(0) == 0), 2 * y - 1
+    z = (x - mean) / scale
+
+    def value(v: np.ndarray) -> tuple[float, np.ndarray]:
+        q = t * (z @ v[:-1] + v[-1])
+        g = -t / (1 + np.exp(q)) / len(y)
+        penalty = l2 / 2 * np.square(v[:-1] / scale).sum()
+        return np.logaddexp(0, -q).mean() + penalty, np.append(z.T @ g + l2 * v[:-1] / scale**2, g.sum())
+
+    found = minimize(value, np.zeros(WIDTH + 1), jac=True, options={"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-9},
+                     method="L-BFGS-B")  # fmt: skip
+    return float(found.fun)
+
+
+def fit(rows: Rows, **options: Any) -> hogwild.Run:
+    run = hogwild.train(rows, **({"workers": 1, "host": "threads"} | options))
+    run.finish()
+    return run
+
+
+@pytest.mark.parametrize("options", [{}, {"adagrad": True}, {"intercept": False}, {"loss": "squared-hinge"}], ids=str)
+def test_a_column_times_a_power_of_two_changes_no_bit_of_the_predictions(options: dict[str, Any]) -> None:
+    x, y = made()
+    x[:, 1] += 20.0
+    first = fit(rows_of(x, y), l2=0.0, epochs=3, **options).model
+    for powers in ([1, 0, 0, 0, 0, 0], [0, -7, 12, 0, 0, 0], [30, 0, -30, 0, 5, 1]):
+        times = 2.0 ** np.array(powers)
+        other = fit(rows_of(x * times, y), l2=0.0, epochs=3, **options).model
+        np.testing.assert_array_equal(
+            other.decision_function(x.astype(np.float32) * times), first.decision_function(x.astype(np.float32))
+        )
+
+
+def test_an_estimators_predictions_have_the_same_bits_too() -> None:
+    x, y = made(classes=3)
+    first = HogwildClassifier(penalty=None, random_state=0).fit(x, y)
+    other = HogwildClassifier(penalty=None, random_state=0).fit(x * 2.0 ** np.arange(WIDTH), y)
+    np.testing.assert_array_equal(other.coef_ * 2.0 ** np.arange(WIDTH), first.coef_)
+    np.testing.assert_array_equal(other.intercept_, first.intercept_)
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-3])
+@pytest.mark.parametrize(("shift", "factor"), [(SHIFTS, 1.0), (0.0, FACTORS), (SHIFTS, FACTORS)])
+def test_scales_and_shifts_leave_a_fit_near_the_optimum(shift: Any, factor: Any, l2: float) -> None:
+    x, y = made()
+    x = (x + shift) * factor
+    run = fit(rows_of(x, y), l2=l2, epochs=40, schedule="round")
+    best = optimum(x, y, l2)
+    assert best - 1e-6 <= run.history[-1]["objective"] <= best + 1e-4
+
+
+def test_the_defaults_end_within_a_thousandth() -> None:
+    x, y = made()
+    x = (x + SHIFTS) * FACTORS
+    assert fit(rows_of(x, y)).history[-1]["objective"] <= 1.001 * optimum(x, y, 1e-5)
+    worse = fit(rows_of(x, y), scale_columns=False).history[-1]["objective"]
+    assert worse > 1.05 * optimum(x, y, 1e-5)  # so the assertion above can fail
+
+
+@pytest.mark.parametrize("penalty", [{"l1": 1e-2}, {"l1": 1e-2, "l2": 1e-2}, {"l2": 1e-2}], ids=str)
+@pytest.mark.parametrize("adagrad", [False, True])
+def test_penalties_are_those_of_the_users_columns(penalty: dict[str, float], adagrad: bool) -> None:
+    """A long fit without scaling, where scales are harmless, is no better: another penalty would have cost more."""
+    x, y = made()
+    x *= np.array([1.0, 2.0, 0.5, 4.0, 0.25, 1.0])
+    l2 = {"l2": 0.0} | penalty
+    given = {"schedule": "round", "epochs": 200, "adagrad": adagrad, **l2}
+    mine, plain = fit(rows_of(x, y), **given), fit(rows_of(x, y), scale_columns=False, **given)
+    assert (mine.history[-1]["columns_scaled"], plain.history[-1]["columns_scaled"]) == (4, 0)
+    assert mine.history[-1]["objective"] <= plain.history[-1]["objective"] + 1e-4
+
+
+def test_the_objective_in_the_rows_is_that_of_the_model_in_the_users_columns() -> None:
+    x, y = made()
+    rows = rows_of((x + SHIFTS) * FACTORS, y)
+    run = fit(rows, epochs=2, l1=1e-4)
+    judge = Objective(rows, "log", l1=1e-4, l2=run.config.l2, labels=(0.0, 1.0))
+    assert run.history[-1]["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
+
+
+@pytest.mark.parametrize("classes", [3, 0])
+def test_classes_and_real_targets(classes: int) -> None:
+    x, y = made(classes=classes)
+    loss = {"loss": "softmax"} if classes else {"loss": "squared-error"}
+    plain, other = (fit(rows_of(part, y), l2=0.0, **loss) for part in (x, (x + SHIFTS) * FACTORS))
+    assert other.history[-1]["objective"] == pytest.approx(plain.history[-1]["objective"], rel=2e-3)
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "atomic", "tiered", "locked", "aig", "round-robin"])
+def test_several_workers(discipline: str) -> None:
+    x, y = made()
+    x = (x + SHIFTS) * FACTORS
+    run = fit(rows_of(x, y), workers=2, discipline=discipline, l1=1e-7)
+    assert run.history[-1]["objective"] <= 1.05 * optimum(x, y, 1e-5)
+
+
+def test_a_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    x, y = made()
+    rows = rows_of((x + SHIFTS) * FACTORS, y)
+    whole = fit(rows, epochs=4)
+    fit(rows, epochs=2, checkpoint=tmp_path)
+    rest = fit(rows, epochs=4, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(rest.model.coef_, whole.model.coef_)
+    np.testing.assert_array_equal(rest.model.intercept_, whole.model.intercept_)
+
+
+def test_a_checkpoint_of_unscaled_columns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = made()
+    rows = rows_of(x + SHIFTS, y)
+    with monkeypatch.context() as patch:  # a version that scaled no columns
+        patch.setattr("hogwild.problems.linear.case.columns_of", lambda *_: None)
+        fit(rows, epochs=1, checkpoint=tmp_path)
+    with pytest.raises((UsageError, InputError), match="other columns"):
+        fit(rows, epochs=2, checkpoint=tmp_path, resume=True)
+
+
+def test_what_is_chosen_is_said() -> None:
+    x, y = made()
+    x[:, 0] = 2000 + 10 * x[:, 0]
+    run = fit(rows_of(x, y), epochs=1)
+    assert run.note.startswith("columns scaled: 1 of 6; centred 1")
+    assert (run.history[-1]["columns_scaled"], run.history[-1]["columns_centred"]) == (1, 1)
+    assert fit(rows_of(x, y), epochs=1, scale_columns=False).note == ""
+
+
+@pytest.mark.parametrize("weight", [1e6, 1e-6])
+def test_one_weight_neither_stops_nor_throws_a_fit(weight: float) -> None:
+    x, y = made()
+    weights = np.ones(N, np.float32)
+    weights[7] = weight
+    run = fit(rows_of(x, y, weights), epochs=20)
+    assert run.problem.passive == ("safe" if weight > 1 else "none")
+    assert run.history[-1]["objective"] <= 0.01 if weight > 1 else 1.01 * optimum(x, y, 1e-5)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "squared-hinge"])
+def test_a_heavy_row_of_several_classes(loss: str) -> None:
+    x, y = made(classes=3)
+    weights = np.ones(N, np.float32)
+    weights[7] = 1e6
+    history = fit(rows_of(x, y, weights), loss=loss, epochs=20).history
+    assert history[-1]["objective"] < 0.02 * history[0]["objective"]
+
+
+def test_a_long_row_neither_stops_nor_throws_a_fit() -> None:
+    x, y = made(classes=0)
+    x[7] *= 1000.0
+    history = fit(rows_of(x, np.append(y[:7], [*[0.0], *y[8:]])), loss="squared-error").history
+    assert history[-1]["objective"] < history[0]["objective"]
+
+
+def test_the_copy_and_the_maps_against_numpy() -> None:
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((50, 5)) * (rng.random((50, 5)) < 0.7)).astype(np.float32)
+    columns = Columns(2.0 ** np.array([0, 3, -2, 1, 0]), np.array([0.0, 1.5, 0.0, -2.25, 0.0]))
+    rows = Rows.from_scipy(x, np.zeros(50))
+    copy = columns.apply(rows)
+    copy._check()
+    np.testing.assert_array_equal(copy.to_scipy()[0].toarray(), ((x - columns.means) * columns.inverse).astype("f4"))
+    part = np.array([3, 40, 7])
+    np.testing.assert_array_equal(
+        columns.apply(rows.select(part)).to_scipy()[0].toarray(), copy.to_scipy()[0].toarray()[part]
+    )
+    for shape in ((5,), (3, 5)):
+        coef, intercept = rng.standard_normal(shape).astype("f4"), rng.standard_normal(shape[:-1] or 1).astype("f4")
+        mine, moved = columns.back(coef, intercept)
+        scaled = copy.to_scipy()[0].toarray().astype(float) @ coef.T + intercept
+        np.testing.assert_allclose(x.astype(float) @ mine.T + moved, scaled, atol=1e-5)
+        again = columns.forth(mine, moved)
+        np.testing.assert_array_equal(again[0], coef)
+        np.testing.assert_allclose(again[1], intercept, atol=1e-5)
+
+
+def test_which_columns_are_scaled_and_centred() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((400, 6))
+    x[:, 0] = 100.0  # constant
+    x[:, 1] *= 1000
+    x[:, 2] = np.where(rng.random(400) < 0.8, 5.0 + x[:, 2], 0.0)  # held by most rows
+    x[:, 3] *= rng.random(400) < 0.1
+    x[:, 4] = 0.0
+    found = columns_of(rows_of(x, np.zeros(400)), True, False)
+    assert found is not None
+    np.testing.assert_array_equal(np.log2(found.inverse), [0, -10, -1, 0, 0, 0])
+    np.testing.assert_array_equal(np.flatnonzero(found.means), [0, 2])
+    assert found.means[2] == pytest.approx(x[:, 2].mean(), rel=1e-6)
+    without = columns_of(rows_of(x, np.zeros(400)), False, False)
+    assert without is not None
+    assert not without.means.any()
+    assert np.log2(without.inverse[0]) == -7
+    x[:, 3] *= 2.0 ** (ODD + 1)
+    scaled = columns_of(rows_of(x, np.zeros(400)), True, False)
+    assert scaled is not None
+    assert np.log2(scaled.inverse[3]) == -ODD - 1
+
+
+def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
+    text, binary = (hogwild.open_data(f"synthetic:{name}?rows=500") for name in ("rcv1", "uniform"))
+    x, y = made()
+    for rows, options in ((text, {}), (binary, {}), (toy(), {}), (rows_of(x + 50, y), {"normalize": "l2"})):
+        run = fit(rows, epochs=1, **options)
+        assert run._case._own is rows
+        assert not run.note
+
+
+@pytest.mark.parametrize("kind", [HogwildClassifier, HogwildRegressor])
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet", None])
+def test_estimators(kind: Any, penalty: str | None) -> None:
+    x, y = made(classes=2 if kind is HogwildClassifier else 0)
+    other = (x + SHIFTS) * np.array([1, 2, 4, 1, 100, 1000])
+    made_with = {"penalty": penalty, "alpha": 1e-7, "random_state": 0}
+    scores = [kind(**made_with).fit(part, y).score(part, y) for part in (x, other)]
+    assert scores[1] >= scores[0] - 0.01
+    poor = kind(**made_with, scale_columns=False).fit(other, y).score(other, y)
+    assert poor < scores[1]
+
+
+def test_a_warm_start_goes_on_from_the_users_weights() -> None:
+    x, y = made()
+    other = (x + SHIFTS) * FACTORS[::-1]
+    first = HogwildClassifier(loss="log_loss", random_state=0, warm_start=True, max_iter=20).fit(other, y)
+    before = first.loss_curve_[-1]
+    again = first.fit(other, y)
+    assert again.loss_curve_[0] <= 1.02 * before
+
+
+def test_problems_on_unscaled_rows_are_as_before() -> None:
+    run = fit(toy(), epochs=1, l1=1e-3)
+    assert not run.problem.apart
+    assert run.problem == dataclasses.replace(run.problem, passive="none")
