@@ -34,7 +34,7 @@ COLUMNS = "label categorical numeric text ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = "loss loss_param l1 l2 normalize class_weight no_intercept rank penalty nonnegative no_biases negatives"
-STOPS = "evaluate_every epochs patience tol target"
+STOPS = "evaluate_every epochs patience tol target keep"
 KEPT = "out json checkpoint resume quiet verbose"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
