@@ -100,9 +100,12 @@ class Ending:
         if not 0.0 < before < math.inf:
             return 0.0
         toward, shift = self._newton(w, np.asarray(intercept, dtype=np.float64), SMALLEST_GAIN * before)
-        with np.errstate(all="ignore"):
-            tried = [self._objective(w + t * toward.T, intercept + t * shift) for t in LENGTHS]
-        return max(1.0 - min(filter(math.isfinite, tried), default=before) / before, 0.0)
+        for t in LENGTHS:
+            with np.errstate(all="ignore"):
+                after = self._objective(w + t * toward.T, intercept + t * shift)
+            if after < before:
+                return 1.0 - after / before
+        return 0.0
 
     def _newton(self, w: np.ndarray, intercept: np.ndarray, little: float) -> Solution:
         """An approximate Newton step, (width, K) and (K,)."""
@@ -189,8 +192,12 @@ class Ending:
         """Sum of what ``function`` returns for pieces of the rows, in order."""
 
         def part(first: int, last: int) -> Solution:
-            found = [function(a, b) for a, b in self._pieces(first, last, classes)]
-            return np.sum([g for g, _ in found], axis=0), np.sum([b for _, b in found], axis=0)
+            total, of_intercept = np.zeros((self.rows.width, classes)), np.zeros(classes)
+            for a, b in self._pieces(first, last, classes):
+                g, more = function(a, b)
+                total += g  # one piece's sums at a time: of many classes they are large
+                of_intercept += more
+            return total, of_intercept
 
         parts = list(map_cuts(self._parts, part))
         return np.sum([g for g, _ in parts], axis=0), np.sum([b for _, b in parts], axis=0)
