@@ -45,6 +45,7 @@ LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every")
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
+KEEPS = ("best", "last")
 MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
 GOAL, STEPS, PARALLEL, STOPPING = "What is minimised", "Steps", "Workers", "When to stop"
 COMPLETION, MODULE, MACHINES = "Matrix completion", "Torch modules", "Several machines"
@@ -139,8 +140,13 @@ class TrainConfig:
     class_weight: str | None = option(None, "Weigh the classes equally", GOAL, choices=CLASS_WEIGHT, owners=LINEAR,
         usual="all rows alike", more="A row weighs ``n / (classes * rows of the class)``.")
     patience: int | None = option(None, "Stop after this many epochs without progress.", STOPPING, least=1,
-        usual="never")
-    tol: float = option(1e-3, "Relative fall of the objective that is progress.", STOPPING, least=0)
+        usual="never", more="Progress is of the loss on held-out rows, where there are some, else of the objective.")
+    tol: float = option(1e-3, "Relative fall that is progress.", STOPPING, least=0)
+    keep: str | None = option(None, "Which parameters become the model", STOPPING, choices=KEEPS,
+        usual="best with --holdout; else the better, by the objective, of the last and their tail mean",
+        more="``best``: of the epoch whose held-out loss was lowest; ``last``: as the last epoch left them. None is "
+        "``best`` if the test rows were held out of the training rows (``Rows.split``), else the better, by the "
+        "objective, of the last ones and the tail mean of the ends of epochs.")
     target: float | None = option(None, "Stop at or below this objective.", STOPPING, least=-math.inf, usual="never")
     seed: int = option(0, "Seed of the order, of the first parameters and of the hold-out.", STEPS, least=0,
         most=2**63 - 1, more="One worker and one seed are bitwise reproducible; more are not.")

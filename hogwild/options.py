@@ -19,7 +19,7 @@ ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it wou
     "discipline": str, "exchange": str, "link": str, "gradient_delay": float, "workers": int | None,
     "oversubscribe": bool, "machines": int, "own_rows": bool, "host": str, "delay": str, "device": str,
     "in_flight": int | None, "evaluate_every": int, "epochs": int, "patience": int | None, "tol": float,
-    "target": float | None,
+    "target": float | None, "keep": str | None,
 }, total=False)  # fmt: skip
 
 

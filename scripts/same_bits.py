@@ -24,7 +24,7 @@ import numpy as np
 import hogwild
 
 Run = Callable[[], Any]
-QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "step": 0.1, "epochs": 3}
+QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "step": 0.1, "epochs": 3, "keep": "last"}
 
 
 def digest(*parts: Any) -> str:

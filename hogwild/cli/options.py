@@ -37,7 +37,7 @@ MINIMISED = (
     "loss loss_param l1 l2 normalize class_weight no_intercept no_scale_columns rank penalty nonnegative no_biases "
     "negatives"
 )
-STOPS = "evaluate_every epochs patience tol target"
+STOPS = "evaluate_every epochs patience tol target keep"
 KEPT = "out json checkpoint resume quiet verbose"
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

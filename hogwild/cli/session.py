@@ -107,6 +107,8 @@ def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, m
     config.check_crowd(machine.physical_cores())
     sources.check(config.problem)
     request.check(config.problem)
+    if config.keep == "best" and request.holdout is None:
+        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:
         return lead_or_train(request, sources, config)
     from hogwild.cli.machines import gathered

@@ -74,6 +74,12 @@ def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
     line = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
     training = "to play all workers on one core" if last["host"] == "simulator" else "training"
     times = f"{last['train_seconds']:.2f} s {training}, {total:.2f} s in all"
+    if last.get("verdict") not in (None, "settled"):
+        line += f"\nnot settled: {last['verdict']}"
+    if last.get("kept_epoch") not in (None, last["epoch"]):
+        line += (
+            f"\nthe model is that of epoch {last['kept_epoch']}, whose held-out loss was lowest (--keep last: the last)"
+        )
     if last.get("nonzeros_per_second"):
         times += f", {last['nonzeros_per_second'] / 1e6:.1f} million nonzeros a second in the last epoch"
     elif last.get("updates_per_second"):

@@ -23,16 +23,16 @@ from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.estimators.sample_objective import Gauge, sample
-from hogwild.estimators.sparsity import without_remainders
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
+from hogwild.problems.linear.exact.settle import Ending
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
 from hogwild.training.schedule import move_mean
 from hogwild.training.solo import Solo
-from hogwild.training.stopping import diverged_in, has_diverged
+from hogwild.training.stopping import diverged_in, has_diverged, unsettled
 
 GAUGED = 500_000  # nonzeros times classes of the sample that the objective is taken on
 TRIED = 400_000  # nonzeros times classes of the sample that steps are tried on
@@ -151,7 +151,7 @@ def descend(
         If training diverges with a step that the caller chose.
     """
     columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
-    rows = rows if columns is None else columns.apply(rows)
+    given, rows = rows, rows if columns is None else columns.apply(rows)
     alone = problem_of(options, rows, classes, "serial", whole=True)
     flat = start(alone)
     if flat is not None and columns is not None:
@@ -174,8 +174,10 @@ def descend(
                 raise TrainingError(_said(options, found))
             first /= 4
         if alone.l1:
-            flat = crew.parameters() if found.mean is None else found.mean.astype(np.float32)
-            found.coef, found.intercept = _unscaled(found, without_remainders(alone, flat, rows))
+            about = alone.loss, alone.loss_param, alone.l1, alone.l2, given.targets, given.weights, None
+            settled = Ending(given, *about, options.intercept).settled(found.coef, found.intercept)
+            if score is None or score(*settled) >= score(found.coef, found.intercept):
+                found.coef, found.intercept = settled
     finally:
         crew.close()
     return found
@@ -251,7 +253,9 @@ def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, sco
             stalled = 0
     else:
         if math.isfinite(options.tol) and (not stalled or len(found.curve) > options.patience):
-            _warn_of_end()  # unless the looks were too few to tell, and the last one brought nothing
+            _warn_of_end(
+                [start, *found.curve], options.tol, looks
+            )  # unless the looks were too few to tell, and the last one brought nothing
     found.coef, found.intercept = _solution(found, crew)
     return not (falls and has_diverged(found.curve[-1], [start, *found.curve[:1]]))
 
@@ -276,14 +280,13 @@ def _scale(problem: LinearProblem, flat: np.ndarray, columns: Columns) -> None:
     parts.intercept[: problem.classes] = intercept
 
 
-def _warn_of_end() -> None:
+def _warn_of_end(curve: list[float], tol: float, epochs: int) -> None:
+    """Warn as scikit-learn does, with what the objective did in looks that are ``epochs`` apart."""
     from sklearn.exceptions import ConvergenceWarning
 
-    said = (
-        "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit. "
-        "A larger tol ends it sooner"
-    )
-    warnings.warn(said, ConvergenceWarning, stacklevel=7)  # the line that calls fit
+    said = "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit"
+    parts = said, unsettled(curve, tol, epochs), "A larger tol ends it sooner"
+    warnings.warn(". ".join(filter(None, parts)), ConvergenceWarning, stacklevel=7)  # the line that calls fit
 
 
 def _said(options: Options, found: FitResult) -> str:

@@ -32,6 +32,8 @@ class Case(Protocol):
     note: str  # what else was chosen by itself, for the user; empty if nothing
     reason: str  # reason for what "auto" chose; empty if there was no choice
     fingerprint: str  # of the training data
+    held_out: bool  # the test data were held out of the training data, so they may choose among models
+    convex: bool  # the objective is, so that a mean may be the better model; then there is an :meth:`ending`
 
     def __init__(self, config: TrainConfig, train: Any, test: Any) -> None: ...
 
@@ -65,6 +67,9 @@ class Case(Protocol):
 
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row."""
+
+    def ending(self) -> Any:
+        """What judges a solution's gradient (``gradient_norm``), and takes the last steps to it (``settled``)."""
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         """The row's field for the speed of an epoch."""

@@ -26,7 +26,8 @@ from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.case import Case, case_of
 from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
-from hogwild.training.schedule import make_schedule, move_mean, usual_schedule
+from hogwild.training.keeping import LAST, Keeper
+from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.stopping import divergence, enough, has_diverged, held_back, is_whole
 from hogwild.training.stopwatch import Stopwatch
 
@@ -108,6 +109,8 @@ class Run(Generic[M]):
                     case.recut(saved[1])
             case.make_evaluator(judge)
             self._open(pool, leader)
+            joins = self.engine.pool.joins_epochs and self.config.evaluate_every > 1
+            self._keeper = Keeper(self.config, case, test is not None, joins)
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
@@ -154,7 +157,7 @@ class Run(Generic[M]):
 
     @property
     def model(self) -> M:
-        """The model as of the last row: a LinearModel, CompletionModel or Segmentation.
+        """The model that ``keep`` asks for, as of the last row: a LinearModel, CompletionModel or Segmentation.
 
         Raises
         ------
@@ -226,8 +229,7 @@ class Run(Generic[M]):
             None if leader is None else leader.around(self._case, self.asked), self._n if c.own_rows else None,
         )  # fmt: skip
         self._job = self._engine.job
-        self._solution = self._case.solution(self._job.export())
-        self._mean = None if not self.config.average else np.zeros(self.problem.size)
+        self._solution = self._newest = self._case.solution(self._job.export())
 
     def _settle_step(self, saved: Saved | None) -> None:
         """Use the requested or saved step, or search for one (on the clock), and make the schedule."""
@@ -248,13 +250,12 @@ class Run(Generic[M]):
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         expected = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
         expected |= self._job.kept()
-        expected |= {} if self._mean is None else {"mean": self._mean}
+        self._keeper.restore(arrays, header)
+        expected |= {} if self._keeper.mean is None else {"mean": self._keeper.mean}
         check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
         self._job.restore(arrays["flat"])
         for name, array in self._job.kept().items():
             array[...] = arrays[name]
-        if self._mean is not None:
-            self._mean[:] = arrays["mean"]
         self.engine.restore(header)
         self._began -= header["wall_seconds"]
         self._setup = header["setup_seconds"]
@@ -264,24 +265,24 @@ class Run(Generic[M]):
         self._solution = tuple(arrays[name] for name in self._case.names)
         self._fresh = False
         self._done = self.engine.epoch >= self.config.epochs or (
-            not self.engine.chunk and enough(self.config, self.history)
+            not self.engine.chunk and enough(self.config, self._keeper.past(self.history), self._keeper.watched)
         )
         if self._done:
             self.close()
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
-            row.update(dict.fromkeys(_rest(row)))
+            row.update(self._keeper.raw | dict.fromkeys((*_rest(row), *LAST)))
 
     def _save(self) -> None:
         if self.checkpoint is None:
             return
         arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
-        if self._mean is not None:
-            arrays["mean"] = self._mean
+        if self._keeper.mean is not None:
+            arrays["mean"] = self._keeper.mean
         header = {
             "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
             "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),
             **self._case.cut(), "wall_seconds": time.perf_counter() - self._began, "setup_seconds": self._setup,
-            "schedule": self._schedule.state(), "history": self.history,
+            "schedule": self._schedule.state(), "history": self.history, **self._keeper.state(),
         }  # fmt: skip
         save_checkpoint(self.checkpoint, arrays, header)
 
@@ -311,13 +312,13 @@ class Run(Generic[M]):
         """
         engine, c = self.engine, self.config
         epochs = min(c.evaluate_every - engine.epoch % c.evaluate_every, c.epochs - engine.epoch)
-        joined = epochs if engine.pool.joins_epochs and self._mean is None else 1
+        joined = epochs if engine.pool.joins_epochs and self._keeper.mean is None else 1
         steps = [self._schedule.plan(engine.epoch + k) for k in range(joined)]
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
         done = engine.advance(steps)
-        if done:
-            self._average()
+        if done and self._keeper.mean is not None:
+            self._keeper.follow(self._job.export(), engine.epoch)
         return epochs > done and engine.chunk == 0 and done == joined and not engine.stopping
 
     def _finish_epoch(self) -> dict[str, Any]:
@@ -329,20 +330,23 @@ class Run(Generic[M]):
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
         row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
         if diverged:
-            self._done, self._solution = True, self._previous
-            self._ending = divergence(self.config, row)
-            row.update(rest)
+            self._done, self._ending = True, divergence(self.config, row)
+            row.update(rest | {"kept_epoch": self._keeper.kept})
             return row
+        if self._keeper.takes(self.history):
+            self._solution = self._newest
         if complete:
             before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
             self._schedule.observe(objective, self.engine.epoch - before)
             self.engine.next_epoch()
-        ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history)
+        ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
         self._done = asked or ended
-        if self._done:
-            row.update(rest)
         if asked and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
+        if self._done:
+            row.update(rest)
+            with self.stopwatch("evaluation"):
+                self._solution = self._keeper.finish(self._solution, self.history)
         try:
             with self.stopwatch("saving"):
                 self._save()
@@ -350,18 +354,12 @@ class Run(Generic[M]):
             self._done, self._ending = True, error
         return row
 
-    def _average(self) -> None:
-        """Update the tail mean over epochs."""
-        if self._mean is not None:
-            move_mean(self._mean, self._job.export(), self.engine.epoch)
-
     def _evaluate(self) -> dict[str, Any]:
-        """The objective and metrics of the parameters as they are; they become the model."""
-        mean, case, leader = None if self.engine.epoch == 0 else self._mean, self._case, self._leader
+        """The objective and metrics of the parameters as they are, or of their mean if that is asked for."""
+        mean, case, leader = self._keeper.averaged(self.engine.epoch), self._case, self._leader
         with self.stopwatch("evaluation"):
-            solution = case.solution(self._job.export() if mean is None else mean.astype(np.float32))
+            self._newest = solution = case.solution(self._job.export() if mean is None else mean)
             found = case.evaluate(solution) if leader is None else leader.evaluate(case, solution, mean is None)
-        self._previous, self._solution = self._solution, solution
         return found
 
     def _traded(self) -> dict[str, Any]:
@@ -385,7 +383,7 @@ class Run(Generic[M]):
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
-            "setup_seconds": self._setup, **found, **dict.fromkeys(_rest(found)), "updates": engine.updates,
+            "setup_seconds": self._setup, **found, **dict.fromkeys((*_rest(found), *LAST)), "updates": engine.updates,
             **self._case.speed(engine.updates, engine.nonzeros, before), **UNMEASURED,
             **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
         }  # fmt: skip

@@ -8,6 +8,7 @@ once. This applies only where Ctrl-C has Python's own handler, so a program with
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import signal
 import threading
@@ -19,6 +20,9 @@ from hogwild.errors import TrainingError
 
 DIVERGED = 100.0  # times the objective at the start
 SMALLEST = 1e-3  # smallest initial objective to compare with
+UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
+MOST_LASTING = 9.0  # times the last falls: what they add up to at most
+SLIGHT = 0.1  # share of tol below which a fall an epoch is none
 
 
 @contextlib.contextmanager
@@ -75,18 +79,72 @@ def is_whole(row: dict[str, Any]) -> bool:
     return isinstance(row["epoch"], int)
 
 
-def enough(config: TrainConfig, history: list[dict[str, Any]]) -> bool:
-    """Whether the target is reached or patience is exhausted; rows of interrupted epochs count for the target only."""
+def enough(config: TrainConfig, history: list[dict[str, Any]], watched: str = "objective") -> bool:
+    """Whether the target is reached or patience with the field ``watched`` is exhausted.
+
+    Rows of interrupted epochs count for the target only.
+    """
     if config.target is not None and history[-1]["objective"] <= config.target:
         return True
     if config.patience is None:
         return False
     best, since, epoch = math.inf, 0, 0
     for row in history:
-        value = row["objective"]
-        if not is_whole(row):
+        value = row.get(watched)
+        if not is_whole(row) or value is None:
             continue
         epoch = row["epoch"]
         if value < best - config.tol * abs(best if math.isfinite(best) else 0.0):
             best, since = value, epoch
     return epoch - since >= config.patience
+
+
+def unsettled(objectives: Sequence[float], tol: float, epochs: int = 1) -> str:
+    """Say what the objective was doing in the end, by its values ``epochs`` epochs apart; "" if nothing of note.
+
+    It was noisy if it has risen by ``tol`` or more in its last quarter, as it had before.
+    """
+    span = max((len(objectives) - 1) // 4, 1)
+    if len(objectives) < 3 or not min(objectives) > 0.0:
+        return ""
+    rises = [now > before * (1.0 + tol) for before, now in itertools.pairwise(objectives)]
+    if any(rises[-span:]) and sum(rises) > 1:
+        return f"has risen in {sum(rises)} of {len(rises)} {'epochs' if epochs == 1 else 'looks'}: noise of the step"
+    fall = 1.0 - (objectives[-1] / objectives[-1 - span]) ** (1.0 / (span * epochs))
+    return f"still falling {_percent(fall)} an epoch" if fall > tol * SLIGHT else ""
+
+
+def outlook(objectives: Sequence[float], span: int = 1) -> float:
+    """Share of the objective that its falls add up to if they go on shrinking as in the last epochs; 0 if it rises."""
+    last = objectives[-2 * span - 1 :]
+    if len(objectives) < 3 or any(now > before for before, now in itertools.pairwise(last)):
+        return 0.0
+    first, second = last[0] - last[span], last[span] - last[-1]
+    return second * second / max(first - second, second / MOST_LASTING, 1e-300) / max(abs(objectives[-1]), 1e-300)
+
+
+def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | None) -> str:
+    """Return "settled", or one line that says why a run has not settled and what to do.
+
+    ``gain`` is by how much the model's objective can be lowered at least, relative to it. That decides, and not how the
+    objective moved: it may rise and fall about an optimum that the model has all the same. Where it is unknown (None)
+    an objective counts that falls, epoch after epoch.
+    """
+    whole = {row["epoch"]: float(row["objective"]) for row in history if is_whole(row)}  # each epoch once
+    objectives = list(whole.values())
+    gain = outlook(objectives, max((len(objectives) - 1) // 4, 1)) if gain is None else gain
+    if min(objectives) > 0.0:
+        gain = max(gain, 1.0 - min(objectives) / objectives[-1])
+    if gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
+        return "settled"
+    more = "more --epochs" if history[-1]["epoch"] >= config.epochs else "more --patience"
+    found = unsettled(objectives, config.tol, config.evaluate_every)
+    if found.startswith("still"):
+        return f"{found}: give {more}"
+    if found:
+        return f"{found}; give {'' if config.adagrad else '--adagrad, '}a smaller --step or {more}"
+    return f"can still fall by {_percent(gain)}: give {more}, a larger --step, or columns of one scale"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.{0 if share > 0.1 else 2}{'f' if share > 0.1 else 'g'}} %"

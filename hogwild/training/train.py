@@ -64,7 +64,8 @@ def train(
         targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
         Cuts: ``Graph``.
     test : the same, optional
-        Evaluated after every epoch; never trained on.
+        Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split``, the model is
+        that of the epoch with the lowest loss on it (option ``keep``).
     config : TrainConfig, optional
         All options at once; else they are given as keywords (``loss="hinge", workers=4, ...``), where the default host
         is ``threads``, which needs no ``if __name__ == "__main__"``.

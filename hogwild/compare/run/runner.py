@@ -151,6 +151,7 @@ def _late(timeout: float) -> str:
 
 def _ours(config: TrainConfig, task: ComparedData, pool: Pool, judge: Case | None) -> list[Row]:
     """Run our own trainer; its clock is stopped while it evaluates."""
+    config = dataclasses.replace(config, keep="last")  # a method is judged by what it trained
     made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, judge)
     with (
         made as run,

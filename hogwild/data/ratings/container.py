@@ -80,6 +80,7 @@ class Ratings:
         self.shape = int(shape[0]), int(shape[1])
         self.user_ids, self.item_ids = user_ids, item_ids
         self.store = None if store is None else Path(store)
+        self.held_out: Ratings | None = None  # of a split
         if check:
             self._check()
 
@@ -189,7 +190,9 @@ class Ratings:
         mask = self._held_by_user(fraction, seed) if by == "user" else self._held(fraction, seed, by)
         if not 0 < np.count_nonzero(mask) < len(self):
             raise InputError(f"cannot hold out {fraction:g} of {len(self)} ratings: both parts need at least one")
-        return self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+        rest, held_out = self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
+        rest.held_out = held_out
+        return rest, held_out
 
     def _held(self, fraction: float, seed: int, by: str) -> np.ndarray:
         mask = np.zeros(len(self), dtype=bool)

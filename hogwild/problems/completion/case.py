@@ -25,10 +25,12 @@ class CompletionCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
+    convex = False
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
         self.n, self.reason, self.note = len(train), "", ""
+        self.held_out = test is not None and train.held_out is test
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = dataclasses.replace(config, discipline=discipline)
         self._train, self._test = train, None if test is None else _alike(test, train)

@@ -25,6 +25,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
+from hogwild.problems.linear.exact.settle import Ending
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import LinearProblem
@@ -39,11 +40,13 @@ class LinearCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names = ("coef", "intercept")
+    convex = True
     _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
         self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
         self._train, self._test = train, test
+        self.held_out = test is not None and train.left_by is not None and train.left_by[1] is test
         self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
         self._pose(self._own)
         self.order = Order.of(
@@ -153,6 +156,12 @@ class LinearCase:
 
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         return self._evaluator.facts(solution[0], parts)
+
+    def ending(self) -> Ending:
+        c, of = self.config, self._evaluator.train
+        binary = bool(of.labels) and self.problem.classes == 1
+        targets = 2.0 * of.targets - 1.0 if binary else of.targets
+        return Ending(of.rows, c.loss, of.loss_param, c.l1, c.l2, targets, of.weights, of.scales, c.intercept)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._scaled

@@ -1,0 +1,201 @@
+"""Derivatives of the evaluator's losses in float64, their sums by feature, and descent over one coordinate at a time.
+
+Like the evaluator's losses these are a second implementation, so that the gradient reported at the end of a run shares
+nothing with the kernel that trained. They serve the two things done once, after the last epoch: a check of the
+gradient on all rows, and the last steps of an l1 penalty (``settle.py``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.options import JIT
+from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
+
+LEAST = 1e-12  # curvature of a coordinate along which the model of the loss is flat
+
+
+@njit(**JIT)
+def slope(code, p, y, param):
+    """Derivative of ``objective_kernel.loss`` in the margin ``p``; a subgradient at a kink."""
+    z = y * p
+    if code == 0:
+        return -y / (1.0 + math.exp(min(z, 700.0)))
+    if code == 1:
+        return -y if z < 1.0 else 0.0 * z
+    if code == 2:
+        return -2.0 * y * above_zero(1.0 - z)
+    if code == 3:
+        return -2.0 * y * min(above_zero(1.0 - z), 2.0)
+    if code == 4:
+        return -y if z < 0.0 else 0.0 * z
+    r = p - y
+    if code == 5:
+        return r
+    if code == 6:
+        return max(-param, min(r, param))
+    if code == 7:
+        return math.copysign(1.0, r) if abs(r) > param else 0.0 * r
+    if code == 8:
+        return math.copysign(2.0 * above_zero(abs(r) - param), r)
+    return math.exp(min(p, POISSON_CAP)) - y
+
+
+@njit(**JIT)
+def curvature(code, p, y, param):
+    """Second derivative of a smooth loss in the margin, where it has one."""
+    z, r = y * p, p - y
+    if code == 0:
+        t = math.exp(-abs(z))
+        return t / ((1.0 + t) * (1.0 + t))
+    if code == 2:
+        return 2.0 if z < 1.0 else 0.0
+    if code == 3:
+        return 2.0 if -1.0 < z < 1.0 else 0.0
+    if code == 5:
+        return 1.0
+    if code == 6:
+        return 1.0 if abs(r) < param else 0.0
+    if code == 8:
+        return 2.0 if abs(r) > param else 0.0
+    return math.exp(p) if p < POISSON_CAP else 0.0
+
+
+@njit(**JIT)
+def slopes(code, margins, targets, shares, param, out):
+    """Set ``out`` (n,) to the derivatives of the rows' losses, times each row's share of the mean."""
+    for i in range(len(margins)):
+        out[i] = shares[i] * slope(code, margins[i], targets[i], param)
+
+
+@njit(**JIT)
+def curvatures(code, margins, targets, shares, param, out):
+    """Set ``out`` (n,) to the second derivatives of the rows' losses, times each row's share of the mean."""
+    for i in range(len(margins)):
+        out[i] = shares[i] * curvature(code, margins[i], targets[i], param)
+
+
+@njit(**JIT)
+def mean_loss(code, margins, targets, shares, param):
+    """Sum of the rows' losses, times their shares."""
+    total = 0.0
+    for i in range(len(margins)):
+        total += shares[i] * loss(code, margins[i], targets[i], param)
+    return total
+
+
+@njit(**JIT)
+def mean_cross_entropy(margins, targets, shares):
+    """Sum of the rows' softmax losses, times their shares."""
+    total = 0.0
+    for i in range(len(margins)):
+        total += shares[i] * cross_entropy(margins[i], np.int64(targets[i]))
+    return total
+
+
+@njit(**JIT)
+def softmax_slopes(margins, targets, shares, out):
+    """Set ``out`` (n, K) to the derivatives of the cross-entropy in all margins, times each row's share."""
+    for i in range(len(margins)):
+        top, total = -math.inf, 0.0
+        for k in range(margins.shape[1]):
+            top = max(top, margins[i, k])
+        for k in range(margins.shape[1]):
+            out[i, k] = math.exp(margins[i, k] - top)
+            total += out[i, k]
+        for k in range(margins.shape[1]):
+            out[i, k] = shares[i] * (out[i, k] / total - (1.0 if k == np.int64(targets[i]) else 0.0))
+
+
+@njit(**JIT)
+def by_feature(begin, end, indices, values, scales, slopes, total):
+    """Add ``slope * x`` of every entry to ``total`` (width, K), for ``slopes`` (n, K)."""
+    for i in range(len(begin)):
+        scale = np.float64(scales[i]) if len(scales) else 1.0
+        for j in range(begin[i], end[i]):
+            x = scale * np.float64(values[np.uint64(j)])
+            for k in range(slopes.shape[1]):
+                total[np.int64(indices[np.uint64(j)]), k] += x * slopes[i, k]
+
+
+@njit(**JIT)
+def squares(begin, end, indices, values, scales, bends, total):
+    """Add ``bend * x^2`` of every entry to ``total`` (width, K), for ``bends`` (n, K)."""
+    for i in range(len(begin)):
+        scale = np.float64(scales[i]) if len(scales) else 1.0
+        for j in range(begin[i], end[i]):
+            x = scale * np.float64(values[np.uint64(j)])
+            for k in range(bends.shape[1]):
+                total[np.int64(indices[np.uint64(j)]), k] += x * x * bends[i, k]
+
+
+@njit(**JIT)
+def count_places(begin, end, indices, places, starts):
+    """Add to ``starts[place + 1]`` the entries of each feature that has a place (not -1)."""
+    for i in range(len(begin)):
+        for j in range(begin[i], end[i]):
+            place = places[np.int64(indices[np.uint64(j)])]
+            if place >= 0:
+                starts[place + 1] += 1
+
+
+@njit(**JIT)
+def fill_columns(begin, end, indices, values, scales, places, following, rows, entries):
+    """Store the entries of the features that have a place column by column; ``following`` are the columns' starts."""
+    for i in range(len(begin)):
+        scale = np.float64(scales[i]) if len(scales) else 1.0
+        for j in range(begin[i], end[i]):
+            place = places[np.int64(indices[np.uint64(j)])]
+            if place >= 0:
+                at = following[place]
+                rows[at], entries[at] = i, scale * np.float64(values[np.uint64(j)])
+                following[place] = at + 1
+
+
+@njit(**JIT)
+def sweep(starts, rows, entries, slopes, bends, curved, l1, l2, w, moved, intercept):
+    """Pass once over the weights ``w`` (features,), each of which goes to the minimum of a model of the objective.
+
+    The model is quadratic in the margins, with the rows' derivatives ``slopes`` and ``bends`` (n,) where they began and
+    ``moved`` (n,) their change since. ``curved`` (features,) are the curvatures of the loss, and ``intercept`` says
+    whether there is one. Return how far the model fell, and by how much the intercept changed.
+    """
+    fell, change = 0.0, 0.0
+    for u in range(len(w)):
+        g, now = 0.0, w[u]
+        for j in range(starts[u], starts[u + 1]):
+            i = rows[j]
+            g += entries[j] * (slopes[i] + bends[i] * moved[i])
+        h = curved[u] + l2 + LEAST
+        g += l2 * now
+        free = now - g / h
+        then = math.copysign(above_zero(abs(free) - l1 / h), free)
+        d = then - now
+        if d != 0.0:
+            w[u] = then
+            fell -= d * (g + h * d / 2.0) + l1 * (abs(then) - abs(now))
+            for j in range(starts[u], starts[u + 1]):
+                moved[rows[j]] += d * entries[j]
+    if intercept:
+        g, h = 0.0, LEAST
+        for i in range(len(slopes)):
+            g += slopes[i] + bends[i] * moved[i]
+            h += bends[i]
+        change = -g / h
+        fell += g * g / h / 2.0
+        for i in range(len(moved)):
+            moved[i] += change
+    return fell, change
+
+
+@njit(**JIT)
+def curved(starts, rows, entries, bends, out):
+    """Set ``out`` (features,) to the curvature of the mean loss along each weight."""
+    for u in range(len(out)):
+        total = 0.0
+        for j in range(starts[u], starts[u + 1]):
+            total += bends[rows[j]] * entries[j] * entries[j]
+        out[u] = total

@@ -1,0 +1,121 @@
+"""Which parameters of a run become its model, and what its last row says of them.
+
+With rows held out of the training data the model is that of the epoch whose loss on them was lowest: it costs a
+comparison. Without them it is the better, by the objective, of the last parameters and the tail mean of the ends of
+epochs, in which the noise of large steps cancels: that costs an addition an epoch, and one evaluation at the end. Test
+rows that were not held out of the data only judge. None of this changes what is trained: a run that is resumed goes on
+from the parameters where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.errors import UsageError
+from hogwild.problems.case import Case
+from hogwild.training.schedule import move_mean
+from hogwild.training.stopping import is_whole, verdict
+
+MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
+LAST = ("verdict", "gradient_norm", "kept_epoch")  # fields that only the last row has
+
+
+class Keeper:
+    """Follows the parameters of a run, and chooses those of its model.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    case : Case
+    tested : bool
+        Whether there are test rows.
+    joins : bool
+        Whether the workers do several epochs without meeting, so that the ends of epochs are not seen.
+    """
+
+    def __init__(self, config: TrainConfig, case: Case, tested: bool, joins: bool) -> None:
+        if config.keep == "best" and not tested:
+            raise UsageError("keep='best' goes by held-out rows, and there are none: hold some out (--holdout 0.2)")
+        self.config, self.case = config, case
+        held_out = tested and (case.held_out or config.keep == "best")
+        self.watched = "test_loss" if held_out else "objective"  # by patience too
+        plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
+        self.best = held_out and (config.keep == "best" or not plain)
+        self.judged = case.convex and not config.own_rows  # on all rows, here
+        self.finishes = case.convex and not plain
+        followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
+        self.mean = np.zeros(case.problem.size) if config.average or followed else None
+        self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
+        self.kept: int | float = 0  # the epoch that the model is of
+
+    def follow(self, flat: np.ndarray, epoch: int) -> None:
+        """Update the tail mean at the end of an epoch."""
+        if self.mean is not None:
+            move_mean(self.mean, flat, epoch)
+
+    def averaged(self, epoch: int) -> np.ndarray | None:
+        """The mean, float32, where it is what a run evaluates."""
+        return self.mean.astype(np.float32) if self.mean is not None and self.config.average and epoch else None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint's header must hold, as JSON."""
+        return {"raw": self.raw, "kept": self.kept}
+
+    def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        """Go on from a checkpoint; one of a run that followed no mean leaves it out."""
+        self.raw, self.kept = dict(header.get("raw", {})), header.get("kept", header["history"][-1]["epoch"])
+        if self.mean is not None and ("mean" in arrays or self.config.average):
+            self.mean[:] = arrays["mean"]
+        else:
+            self.mean = None
+
+    def takes(self, history: list[dict[str, Any]]) -> bool:
+        """Whether the parameters of the last row become the model for now."""
+        row, field = history[-1], self.watched
+        whole = [past for past in history[:-1] if is_whole(past) and past["epoch"] > 0]
+        before = [past[field] for past in whole if _is_number(past, field)]
+        taken = not (self.best and before) or (is_whole(row) and _is_number(row, field) and row[field] < min(before))
+        self.kept = row["epoch"] if taken else self.kept
+        return taken
+
+    def finish(self, solution: Any, history: list[dict[str, Any]]) -> Any:
+        """Return the model's parameters at the end of a run, and complete its last row."""
+        row = history[-1]
+        ending = self.case.ending() if self.judged and row["status"] == "ok" else None
+        if ending is not None and self.finishes:
+            mine = row if self.kept == row["epoch"] else self.case.evaluate(solution)
+            if self.mean is not None and not self.config.average and is_whole(row) and row["epoch"] > 1:
+                mean = self.case.solution(self.mean.astype(np.float32))
+                solution, mine = self._better(solution, mine, mean)
+            if self.config.l1 > 0:
+                solution, mine = self._better(solution, mine, ending.settled(*solution), or_equal=True)
+            if self.kept == row["epoch"] and mine is not row:
+                self.raw = {name: row[name] for name in mine}
+                row.update(mine)
+        if ending is not None:
+            start, norm = (ending.gradient_norm(*at) for at in ([np.zeros_like(part) for part in solution], solution))
+            row["gradient_norm"] = norm / start if start > 0 else norm
+            newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
+            row["verdict"] = verdict(self.config, history, ending.gain(*solution)) if newest else "settled"
+        row["kept_epoch"] = self.kept
+        return solution
+
+    def past(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows as they were before the model was chosen, which is what stopping goes by."""
+        return [*history[:-1], history[-1] | self.raw]
+
+    def _better(self, solution: Any, mine: Any, other: Any, or_equal: bool = False) -> tuple[Any, Any]:
+        """The better of two solutions and its measurements; with held-out rows both losses count."""
+        found = self.case.evaluate(other)
+        fields = [name for name in ("objective", self.watched) if _is_number(mine, name)]
+        falls = [found[name] <= mine[name] if or_equal else found[name] < mine[name] for name in fields]
+        return (other, found) if all(falls) else (solution, mine)
+
+
+def _is_number(row: dict[str, Any], name: str) -> bool:
+    value = row.get(name)
+    return value is not None and math.isfinite(value)

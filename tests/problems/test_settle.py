@@ -1,0 +1,109 @@
+"""The gradient on all rows, and the last steps of an l1 penalty, against NumPy and scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hogwild
+from hogwild.compare.reference.gradient import SLOPES
+from hogwild.methods import DEFAULT_PARAM
+from hogwild.problems.linear.exact.settle import Ending
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.objective_kernel import CODES
+
+LABELLED = ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax")
+
+
+def problem(loss: str, classes: int = 1, n: int = 150, width: int = 12) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    X = random.normal(size=(n, width)) * (random.random((n, width)) < 0.5)
+    w = random.normal(size=(classes, width)).astype(np.float32) * (random.random((classes, width)) < 0.7)
+    y = np.where(X[:, 0] + random.normal(size=n) > 0, 1.0, -1.0)
+    y = y if loss in LABELLED else np.abs(random.normal(size=n)) if loss == "poisson" else random.normal(size=n)
+    y = random.integers(0, classes, n).astype(float) if classes > 1 else y
+    return {"X": X, "y": y, "w": w, "b": random.normal(size=classes).astype(np.float32), "weights": random.random(n)}
+
+
+def ending(about: dict[str, Any], loss: str, l1: float = 0.0, l2: float = 0.0, intercept: bool = True) -> Ending:
+    rows = hogwild.Rows.from_scipy(scipy.sparse.csr_matrix(about["X"]), about["y"])
+    return Ending(rows, loss, DEFAULT_PARAM.get(loss, 0.0), l1, l2, about["y"], about["weights"], None, intercept)
+
+
+@pytest.mark.parametrize("loss", sorted(set(SLOPES) & set(CODES)))
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_gradient_of_a_loss(loss: str, l1: float) -> None:
+    about = problem(loss)
+    X, y, w, b = about["X"], about["y"], about["w"][0].astype(float), float(about["b"][0])
+    _, slopes = SLOPES[loss](X @ w + b, y, DEFAULT_PARAM.get(loss, 0.0), 0.0)
+    slopes = slopes * about["weights"] / len(y)
+    g = X.T @ slopes + 0.1 * w
+    g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
+    found = ending(about, loss, l1, 0.1).gradient_norm(about["w"], about["b"])
+    np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["log", "softmax"])
+def test_gradient_of_classes_is_that_of_the_objective(loss: str) -> None:
+    about = problem(loss, classes=3)
+    end, w, b = ending(about, loss, l2=0.1), about["w"].astype(float), about["b"].astype(float)
+    g, of_intercept = end._gradient(w, b)
+    for k, u in ((0, 0), (1, 5), (2, 11)):
+        ahead, behind = w.copy(), w.copy()
+        ahead[k, u] += 1e-5
+        behind[k, u] -= 1e-5
+        np.testing.assert_allclose(g[u, k], (end._objective(ahead, b) - end._objective(behind, b)) / 2e-5, rtol=1e-5)
+    shifted = [end._objective(w, b + side * np.eye(3)[1]) for side in (1e-5, -1e-5)]
+    np.testing.assert_allclose(of_intercept[1], (shifted[0] - shifted[1]) / 2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", sorted(CODES))
+@pytest.mark.parametrize("classes", [1, 3])
+def test_the_steps_of_an_l1_penalty_never_raise_the_objective(loss: str, classes: int) -> None:
+    if (loss == "softmax" and classes == 1) or (classes > 1 and loss not in LABELLED):
+        pytest.skip("there is no such model")
+    about = problem(loss, classes)
+    labels = tuple(np.unique(about["y"])) if loss in LABELLED else ()
+    rows = hogwild.Rows.from_scipy(about["X"], about["y"])
+    weights = (about["weights"] / about["weights"].mean()).astype(np.float32)
+    judge = Objective(rows, loss, l1=0.05, l2=0.01, labels=labels, weights=weights)
+    coef = about["w"] if classes > 1 else about["w"][0]
+    settled = ending(about | {"weights": weights}, loss, 0.05, 0.01).settled(coef, about["b"])
+    values = [judge.evaluate(*solution)["objective"] for solution in ((coef, about["b"]), settled)]
+    assert settled[0].shape == coef.shape
+    assert settled[0].dtype == np.float32
+    assert values[1] <= values[0] * (1 + 1e-7)
+    if loss not in ("hinge", "perceptron", "epsilon-insensitive", "softmax"):
+        assert values[1] < values[0]
+
+
+@pytest.mark.parametrize("l1", [1e-2, 2e-3])
+def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 40))
+    y = np.where(X @ (random.normal(size=40) * (random.random(40) < 0.3)) + random.logistic(size=300) > 0, 1.0, -1.0)
+    theirs = LogisticRegression(l1_ratio=1, solver="saga", C=1 / (300 * l1), max_iter=3000, tol=1e-8).fit(X, y)
+    run = hogwild.train((X, y), l1=l1, l2=0.0, workers=1, epochs=10)
+    model = run.finish()
+    np.testing.assert_array_equal(model.coef_ == 0, theirs.coef_ == 0)
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
+    assert 0 < np.count_nonzero(model.coef_ == 0) < 40
+    assert run.history[-1]["gradient_norm"] < 1e-5
+
+
+def test_exact_steps_bound_the_distance_from_the_optimum() -> None:
+    from hogwild.compare.reference.optimum import find_optimum
+
+    about = problem("log")
+    rows = hogwild.Rows.from_scipy(about["X"], about["y"])
+    run = hogwild.train(rows, l2=1e-3, workers=1, epochs=3, step=0.05)
+    run.finish()
+    best, row = find_optimum(rows, run.config).objective, run.history[-1]
+    gain = run._case.ending().gain(*run._solution)
+    assert best is not None
+    assert 0.9 * (1 - best / row["objective"]) < gain <= 1 - best / row["objective"] + 1e-9

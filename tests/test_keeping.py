@@ -1,0 +1,174 @@
+"""Which parameters a run keeps, what its last row says of them, and that neither changes what is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.errors import UsageError
+from hogwild.training.stopping import enough, outlook, unsettled, verdict
+
+FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "gradient_norm", "kept_epoch")
+
+
+def noisy(n: int = 200, width: int = 60, seed: int = 0) -> hogwild.Rows:
+    """Rows that a model soon learns by heart."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, width))
+    return hogwild.Rows.from_scipy(X, np.where(X[:, 0] + random.normal(size=n) > 0, 1.0, -1.0))
+
+
+def one_hot(n: int = 600, seed: int = 1) -> hogwild.Rows:
+    """Rows of five ones; a step that suits them is noisy."""
+    random = np.random.default_rng(seed)
+    X = np.eye(40)[random.integers(0, 40, size=(n, 5))].reshape(n, 200)
+    return hogwild.Rows.from_scipy(X, np.where(X @ random.normal(size=200) + random.logistic(size=n) > 0, 1.0, -1.0))
+
+
+def trained(rows: hogwild.Rows, test: Any = None, **options: Any) -> Any:
+    run = hogwild.train(rows, test, **({"workers": 1, "step": 0.3, "epochs": 8} | options))
+    run.finish()
+    return run
+
+
+def loss_on(rows: hogwild.Rows, model: Any) -> float:
+    X, y = rows.to_scipy()
+    return float(np.logaddexp(0.0, -y * (X @ model.coef_[0].astype(float) + model.intercept_[0])).mean())
+
+
+def objective_of(rows: hogwild.Rows, model: Any, l1: float = 0.0, l2: float = 1e-5) -> float:
+    w = model.coef_.astype(float)
+    return loss_on(rows, model) + l2 / 2 * float((w**2).sum()) + l1 * float(np.abs(w).sum())
+
+
+def test_the_epoch_with_the_lowest_held_out_loss_is_kept() -> None:
+    rest, held_out = noisy().split(0.3)
+    run = trained(rest, held_out)
+    losses = [row["test_loss"] for row in run.history]
+    best = int(np.argmin(losses[1:])) + 1
+    assert best < 8, "the data are meant to be overfitted"
+    assert run.history[-1]["kept_epoch"] == best
+    np.testing.assert_allclose(loss_on(held_out, run.model), losses[best], rtol=1e-12)
+    short = trained(rest, held_out, epochs=best, keep="last")  # the serial twin that was stopped there
+    np.testing.assert_array_equal(run.model.coef_, short.model.coef_)
+
+
+def test_test_rows_that_were_not_held_out_only_judge() -> None:
+    rest, held_out = noisy().split(0.3)
+    apart = hogwild.Rows.from_scipy(*held_out.compact().to_scipy())
+    run = trained(rest, apart)
+    assert run.history[-1]["kept_epoch"] == 8
+    asked = trained(rest, apart, keep="best")
+    assert asked.history[-1]["kept_epoch"] < 8
+
+
+def test_last_keeps_the_last_parameters() -> None:
+    rest, held_out = noisy().split(0.3)
+    run = trained(rest, held_out, keep="last")
+    assert run.history[-1]["kept_epoch"] == 8
+    np.testing.assert_allclose(loss_on(held_out, run.model), run.history[-1]["test_loss"], rtol=1e-12)
+
+
+def test_best_without_held_out_rows_is_refused() -> None:
+    with pytest.raises(UsageError, match="held-out rows, and there are none"):
+        trained(noisy(), keep="best")
+
+
+def test_the_mean_is_kept_where_it_is_better() -> None:
+    rows = one_hot()
+    last, usual, mean = (
+        trained(rows, schedule="constant", step=2.0, **more)
+        for more in ({"keep": "last"}, {}, {"average": True, "keep": "last"})
+    )
+    assert mean.history[-1]["objective"] < last.history[-1]["objective"], "the step is meant to be noisy"
+    np.testing.assert_array_equal(usual.model.coef_, mean.model.coef_)
+    assert usual.history[-1]["objective"] == mean.history[-1]["objective"]
+    assert [row["objective"] for row in usual.history[:-1]] == [row["objective"] for row in last.history[:-1]]
+
+
+def test_the_last_parameters_are_kept_where_they_are_better() -> None:
+    rows = one_hot()
+    usual, last = trained(rows, step=0.01), trained(rows, step=0.01, keep="last")
+    np.testing.assert_array_equal(usual.model.coef_, last.model.coef_)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("l1", [0.0, 1e-3])
+def test_a_resumed_run_keeps_the_same_bits(tmp_path: Path, held: bool, l1: float) -> None:
+    rows, test = noisy().split(0.3) if held else (one_hot(), None)
+    options: dict[str, Any] = {"schedule": "constant", "step": 0.5, "l1": l1, "patience": 6}
+    whole = trained(rows, test, **options)
+    trained(rows, test, checkpoint=tmp_path, **options | {"epochs": 3})
+    resumed = trained(rows, test, checkpoint=tmp_path, resume=True, **options)
+    again = trained(rows, test, checkpoint=tmp_path, resume=True, **options)  # there is nothing left to do
+    for run in (resumed, again):
+        np.testing.assert_array_equal(run.model.coef_, whole.model.coef_)
+        np.testing.assert_array_equal(run.model.intercept_, whole.model.intercept_)
+        for mine, theirs in zip(run.history, whole.history, strict=True):
+            assert {name: mine.get(name) for name in FACTS} == {name: theirs.get(name) for name in FACTS}
+
+
+def test_patience_watches_the_held_out_loss() -> None:
+    rest, held_out = noisy().split(0.3)
+    run = trained(rest, held_out, epochs=40, patience=3, step=0.02)
+    losses, objectives = ([row[name] for row in run.history] for name in ("test_loss", "objective"))
+    assert len(losses) < 41
+    assert int(np.argmin(losses)) == run.history[-1]["kept_epoch"] <= len(losses) - 4
+    assert objectives[-1] < objectives[-3], "only the held-out loss has stopped falling"
+    history = [{"epoch": k, "objective": 1.0 - k / 10, "test_loss": 1.0 + k / 10} for k in range(4)]
+    config = TrainConfig(patience=2)
+    assert not enough(config, history)
+    assert enough(config, history, "test_loss")
+
+
+def test_the_gradient_of_the_last_row_is_that_of_the_model() -> None:
+    rows = one_hot()
+    run = trained(rows, l2=1e-3)
+    X, y = rows.to_scipy()
+    w, b = run.model.coef_[0].astype(float), float(run.model.intercept_[0])
+
+    def norm(w: np.ndarray, b: float) -> float:
+        slopes = -y / (1.0 + np.exp(y * (X @ w + b))) / len(y)
+        return float(np.hypot(np.linalg.norm(X.T @ slopes + 1e-3 * w), slopes.sum()))
+
+    np.testing.assert_allclose(run.history[-1]["gradient_norm"], norm(w, b) / norm(0 * w, 0.0), rtol=1e-9)
+    assert [row["gradient_norm"] for row in run.history[:-1]] == [None] * 8
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epochs": 2, "step": 0.05}, "still falling"),
+        ({"epochs": 20, "schedule": "constant", "step": 8.0}, "noise of the step"),
+        ({"epochs": 20, "decay": 0.2, "step": 0.05}, "can still fall"),
+        ({"epochs": 60, "step": 1.0, "l2": 1e-2}, "settled"),
+    ],
+)
+def test_a_run_says_whether_it_has_settled(options: dict[str, Any], said: str) -> None:
+    from hogwild.compare.reference.optimum import find_optimum
+
+    rows = one_hot()
+    run = trained(rows, **options)
+    row, best = run.history[-1], find_optimum(rows, run.config).objective
+    assert best is not None
+    assert said in row["verdict"]
+    assert (row["verdict"] == "settled") == (row["objective"] < 1.01 * best)
+    assert [row["verdict"] for row in run.history[:-1]] == [None] * (len(run.history) - 1)
+
+
+def test_what_the_curve_says() -> None:
+    assert unsettled([1.0, 0.5, 0.49], 1e-3) == "still falling 2 % an epoch"
+    assert unsettled([1.0, 0.5, 0.6, 0.5, 0.55], 1e-3) == "has risen in 2 of 4 epochs: noise of the step"
+    assert unsettled([1.0, 0.5, 0.5], 1e-3) == unsettled([1.0], 1e-3) == ""
+    assert outlook([1.0, 0.9, 0.82]) == pytest.approx(0.08 * 0.08 / 0.02 / 0.82)
+    assert outlook([1.0, 0.9, 0.91]) == 0.0
+    falls = [{"epoch": k, "objective": value} for k, value in enumerate((1.0, 0.9, 0.82))]
+    assert verdict(TrainConfig(epochs=2), falls, None) == "still falling 8.9 % an epoch: give more --epochs"
+    assert verdict(TrainConfig(epochs=9), falls, None).endswith("more --patience")
+    assert verdict(TrainConfig(epochs=2), falls, 0.0) == "settled"
+    assert verdict(TrainConfig(epochs=2, target=0.85), falls, 0.5) == "settled"
