@@ -430,7 +430,7 @@ import hogwild
 from hogwild.model_file import load_checkpoint
 from tests.runs import QUIET, toy
 rows = toy(width=80_000)
-run = hogwild.train(rows, checkpoint=sys.argv[1], epochs=5, **QUIET)
+run = hogwild.train(rows, checkpoint=sys.argv[1], epochs=5, keep="last", **QUIET)
 print([next(run)["epoch"], next(run)["epoch"], next(run)["epoch"]])
 try:
     next(run)
@@ -461,7 +461,7 @@ def test_a_full_disk_and_the_command(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o size=1m tmpfs "$0"'
     if subprocess.run(["unshare", "-m", "sh", "-c", mount, state], capture_output=True).returncode:
         pytest.skip("may not mount a file system in a namespace of its own")
-    options = "--host threads --workers 1 --step 0.5 --epochs 5 --quiet".split()
+    options = "--host threads --workers 1 --step 0.5 --epochs 5 --keep last --quiet".split()
     train = [sys.executable, "-m", "hogwild", "train", store, "--checkpoint", state, "--out", model, *options]
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', state, *train]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -102,7 +102,8 @@ def starts(problem: str) -> Any:
 HARMLESS = (
     "no sent", "schema=True", "step=1.5", "run=", "chunk=0", "workers_lost=0", "epoch_updates=0", "epoch_nonzeros=0",
     "epoch_seconds=", "train_seconds=", "wall_seconds=", "setup_seconds=", "schedule=", "schedule.step=1.5",
-    "schedule.best=", "schedule.stale=1", "config.", "grid=[1, 2]",
+    "schedule.best=", "schedule.stale=1", "config.", "grid=[1, 2]", "no columns_", "columns_scaled=0", "columns_centred=0", "no raw", "raw=[]", "raw={}",
+    "no kept", "kept=0", "kept=1",
 )  # fmt: skip
 
 

@@ -5,13 +5,11 @@
 many rows, and is multiplied by ``STALLED`` after an epoch that has gained no more than a few ``tol``, which suits few
 rows: the epochs that ``n_iter_no_change`` waits for then remove the noise of SGD from the weights, instead of
 confirming that it is there. As their steps fall by ``STALLED`` each, they end as soon as the rest of them, with gains
-that fall likewise, would not reach ``tol``. Without a ``tol`` all epochs are run, and the step falls by the same factor
-in each, to one part in ``max_iter``. If a run diverges nevertheless, it begins again with a quarter of the step.
+that fall likewise, would not reach ``tol``. If a run diverges nevertheless, it begins again with a quarter of the step.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from hogwild.estimators.options import Options
@@ -47,25 +45,22 @@ class FitSteps:
     ) -> None:
         self.kind, self._n, self._visited = options.learning_rate, n, visited
         self._alpha = fall if self.kind == "auto" else options.alpha
-        self._power, self._factor, self._cooler = options.power_t, 1.0, 1.0
-        if self.kind == "auto" and not math.isfinite(options.tol):
-            self._cooler = options.max_iter ** (-1.0 / options.max_iter)
+        self._power, self._factor = options.power_t, 1.0
         self.step = first if self.kind == "auto" else options.eta0
         if self.kind == "optimal":
             self.step = Optimal(options.alpha, dloss).step
 
     def plan(self, epoch: int = 0) -> Step:
         """``(scale, offset, power)`` after ``epoch`` epochs, see ``hogwild/training/schedule.py``."""
-        factor = self._factor * self._cooler**epoch
         if self.kind == "invscaling" and self._power:
             return self.step, 1.0 + self._visited, self._power
         if self.kind in ("auto", "optimal") and self._alpha:
             offset = 1.0 / (self.step * self._alpha) + self._visited  # for step / (1 + step alpha t)
             begun = offset + epoch * self._n
             if self.kind == "auto" and self._n < STEEP * begun:  # saves the kernel a division for each nonzero
-                return factor / (self._alpha * (begun + self._n / 2)), 1.0, 0.0
-            return factor / self._alpha, offset, 1.0
-        return factor * self.step, 1.0, 0.0
+                return self._factor / (self._alpha * (begun + self._n / 2)), 1.0, 0.0
+            return self._factor / self._alpha, offset, 1.0
+        return self._factor * self.step, 1.0, 0.0
 
     def observe(self, improved: bool) -> None:
         """Record whether an epoch has lowered the objective by a few times ``tol``."""

@@ -67,7 +67,12 @@ class Keeper:
 
     def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         """Go on from a checkpoint; one of a run that followed no mean leaves it out."""
-        self.raw, self.kept = dict(header.get("raw", {})), header.get("kept", header["history"][-1]["epoch"])
+        last = header["history"][-1]
+        self.raw, self.kept = dict(header.get("raw", {})), header.get("kept", last["epoch"])
+        numbers = all(type(value) in (int, float, type(last.get(name))) for name, value in self.raw.items())
+        known = type(self.kept) in (int, float) and self.kept in [row["epoch"] for row in header["history"]]
+        if not (numbers and known and self.raw.keys() <= last.keys()):
+            raise ValueError("raw and kept do not go with the last row")
         if self.mean is not None and ("mean" in arrays or self.config.average):
             self.mean[:] = arrays["mean"]
         else:

@@ -268,7 +268,7 @@ def test_the_judge_says_what_the_run_says(rows: Rows) -> None:
         found = run_cell(_serial(), task, 2, pools, Judge(task))
         from hogwild.training.train import train
 
-        config = dataclasses.replace(task.config(_serial(), 2))
+        config = dataclasses.replace(task.config(_serial(), 2), keep="last")
         run = train(train_rows, test_rows, config=config)
         model = run.finish()
     judged = Judge(task)(model.coef_[0] if model.coef_.ndim == 2 else model.coef_, np.ravel(model.intercept_))

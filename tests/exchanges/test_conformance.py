@@ -299,7 +299,7 @@ def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(name: str, host: str
 @named
 def test_refusals_are_one_sentence(name: str) -> None:
     for options in (
-        {"adagrad": True}, {"discipline": "hogwild"}, {"problem": "module"}, {"device": "cuda"},
+        {"adagrad": True}, {"discipline": "hogwild"}, {"device": "cuda"},
         {"link": "latency=1ms,row=1us"}, {"host": "simulator", "link": "latency=1"},
         {"host": "simulator", "link": "speed=1Gbit"}, {"host": "simulator", "link": "bandwidth=0Gbit"},
     ):  # fmt: skip
