@@ -64,8 +64,10 @@ class Columns:
         scale_entries(
             rows.begin, rows.end, rows.indices, rows.values, centres, self.means, self.inverse, indptr, *entries
         )
-        scaled = Rows(indptr, *entries, rows.targets, rows.width, rows.weights, check=False, hash_bits=rows.hash_bits)
-        scaled.table = rows.table
+        scaled = Rows(
+            indptr, *entries, rows.targets, rows.width, rows.weights,
+            check=False, hash_bits=rows.hash_bits, table=rows.table,
+        )  # fmt: skip
         scaled.inverse = readonly(self.inverse)
         return scaled
 
