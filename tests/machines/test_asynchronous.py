@@ -257,8 +257,8 @@ def test_who_leaves_in_the_middle_is_missed_by_nobody(exchange: str) -> None:
     assert last["updates"] == len(rows)
 
 
-@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50"])
-def test_without_machine_0_an_asynchronous_run_is_over(exchange: str) -> None:
+@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=50", "server:push=50"])
+def test_without_machine_0_the_run_is_over(exchange: str) -> None:
     def work(cluster: Cluster) -> Any:
         run = hogwild.train(toy(), cluster=cluster, exchange=exchange, **(OPTIONS | SLOW | {"epochs": 10**6}))
         if cluster.leads:
@@ -274,9 +274,10 @@ def test_without_machine_0_an_asynchronous_run_is_over(exchange: str) -> None:
     assert "its power has failed" in str(error)
 
 
-def test_a_run_that_diverges_says_so() -> None:
+@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=50"])
+def test_a_run_that_diverges_says_so(exchange: str) -> None:
     def work(cluster: Cluster) -> Any:
-        options = OPTIONS | {"step": 1e6, "loss": "squared-error", "exchange": "gossip:period=50"}
+        options = OPTIONS | {"step": 1e6, "loss": "squared-error", "exchange": exchange}
         run = hogwild.train(toy(classes=0), cluster=cluster, **options)
         with contextlib.suppress(TrainingError):
             run.finish()

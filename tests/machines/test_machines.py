@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -215,32 +214,6 @@ def test_who_leaves_is_missed_by_nobody() -> None:
     assert history[-1]["updates"] == len(rows)
     assert isinstance(gone, TrainingError)
     assert isinstance(model, hogwild.LinearModel)
-
-
-def test_without_machine_0_the_run_is_over() -> None:
-    def work(cluster: Cluster) -> Any:
-        run = hogwild.train(toy(), cluster=cluster, **(OPTIONS | {"epochs": 10**6}))
-        if cluster.leads:
-            next(run), next(run)
-            cluster.leave("its power has failed")
-            run.close()
-            return None
-        return run.finish()
-
-    _, error = together(2, work)
-    assert isinstance(error, TrainingError)
-    assert "machine 0" in str(error)
-    assert "its power has failed" in str(error)
-
-
-def test_a_run_that_diverges_says_so() -> None:
-    def work(cluster: Cluster) -> Any:
-        run = hogwild.train(toy(classes=0), loss="squared-error", cluster=cluster, **(OPTIONS | {"step": 1e6}))
-        with contextlib.suppress(TrainingError):
-            run.finish()
-        return run.history[-1]["status"] if cluster.leads else "ended"
-
-    assert together(2, work) == ["diverged", "ended"]
 
 
 def test_other_data_are_refused_everywhere() -> None:
