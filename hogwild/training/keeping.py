@@ -105,10 +105,9 @@ class Keeper:
                 self.raw = {name: row[name] for name in mine}
                 row.update(mine)
         if ending is not None:
-            start, norm = (ending.gradient_norm(*at) for at in ([np.zeros_like(part) for part in solution], solution))
-            row["gradient_norm"] = norm / start if start > 0 else norm
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
-            row["verdict"] = verdict(self.config, history, ending.gain(*solution)) if newest else "settled"
+            row["gradient_norm"], gain = ending.judge(*solution, row["objective"] if newest else math.nan)
+            row["verdict"] = verdict(self.config, history, gain) if newest else "settled"
         row["kept_epoch"] = self.kept
         return solution
 

@@ -42,7 +42,8 @@ def test_gradient_of_a_loss(loss: str, l1: float) -> None:
     slopes = slopes * about["weights"] / len(y)
     g = X.T @ slopes + 0.1 * w
     g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
-    found = ending(about, loss, l1, 0.1).gradient_norm(about["w"], about["b"])
+    end = ending(about, loss, l1, 0.1)
+    found = end._norm(about["w"].astype(float), end._local(about["w"].astype(float), about["b"]).here)
     np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
 
 
@@ -50,7 +51,7 @@ def test_gradient_of_a_loss(loss: str, l1: float) -> None:
 def test_gradient_of_classes_is_that_of_the_objective(loss: str) -> None:
     about = problem(loss, classes=3)
     end, w, b = ending(about, loss, l2=0.1), about["w"].astype(float), about["b"].astype(float)
-    g, of_intercept = end._gradient(w, b)
+    g, of_intercept = end._local(w, b).here
     for k, u in ((0, 0), (1, 5), (2, 11)):
         ahead, behind = w.copy(), w.copy()
         ahead[k, u] += 1e-5
@@ -104,6 +105,6 @@ def test_exact_steps_bound_the_distance_from_the_optimum() -> None:
     run = hogwild.train(rows, l2=1e-3, workers=1, epochs=3, step=0.05)
     run.finish()
     best, row = find_optimum(rows, run.config).objective, run.history[-1]
-    gain = run._case.ending().gain(*run._solution)
+    _, gain = run._case.ending().judge(*run._solution, row["objective"])
     assert best is not None
     assert 0.9 * (1 - best / row["objective"]) < gain <= 1 - best / row["objective"] + 1e-9

@@ -111,25 +111,33 @@ def softmax_slopes(margins, targets, shares, out):
 
 
 @njit(**JIT)
-def by_feature(begin, end, indices, values, scales, slopes, total):
-    """Add ``slope * x`` of every entry to ``total`` (width, K), for ``slopes`` (n, K)."""
+def by_feature(begin, end, indices, values, scales, slopes, bends, total, squares):
+    """Add ``slope * x`` of every entry to ``total`` (width, A), and ``bend * x^2`` to ``squares`` (width, B).
+
+    ``slopes`` are (n, A) and ``bends`` (n, B); either may have no column.
+    """
+    one, three = slopes.shape[1] == 1 and bends.shape[1] == 0, slopes.shape[1] == 2 and bends.shape[1] == 1
     for i in range(len(begin)):
         scale = np.float64(scales[i]) if len(scales) else 1.0
+        if one:  # these two are most of the calls, and loops over few columns cost more than their sums
+            slope = scale * slopes[i, 0]
+            for j in range(begin[i], end[i]):
+                total[np.uint32(indices[np.uint64(j)]), 0] += np.float64(values[np.uint64(j)]) * slope
+            continue
+        if three:
+            slope, other, bend = scale * slopes[i, 0], scale * slopes[i, 1], scale * scale * bends[i, 0]
+            for j in range(begin[i], end[i]):
+                x, u = np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
+                total[u, 0] += x * slope
+                total[u, 1] += x * other
+                squares[u, 0] += x * x * bend
+            continue
         for j in range(begin[i], end[i]):
-            x = scale * np.float64(values[np.uint64(j)])
+            x, u = scale * np.float64(values[np.uint64(j)]), np.int64(indices[np.uint64(j)])
             for k in range(slopes.shape[1]):
-                total[np.int64(indices[np.uint64(j)]), k] += x * slopes[i, k]
-
-
-@njit(**JIT)
-def squares(begin, end, indices, values, scales, bends, total):
-    """Add ``bend * x^2`` of every entry to ``total`` (width, K), for ``bends`` (n, K)."""
-    for i in range(len(begin)):
-        scale = np.float64(scales[i]) if len(scales) else 1.0
-        for j in range(begin[i], end[i]):
-            x = scale * np.float64(values[np.uint64(j)])
+                total[u, k] += x * slopes[i, k]
             for k in range(bends.shape[1]):
-                total[np.int64(indices[np.uint64(j)]), k] += x * x * bends[i, k]
+                squares[u, k] += x * x * bends[i, k]
 
 
 @njit(**JIT)

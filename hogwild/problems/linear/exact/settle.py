@@ -10,6 +10,7 @@ gradient, of length ``1 / E x_u^2``, sends to zero. Either result is returned on
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from hogwild.problems.linear.exact import gradient_kernel as loops
 from hogwild.problems.linear.objective_kernel import CODES
 
 Solution = tuple[np.ndarray, np.ndarray]  # coef (K, width) or (width,), and intercept (K,)
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson")
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
 WORK, PASSES = 1 << 27, 10  # entries that exact steps may visit: this many, and so many times all
@@ -36,8 +38,19 @@ LENGTHS = 1.0, 0.25, 1 / 16  # of the step that they make together
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 HALVINGS = 30  # of a step that does not lower the objective
 SHORTER = 0.1, 0.01  # lengths tried in turn if weights sent to zero by a whole step raise the objective
-FEW = 1_000_000  # entries below which one part is as fast
+FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
 PIECE = 1 << 20  # margins at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class _Local:
+    """The objective's smooth part near some parameters: sums by feature (width, K) and over the rows (K,)."""
+
+    margins: Margins
+    start: Solution  # gradient at zero
+    here: Solution  # gradient at the parameters
+    curved: Solution | None  # curvature along each coordinate; None for losses with kinks
+    bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
 
 
 class Ending:
@@ -65,15 +78,35 @@ class Ending:
         equal = weights is None or not len(weights)
         self.shares = (np.ones(len(rows)) if equal else np.asarray(weights, dtype=np.float64)) / len(rows)
         self.scales = None if scales is None or not len(scales) else scales
-        ends = np.linspace(0, len(rows), 2 if rows.nnz < FEW else PARTS + 1).astype(np.int64).tolist()
-        self._parts = list(itertools.pairwise(ends))
+        few = rows.nnz < max(FEW, PARTS * rows.width)
+        ends = np.linspace(0, len(rows), 2 if few else PARTS + 1).astype(np.int64).tolist()
+        self._parts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
-    def gradient_norm(self, coef: np.ndarray, intercept: np.ndarray) -> float:
-        """Euclidean norm of the gradient, float64; with an l1 penalty, that of the shortest subgradient."""
-        coef = np.atleast_2d(coef)
-        g, of_intercept = self._gradient(coef, intercept)
-        parts = self._shortest(coef.T.astype(np.float64), g), of_intercept if self.intercept else np.zeros(0)
-        return math.sqrt(sum(float(np.square(part).sum()) for part in parts))
+    def judge(self, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[float, float | None]:
+        """Say how near the optimum parameters are.
+
+        Returns
+        -------
+        gradient_norm : float
+            Euclidean norm of the gradient over that at zero; with an l1 penalty, of the shortest subgradients.
+        gain : float or None
+            Share by which a few exact steps lower the ``objective``: a lower bound of how far it is above its optimum.
+            They are conjugate gradients, scaled by each coordinate's curvature, on the quadratic model at these
+            parameters: as many as the allowance of work pays for, until one brings little. None for losses with kinks.
+        """
+        w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
+        at = self._local(w, b)
+        start, norm = self._norm(np.zeros_like(w), at.start), self._norm(w, at.here)
+        ratio = norm / start if start > 0 else norm
+        if at.curved is None or not 0.0 < objective < math.inf:
+            return ratio, None if at.curved is None else 0.0
+        toward, shift = self._newton(w, at, SMALLEST_GAIN * objective)
+        for t in LENGTHS:
+            with np.errstate(all="ignore"):
+                after = self._objective(w + t * toward.T, b + t * shift)
+            if after < objective:
+                return ratio, 1.0 - after / objective
+        return ratio, 0.0
 
     def settled(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """Return parameters with the zeros of an l1 penalty; those given if the objective would be higher."""
@@ -87,49 +120,44 @@ class Ending:
                 return found[0].reshape(coef.shape), found[1]
         return coef, intercept
 
-    def gain(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
-        """Share by which a few exact steps lower the objective: a lower bound of how far it is above its optimum.
-
-        They are conjugate gradients, scaled by each coordinate's curvature, on the quadratic model at these parameters:
-        as many as the allowance of work pays for, until one brings little. None for losses with kinks.
-        """
-        if self.loss not in (*SMOOTH, "softmax"):
-            return None
-        w = np.atleast_2d(coef).astype(np.float64)
-        before = self._objective(w, intercept)
-        if not 0.0 < before < math.inf:
-            return 0.0
-        toward, shift = self._newton(w, np.asarray(intercept, dtype=np.float64), SMALLEST_GAIN * before)
-        for t in LENGTHS:
-            with np.errstate(all="ignore"):
-                after = self._objective(w + t * toward.T, intercept + t * shift)
-            if after < before:
-                return 1.0 - after / before
-        return 0.0
-
-    def _newton(self, w: np.ndarray, intercept: np.ndarray, little: float) -> Solution:
-        """An approximate Newton step, (width, K) and (K,)."""
+    def _local(self, w: np.ndarray, intercept: np.ndarray) -> _Local:
+        """Derivatives at zero and here, and the curvatures where the loss has them, in one pass over the rows."""
         parts, classes = _margins_of(w, intercept), len(w)
+        bent = classes if self.loss in (*SMOOTH, "softmax") else 0
+        kept = np.empty((len(self.rows), 1)) if bent == 1 else None
 
-        def curvatures(a: int, b: int) -> Solution:
-            bends = self._bends(self._margins(parts, a, b), None, a, b)
-            total = np.zeros((self.rows.width, classes))
-            loops.squares(*self._entries(a, b), bends, total)
-            return total, bends.sum(axis=0)
+        def part(a: int, b: int) -> Sums:
+            p = self._margins(parts, a, b)
+            slopes = np.hstack((self._slopes(np.zeros_like(p), a, b), self._slopes(p, a, b)))
+            bends = self._bends(p, None, a, b) if bent else np.empty((b - a, 0))
+            if kept is not None:
+                kept[a:b] = bends
+            return self._scatter(slopes, bends, a, b)
+
+        first, of_slopes, second, of_bends = self._sum(part, 2 * classes, bent)
+        start = first[:, :classes], of_slopes[:classes]
+        here = first[:, classes:] + self.l2 * w.T, of_slopes[classes:]
+        return _Local(parts, start, here, (second, of_bends) if bent else None, kept)
+
+    def _newton(self, w: np.ndarray, at: _Local, little: float) -> Solution:
+        """An approximate Newton step, (width, K) and (K,)."""
+        assert at.curved is not None
+        (smooth, of_intercept), (curved, bent) = at.here, at.curved
+        classes = len(w)
 
         def product(along: Margins) -> Solution:
-            def part(a: int, b: int) -> Solution:
-                p, total = self._margins(parts, a, b), np.zeros((self.rows.width, classes))
-                slopes = self._bends(p, self._margins(along, a, b), a, b)
-                loops.by_feature(*self._entries(a, b), slopes, total)
-                return total, slopes.sum(axis=0)
+            def part(a: int, b: int) -> Sums:
+                change = self._margins(along, a, b)
+                if at.bends is None:
+                    change = self._bends(self._margins(at.margins, a, b), change, a, b)
+                else:
+                    change *= at.bends[a:b]
+                return self._scatter(change, np.empty((b - a, 0)), a, b)
 
-            return self._sum(part, classes)
+            return self._sum(part, classes)[:2]
 
-        smooth, of_intercept = self._gradient(w, intercept)
         g = self._shortest(w.T, smooth)
         free = (g != 0.0) | (w.T != 0.0)
-        curved, bent = self._sum(curvatures, classes)
         scale = np.concatenate((curved + self.l2, bent[None])) + loops.LEAST
         rest = -np.concatenate((g, of_intercept[None] * self.intercept))
         found, direction, size = np.zeros_like(rest), rest / scale, float((rest * rest / scale).sum())
@@ -188,41 +216,42 @@ class Ending:
             out[:, k] = own
         return out if change is None else out * change
 
-    def _sum(self, function: Callable[[int, int], Solution], classes: int) -> Solution:
-        """Sum of what ``function`` returns for pieces of the rows, in order."""
+    def _scatter(self, slopes: np.ndarray, bends: np.ndarray, first: int, last: int) -> Sums:
+        """Sums by feature, and over the rows, of derivatives (n, A) and of curvatures (n, B)."""
+        width = self.rows.width
+        total, squares = np.zeros((width, slopes.shape[1])), np.zeros((width, bends.shape[1]))
+        loops.by_feature(*self._entries(first, last), slopes, bends, total, squares)
+        return total, slopes.sum(axis=0), squares, bends.sum(axis=0)
 
-        def part(first: int, last: int) -> Solution:
-            total, of_intercept = np.zeros((self.rows.width, classes)), np.zeros(classes)
-            for a, b in self._pieces(first, last, classes):
-                g, more = function(a, b)
-                total += g  # one piece's sums at a time: of many classes they are large
-                of_intercept += more
-            return total, of_intercept
+    def _sum(self, function: Callable[[int, int], Sums], columns: int, bends: int = 0) -> Sums:
+        """Sums of what ``function`` returns for pieces of the rows, in order."""
 
-        parts = list(map_cuts(self._parts, part))
-        return np.sum([g for g, _ in parts], axis=0), np.sum([b for _, b in parts], axis=0)
+        def part(first: int, last: int) -> Sums:
+            pieces = self._pieces(first, last, columns)
+            total = function(*next(pieces))
+            for a, b in pieces:
+                for array, more in zip(total, function(a, b)):
+                    array += more  # one piece's sums at a time: of many classes they are large
+            return total
+
+        total, *others = map_cuts(self._parts, part)
+        for other in others:
+            for array, more in zip(total, other):
+                array += more
+        return total
 
     def _by_feature(self, slopes: np.ndarray) -> np.ndarray:
         """Gradient of the mean loss, (width,), for the rows' derivatives (n,) in one margin."""
 
-        def part(first: int, last: int) -> np.ndarray:
-            total = np.zeros((self.rows.width, 1))
-            loops.by_feature(*self._entries(first, last), slopes[first:last, None], total)
-            return total[:, 0]
+        def part(a: int, b: int) -> Sums:
+            return self._scatter(slopes[a:b, None], np.empty((b - a, 0)), a, b)
 
-        return np.asarray(sum(map_cuts(self._parts, part)))
+        return self._sum(part, 1)[0][:, 0]
 
-    def _gradient(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
-        """The smooth part's gradient, (width, K) and (K,)."""
-        parts, classes = _margins_of(coef, intercept), len(coef)
-
-        def part(a: int, b: int) -> Solution:
-            slopes, total = self._slopes(self._margins(parts, a, b), a, b), np.zeros((self.rows.width, classes))
-            loops.by_feature(*self._entries(a, b), slopes, total)
-            return total, slopes.sum(axis=0)
-
-        g, of_intercept = self._sum(part, classes)
-        return g + self.l2 * coef.T.astype(np.float64), of_intercept
+    def _norm(self, w: np.ndarray, gradient: Solution) -> float:
+        """Norm of the shortest subgradient at weights ``w`` (K, width), from the smooth part's gradient."""
+        g, of_intercept = self._shortest(w.T, gradient[0]), gradient[1] * self.intercept
+        return math.sqrt(float(np.square(g).sum()) + float(np.square(of_intercept).sum()))
 
     def _shortest(self, w: np.ndarray, g: np.ndarray) -> np.ndarray:
         """The shortest subgradient of the objective at weights ``w``, for the gradient ``g`` of its smooth part."""
@@ -254,9 +283,8 @@ class Ending:
 
     def _cut(self, coef: np.ndarray, intercept: np.ndarray) -> Iterator[Solution]:
         """Yield the weights without those that one proximal step sends to zero, for shorter and shorter steps."""
-        g, _ = self._gradient(coef, intercept)
-        total, n = np.zeros((self.rows.width, 1)), len(self.rows)
-        loops.squares(*self._entries(0, n), np.ones((n, 1)), total)
+        g, n = self._local(coef.astype(np.float64), intercept).here[0], len(self.rows)
+        total = self._scatter(np.empty((n, 0)), np.ones((n, 1)), 0, n)[2]
         reach = n / np.maximum(total[:, 0], 1e-30)
         for share in (1.0, *SHORTER):
             length = share * reach
