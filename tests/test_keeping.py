@@ -14,6 +14,7 @@ from hogwild.errors import UsageError
 from hogwild.training.stopping import enough, outlook, unsettled, verdict
 
 FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "gradient_norm", "kept_epoch")
+UNEQUAL = {"epochs": 20, "schedule": "constant", "step": 8.0}  # a run whose noise never ends
 
 
 def noisy(n: int = 200, width: int = 60, seed: int = 0) -> hogwild.Rows:
@@ -113,6 +114,25 @@ def test_a_resumed_run_keeps_the_same_bits(tmp_path: Path, held: bool, l1: float
             assert {name: mine.get(name) for name in FACTS} == {name: theirs.get(name) for name in FACTS}
 
 
+@pytest.mark.parametrize("loss", ["log", "hinge"])
+def test_exact_steps_finish_what_sgd_has_left(tmp_path: Path, loss: str) -> None:
+    rows = one_hot()
+    last, run, short, aimed = (
+        trained(rows, loss=loss, **UNEQUAL | more) for more in ({"keep": "last"}, {}, {"epochs": 19}, {"target": 0.01})
+    )
+    row = run.history[-1]
+    assert row["verdict"] == "settled"
+    assert row["objective"] < 0.99 * last.history[-1]["objective"]
+    assert row["train_seconds"] > row["exact_seconds"] > 0.0
+    assert [past["objective"] for past in run.history[:-1]] == [past["objective"] for past in last.history[:-1]]
+    assert short.history[-1]["exact_seconds"] is aimed.history[-1]["exact_seconds"] is None
+    whole = trained(rows, loss=loss, **UNEQUAL | {"epochs": 22})
+    trained(rows, loss=loss, checkpoint=tmp_path, **UNEQUAL)
+    resumed = trained(rows, loss=loss, checkpoint=tmp_path, resume=True, **UNEQUAL | {"epochs": 22})
+    np.testing.assert_array_equal(resumed.model.coef_, whole.model.coef_)
+    assert resumed.history[20]["objective"] == last.history[-1]["objective"], "the row tells of the epoch again"
+
+
 def test_patience_watches_the_held_out_loss() -> None:
     rest, held_out = noisy().split(0.3)
     run = trained(rest, held_out, epochs=40, patience=3, step=0.02)
@@ -144,8 +164,8 @@ def test_the_gradient_of_the_last_row_is_that_of_the_model() -> None:
     ("options", "said"),
     [
         ({"epochs": 2, "step": 0.05}, "still falling"),
-        ({"epochs": 20, "schedule": "constant", "step": 8.0}, "noise of the step"),
-        ({"epochs": 20, "decay": 0.2, "step": 0.05}, "can still fall"),
+        ({"epochs": 19, "schedule": "constant", "step": 8.0}, "noise of the step"),
+        ({"epochs": 20, "decay": 0.2, "step": 0.05, "keep": "last"}, "can still fall"),
         ({"epochs": 60, "step": 1.0, "l2": 1e-2}, "settled"),
     ],
 )

@@ -25,7 +25,8 @@ from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
-from hogwild.problems.linear.exact.settle import Ending
+from hogwild.problems.linear.exact.ending import Ending
+from hogwild.problems.linear.exact.settle import settled as exact
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
 from hogwild.problems.linear.tiers import choose
@@ -175,7 +176,7 @@ def descend(
             first /= 4
         if alone.l1:
             about = alone.loss, alone.loss_param, alone.l1, alone.l2, given.targets, given.weights, None
-            settled = Ending(given, *about, options.intercept).settled(found.coef, found.intercept)
+            settled, _ = exact(Ending(given, *about, options.intercept), found.coef, found.intercept)
             if score is None or score(*settled) >= score(found.coef, found.intercept):
                 found.coef, found.intercept = settled
     finally:

@@ -33,7 +33,7 @@ class Case(Protocol):
     reason: str  # reason for what "auto" chose; empty if there was no choice
     fingerprint: str  # of the training data
     held_out: bool  # the test data were held out of the training data, so they may choose among models
-    convex: bool  # the objective is, so that a mean may be the better model; then there is an :meth:`ending`
+    convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
 
     def __init__(self, config: TrainConfig, train: Any, test: Any) -> None: ...
 
@@ -68,8 +68,13 @@ class Case(Protocol):
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row."""
 
-    def ending(self) -> Any:
-        """What judges a solution's gradient (``gradient_norm``), and takes the last steps to it (``settled``)."""
+    def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
+        """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
+
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
+        """A solution after exact steps on all rows, or the same one if its objective is as low; and whether they ended
+        by themselves.
+        """
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         """The row's field for the speed of an epoch."""

@@ -2,7 +2,8 @@
 
 With rows held out of the training data the model is that of the epoch whose loss on them was lowest: it costs a
 comparison. Without them it is the better, by the objective, of the last parameters and the tail mean of the ends of
-epochs, in which the noise of large steps cancels: that costs an addition an epoch, and one evaluation at the end. Test
+epochs, in which the noise of large steps cancels: that costs an addition an epoch, and one evaluation at the end. If
+that is still far above the optimum after the usual number of epochs, exact steps on all rows follow, on the clock. Test
 rows that were not held out of the data only judge. None of this changes what is trained: a run that is resumed goes on
 from the parameters where it stopped.
 """
@@ -10,18 +11,21 @@ from the parameters where it stopped.
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
+from hogwild.methods import PROBLEMS
 from hogwild.problems.case import Case
 from hogwild.training.schedule import move_mean
-from hogwild.training.stopping import is_whole, verdict
+from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
 MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
-LAST = ("verdict", "gradient_norm", "kept_epoch")  # fields that only the last row has
+MOST_JUDGED = 1 << 25  # parameters whose gradient and curvatures are taken: they take 32 bytes each
+LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
 
 class Keeper:
@@ -45,8 +49,13 @@ class Keeper:
         self.watched = "test_loss" if held_out else "objective"  # by patience too
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
-        self.judged = case.convex and not config.own_rows  # on all rows, here
+        judged = case.convex and not config.own_rows  # on all rows, here
+        self.judged = judged and case.problem.size <= MOST_JUDGED
         self.finishes = case.convex and not plain
+        meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
+        self.exact = self.finishes and not self.best and meant  # a run of fewer epochs is meant to end early
+        self.exact_seconds: float | None = None  # that exact steps took
+        self.ended = False  # whether they came to their end
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
         self.mean = np.zeros(case.problem.size) if config.average or followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
@@ -92,24 +101,35 @@ class Keeper:
 
     def finish(self, solution: Any, history: list[dict[str, Any]]) -> Any:
         """Return the model's parameters at the end of a run, and complete its last row."""
-        row = history[-1]
-        ending = self.case.ending() if self.judged and row["status"] == "ok" else None
-        if ending is not None and self.finishes:
-            mine = row if self.kept == row["epoch"] else self.case.evaluate(solution)
+        row, case = history[-1], self.case
+        judged = self.judged and row["status"] == "ok"
+        mine: dict[str, Any] = row if self.kept == row["epoch"] or not judged else case.evaluate(solution)
+        if judged and self.finishes:
             if self.mean is not None and not self.config.average and is_whole(row) and row["epoch"] > 1:
-                mean = self.case.solution(self.mean.astype(np.float32))
-                solution, mine = self._better(solution, mine, mean)
+                solution, mine = self._better(solution, mine, case.solution(self.mean.astype(np.float32)))
             if self.config.l1 > 0:
-                solution, mine = self._better(solution, mine, ending.settled(*solution), or_equal=True)
-            if self.kept == row["epoch"] and mine is not row:
-                self.raw = {name: row[name] for name in mine}
-                row.update(mine)
-        if ending is not None:
+                solution, mine = self._improved(solution, mine)
+        if judged:
+            norm, gain = case.judge(solution, mine["objective"])
+            if self.exact and is_whole(row) and (gain is None or gain >= UNSETTLED):
+                solution, mine = self._improved(solution, mine)
+                norm, gain = case.judge(solution, mine["objective"])
+                gain = 0.0 if gain is None and self.ended else gain
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
-            row["gradient_norm"], gain = ending.judge(*solution, row["objective"] if newest else math.nan)
+            if newest and mine is not row:
+                self.raw = {name: row[name] for name in (*mine, "train_seconds")}
+                row.update(mine, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
+            row["gradient_norm"], row["exact_seconds"] = norm, self.exact_seconds
             row["verdict"] = verdict(self.config, history, gain) if newest else "settled"
         row["kept_epoch"] = self.kept
         return solution
+
+    def _improved(self, solution: Any, mine: Any) -> tuple[Any, Any]:
+        """The solution after exact steps, if it is better; they are on the clock."""
+        began = time.perf_counter()
+        found, self.ended = self.case.improved(solution, mine["objective"])
+        self.exact_seconds = time.perf_counter() - began
+        return self._better(solution, mine, found, or_equal=True)
 
     def past(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows as they were before the model was chosen, which is what stopping goes by."""

@@ -11,7 +11,8 @@ import scipy.sparse
 import hogwild
 from hogwild.compare.reference.gradient import SLOPES
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.exact.settle import Ending
+from hogwild.problems.linear.exact.ending import Ending, ending_of
+from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.objective_kernel import CODES
 
@@ -43,7 +44,7 @@ def test_gradient_of_a_loss(loss: str, l1: float) -> None:
     g = X.T @ slopes + 0.1 * w
     g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
     end = ending(about, loss, l1, 0.1)
-    found = end._norm(about["w"].astype(float), end._local(about["w"].astype(float), about["b"]).here)
+    found = end._norm(about["w"].astype(float), end.local(about["w"].astype(float), about["b"]).here)
     np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
 
 
@@ -51,13 +52,13 @@ def test_gradient_of_a_loss(loss: str, l1: float) -> None:
 def test_gradient_of_classes_is_that_of_the_objective(loss: str) -> None:
     about = problem(loss, classes=3)
     end, w, b = ending(about, loss, l2=0.1), about["w"].astype(float), about["b"].astype(float)
-    g, of_intercept = end._local(w, b).here
+    g, of_intercept = end.local(w, b).here
     for k, u in ((0, 0), (1, 5), (2, 11)):
         ahead, behind = w.copy(), w.copy()
         ahead[k, u] += 1e-5
         behind[k, u] -= 1e-5
-        np.testing.assert_allclose(g[u, k], (end._objective(ahead, b) - end._objective(behind, b)) / 2e-5, rtol=1e-5)
-    shifted = [end._objective(w, b + side * np.eye(3)[1]) for side in (1e-5, -1e-5)]
+        np.testing.assert_allclose(g[u, k], (end.objective(ahead, b) - end.objective(behind, b)) / 2e-5, rtol=1e-5)
+    shifted = [end.objective(w, b + side * np.eye(3)[1]) for side in (1e-5, -1e-5)]
     np.testing.assert_allclose(of_intercept[1], (shifted[0] - shifted[1]) / 2e-5, rtol=1e-5)
 
 
@@ -72,13 +73,45 @@ def test_the_steps_of_an_l1_penalty_never_raise_the_objective(loss: str, classes
     weights = (about["weights"] / about["weights"].mean()).astype(np.float32)
     judge = Objective(rows, loss, l1=0.05, l2=0.01, labels=labels, weights=weights)
     coef = about["w"] if classes > 1 else about["w"][0]
-    settled = ending(about | {"weights": weights}, loss, 0.05, 0.01).settled(coef, about["b"])
-    values = [judge.evaluate(*solution)["objective"] for solution in ((coef, about["b"]), settled)]
-    assert settled[0].shape == coef.shape
-    assert settled[0].dtype == np.float32
+    found, _ = settled(ending(about | {"weights": weights}, loss, 0.05, 0.01), coef, about["b"])
+    values = [judge.evaluate(*solution)["objective"] for solution in ((coef, about["b"]), found)]
+    assert found[0].shape == coef.shape
+    assert found[0].dtype == np.float32
     assert values[1] <= values[0] * (1 + 1e-7)
     if loss not in ("hinge", "perceptron", "epsilon-insensitive", "softmax"):
         assert values[1] < values[0]
+
+
+@pytest.mark.parametrize("loss", ["log", "squared-hinge", "softmax", "hinge", "squared-error", "poisson"])
+def test_exact_steps_reach_the_optimum(loss: str) -> None:
+    """Nearly separable rows with columns of other scales and far from zero, from zero weights, held against scipy."""
+    from scipy.optimize import minimize
+    from sklearn.svm import SVC
+
+    about = problem(loss, classes=3 if loss == "softmax" else 1, n=80, width=5)
+    about["X"][:, 0] = 1000.0 + about["X"][:, 0]
+    about["X"][:, 1] /= 1000.0
+    rows, classes = hogwild.Rows.from_scipy(about["X"], about["y"]), len(about["b"])
+    labels = tuple(np.unique(about["y"])) if loss in LABELLED else ()
+    judge = Objective(rows, loss, l2=1e-4, labels=labels)
+    zero = np.zeros((classes, 5) if classes > 1 else 5, np.float32), np.zeros(classes, np.float32)
+    start = judge.evaluate(*zero)["objective"]
+    (coef, intercept), ended = ending_of(judge, classes, True).lowered(*zero, start)
+    found = judge.evaluate(coef, intercept)["objective"]
+
+    if loss == "hinge":
+        theirs = SVC(kernel="linear", C=1 / (80 * 1e-4), tol=1e-6).fit(about["X"], about["y"])
+        best = judge.evaluate(np.ravel(theirs.coef_), theirs.intercept_)["objective"]
+    else:
+
+        def value(flat: np.ndarray) -> float:
+            W = flat.reshape(classes, 6)
+            return float(judge.evaluate(W[:, :5] if classes > 1 else W[0, :5], W[:, 5] - 1000 * W[:, 0])["objective"])
+
+        best = minimize(value, np.zeros(classes * 6), method="BFGS", options={"maxiter": 2000}).fun
+    assert ended
+    assert found < start
+    assert found <= 1.01 * best
 
 
 @pytest.mark.parametrize("l1", [1e-2, 2e-3])
@@ -105,6 +138,6 @@ def test_exact_steps_bound_the_distance_from_the_optimum() -> None:
     run = hogwild.train(rows, l2=1e-3, workers=1, epochs=3, step=0.05)
     run.finish()
     best, row = find_optimum(rows, run.config).objective, run.history[-1]
-    _, gain = run._case.ending().judge(*run._solution, row["objective"])
+    _, gain = run._case.judge(run._solution, row["objective"])
     assert best is not None
     assert 0.9 * (1 - best / row["objective"]) < gain <= 1 - best / row["objective"] + 1e-9

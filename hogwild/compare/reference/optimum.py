@@ -35,6 +35,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, TrainingError
 from hogwild.hosts.pool import Pool
+from hogwild.problems.linear.exact.ending import ending_of
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
@@ -179,6 +180,7 @@ class _Search:
         else:
             flat, about = self.descend(smooth, corrections, self.iterations(smooth))
             self.offer(*smooth.solution(smooth.settle(flat)), f"L-BFGS from {self.begun} ({about})")
+        self.exact()
         c = self.config
         if not c.l1 and not c.l2 and self.accuracy == 1.0 and c.loss in ("log", "softmax"):
             self.remarks.append("not attained: the classes are separable and nothing bounds the weights")
@@ -204,6 +206,14 @@ class _Search:
                 t = len(best) - 1
                 if t >= 6 and best[t // 3] - best[t] <= STALLED * (self.start - self.best):
                     break
+
+    def exact(self) -> None:
+        """Take the exact steps of our own fits from the best solution: they suit columns of very different scales."""
+        if self.config.l1 == 0.0:
+            found, _ = ending_of(self.objective, self.problem.classes, self.config.intercept).lowered(
+                self.coef, self.intercept, self.best
+            )
+            self.offer(*found, f"exact steps from that of {self.how}")
 
     def kinked(self, smooth: Smooth, corrections: int) -> None:
         """Solve hinge and epsilon-insensitive: LIBLINEAR and Newton's method if the only penalty is l2, else L-BFGS."""

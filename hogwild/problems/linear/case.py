@@ -25,7 +25,8 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
-from hogwild.problems.linear.exact.settle import Ending
+from hogwild.problems.linear.exact.ending import Ending, ending_of
+from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import LinearProblem
@@ -157,11 +158,16 @@ class LinearCase:
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         return self._evaluator.facts(solution[0], parts)
 
-    def ending(self) -> Ending:
-        c, of = self.config, self._evaluator.train
-        binary = bool(of.labels) and self.problem.classes == 1
-        targets = 2.0 * of.targets - 1.0 if binary else of.targets
-        return Ending(of.rows, c.loss, of.loss_param, c.l1, c.l2, targets, of.weights, of.scales, c.intercept)
+    def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
+        coef, intercept = solution
+        return self._ending().judge(coef, intercept, objective)
+
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
+        ending, (coef, intercept) = self._ending(), solution
+        return settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
+
+    def _ending(self) -> Ending:
+        return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._scaled

@@ -15,6 +15,7 @@ from numba import njit
 from hogwild.kernels.options import JIT
 from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
 
+ROUNDED_HINGE = 10  # log(1 + exp) in place of hinge, ``param`` wide; the other codes are the evaluator's
 LEAST = 1e-12  # curvature of a coordinate along which the model of the loss is flat
 
 
@@ -39,6 +40,8 @@ def slope(code, p, y, param):
         return max(-param, min(r, param))
     if code == 7:
         return math.copysign(1.0, r) if abs(r) > param else 0.0 * r
+    if code == ROUNDED_HINGE:
+        return -y / (1.0 + math.exp(min((z - 1.0) / param, 700.0)))
     if code == 8:
         return math.copysign(2.0 * above_zero(abs(r) - param), r)
     return math.exp(min(p, POISSON_CAP)) - y
@@ -61,6 +64,9 @@ def curvature(code, p, y, param):
         return 1.0 if abs(r) < param else 0.0
     if code == 8:
         return 2.0 if abs(r) > param else 0.0
+    if code == ROUNDED_HINGE:
+        t = math.exp(-abs(z - 1.0) / param)
+        return t / ((1.0 + t) * (1.0 + t) * param)
     return math.exp(p) if p < POISSON_CAP else 0.0
 
 
@@ -83,7 +89,12 @@ def mean_loss(code, margins, targets, shares, param):
     """Sum of the rows' losses, times their shares."""
     total = 0.0
     for i in range(len(margins)):
-        total += shares[i] * loss(code, margins[i], targets[i], param)
+        p, y = margins[i], targets[i]
+        if code == ROUNDED_HINGE:
+            z = (1.0 - y * p) / param
+            total += shares[i] * param * (above_zero(z) + math.log1p(math.exp(-abs(z))))
+        else:
+            total += shares[i] * loss(code, p, y, param)
     return total
 
 
@@ -116,7 +127,7 @@ def by_feature(begin, end, indices, values, scales, slopes, bends, total, square
 
     ``slopes`` are (n, A) and ``bends`` (n, B); either may have no column.
     """
-    one, three = slopes.shape[1] == 1 and bends.shape[1] == 0, slopes.shape[1] == 2 and bends.shape[1] == 1
+    one, four = slopes.shape[1] == 1 and bends.shape[1] == 0, slopes.shape[1] == 3 and bends.shape[1] == 1
     for i in range(len(begin)):
         scale = np.float64(scales[i]) if len(scales) else 1.0
         if one:  # these two are most of the calls, and loops over few columns cost more than their sums
@@ -124,12 +135,14 @@ def by_feature(begin, end, indices, values, scales, slopes, bends, total, square
             for j in range(begin[i], end[i]):
                 total[np.uint32(indices[np.uint64(j)]), 0] += np.float64(values[np.uint64(j)]) * slope
             continue
-        if three:
-            slope, other, bend = scale * slopes[i, 0], scale * slopes[i, 1], scale * scale * bends[i, 0]
+        if four:
+            first, second, third = scale * slopes[i, 0], scale * slopes[i, 1], scale * slopes[i, 2]
+            bend = scale * scale * bends[i, 0]
             for j in range(begin[i], end[i]):
                 x, u = np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
-                total[u, 0] += x * slope
-                total[u, 1] += x * other
+                total[u, 0] += x * first
+                total[u, 1] += x * second
+                total[u, 2] += x * third
                 squares[u, 0] += x * x * bend
             continue
         for j in range(begin[i], end[i]):

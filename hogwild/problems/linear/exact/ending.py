@@ -1,0 +1,368 @@
+"""What is done once, after the last epoch: how near the optimum a model is, and exact steps if it is not near.
+
+One pass over all rows gives the gradient and the curvature along each coordinate. Conjugate gradients on the quadratic
+model then lower the objective, and by how much tells at least how far above its optimum the model was. Where SGD has
+ended far above it, because columns depend on each other, a row outweighs all others, or the optimum of nearly
+separable classes is far away, such steps (truncated Newton, Dembo and Steihaug 1983) go on until the optimum is near or
+their allowance of work is used. The kink of hinge is rounded for them, less and less. An l1 penalty has steps of its
+own (``settle.py``).
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from hogwild.data.parallel import map_cuts, pieces
+from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.margins import Margins
+from hogwild.problems.linear.exact import gradient_kernel as loops
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.objective_kernel import CODES as LOSSES
+
+Solution = tuple[np.ndarray, np.ndarray]  # coef (K, width) or (width,), and intercept (K,)
+Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
+CODES = LOSSES | {"rounded-hinge": loops.ROUNDED_HINGE}
+SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
+          "rounded-hinge")  # fmt: skip
+PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
+WORK, PASSES = 1 << 28, 10  # entries that exact steps may visit: this many, and so many times all
+STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
+MOST_STEPS = 200  # most conjugate gradients of an exact step
+SMALL = 0.01  # share of an exact step's gain below which a conjugate gradient is its last
+FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below which the model has no minimum there
+CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
+SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
+LENGTHS = tuple(0.25**k for k in range(7))  # of a step, the first of which that lowers the objective is taken
+ROUNDINGS = tuple(0.5 * 0.2**k for k in range(9))  # widths of the kink, each from the solution of the one before
+ROUNDED = 0.01  # width, as a share of the objective, that is small enough
+ROUNDED_PASSES = 400  # passes that this takes, more or less: there are no steps if the allowance is smaller
+FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
+WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
+PIECE = 1 << 20  # margins at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class _Curved:
+    """Curvatures of the objective along each weight (width, K), along intercepts (K,), and between both (width, K)."""
+
+    weights: np.ndarray
+    intercepts: np.ndarray
+    between: np.ndarray
+
+    def preconditioned(self, rest: Solution, intercept: bool) -> Solution:
+        """Newton step along each coordinate by itself, of weights whose columns are centred if there is an intercept.
+
+        Columns with large means would otherwise depend on the intercept, and so on each other.
+        """
+        of_weights, of_intercepts = rest
+        bent = self.intercepts + loops.LEAST
+        means = self.between / bent * intercept
+        centred = np.maximum(self.weights - means * self.between, CENTRED * self.weights) + loops.LEAST
+        step = (of_weights - means * of_intercepts) / centred
+        return step, (of_intercepts / bent - (means * step).sum(axis=0)) * intercept
+
+
+@dataclasses.dataclass(frozen=True)
+class _Local:
+    """The objective's smooth part near some parameters: sums by feature (width, K) and over the rows (K,)."""
+
+    margins: Margins
+    start: Solution  # gradient at zero
+    here: Solution  # gradient at the parameters
+    curved: _Curved | None  # None for losses with kinks
+    bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
+
+
+class Ending:
+    """The objective's gradient on given rows, and the steps that an l1 penalty ends with.
+
+    Parameters
+    ----------
+    rows : Rows
+        No feature is beyond the width of the parameters.
+    loss, loss_param : str, float
+    l1, l2 : float
+    targets : array of shape (n,)
+        -1 and +1, real numbers or counts; of several classes their numbers from 0.
+    weights, scales : array of shape (n,), optional
+        Weights of the rows, whose mean counts, and factors on their values. An empty array is none.
+    intercept : bool
+    """
+
+    def __init__(
+        self, rows: Rows, loss: str, loss_param: float, l1: float, l2: float, targets: np.ndarray,
+        weights: np.ndarray | None, scales: np.ndarray | None, intercept: bool,
+    ) -> None:  # fmt: skip
+        self.rows, self.loss, self.param, self.l1, self.l2 = rows, loss, float(loss_param), float(l1), float(l2)
+        self.targets, self.intercept = np.asarray(targets, dtype=np.float64), intercept
+        equal = weights is None or not len(weights)
+        self.shares = (np.ones(len(rows)) if equal else np.asarray(weights, dtype=np.float64)) / len(rows)
+        self.scales = None if scales is None or not len(scales) else scales
+        few = rows.nnz < max(FEW, PARTS * rows.width) or rows.width > WIDE
+        ends = np.linspace(0, len(rows), 2 if few else PARTS + 1).astype(np.int64).tolist()
+        self.parts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
+
+    def judge(self, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[float, float | None]:
+        """Say how near the optimum parameters are.
+
+        Returns
+        -------
+        gradient_norm : float
+            Euclidean norm of the gradient over that at zero; with an l1 penalty, of the shortest subgradients.
+        gain : float or None
+            Share by which a few exact steps lower the ``objective``: a lower bound of how far it is above its optimum.
+            They are conjugate gradients, scaled by each coordinate's curvature, on the quadratic model at these
+            parameters: as many as the allowance of work pays for, until one brings little. None for losses with kinks.
+        """
+        w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
+        at = self.local(w, b)
+        start, norm = self._norm(np.zeros_like(w), at.start), self._norm(w, at.here)
+        ratio = norm / start if start > 0 else norm
+        if at.curved is None or not 0.0 < objective < math.inf:
+            return ratio, None if at.curved is None else 0.0
+        most = int(np.clip(STEPS_WORK / (2 * self.rows.nnz * len(w) + 1), 1, STEPS))
+        found = self._step(w, b, at, objective, most, 0.0)
+        return ratio, 0.0 if found is None else 1.0 - found[2] / objective
+
+    def lowered(self, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[Solution, bool]:
+        """Parameters after exact steps, and whether these have come to their end.
+
+        There are as many as the allowance of work pays for, until one brings little. The parameters are those given
+        where that would not lower the objective; there are no steps for losses with another kink than hinge's.
+        """
+        w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
+        allowance, entries = float(max(WORK, PASSES * self.rows.nnz)), self.rows.nnz * len(w)
+        if self.loss in (*SMOOTH, "softmax"):
+            w, b, allowance = self._descend(w, b, allowance)
+        elif self.loss == "hinge" and ROUNDED_PASSES * entries < allowance:
+            rounded = copy.copy(self)
+            rounded.loss = "rounded-hinge"
+            for rounded.param in ROUNDINGS:
+                w, b, allowance = rounded._descend(w, b, allowance)
+                if allowance <= 0 or rounded.param * len(w) <= ROUNDED * self.objective(w, b):
+                    break
+        else:
+            return (coef, intercept), False
+        found = w.astype(np.float32), b.astype(np.float32)
+        lower = self.objective(*found) < objective
+        return (found[0].reshape(coef.shape), found[1]) if lower else (coef, intercept), allowance > 0
+
+    def _descend(self, w: np.ndarray, b: np.ndarray, allowance: float) -> tuple[np.ndarray, np.ndarray, float]:
+        """Parameters (K, width) and (K,) after exact steps, and what is left of the entries that they may visit."""
+        objective, unit = self.objective(w, b), self.rows.nnz * len(w)
+        while allowance > 0 and math.isfinite(objective):
+            most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
+            found = self._step(w, b, self.local(w, b), objective, most, SMALL)
+            if found is None:
+                break
+            before = objective
+            w, b, objective, steps = found
+            allowance -= unit * (4 + 2 * steps)
+            if before - objective < SMALLEST_GAIN * before:
+                break
+        return w, b, allowance
+
+    def _step(
+        self, w: np.ndarray, b: np.ndarray, at: _Local, objective: float, most: int, share: float
+    ) -> tuple[np.ndarray, np.ndarray, float, int] | None:
+        """Parameters after a Newton step of at most ``most`` conjugate gradients, their objective, and how many there
+        were; None if the objective does not fall.
+        """
+        toward, shift, steps = self._newton(w, at, SMALLEST_GAIN * objective * (0.01 if share else 1.0), share, most)
+        for t in LENGTHS:
+            with np.errstate(all="ignore"):
+                there = w + t * toward.T, b + t * shift
+                after = self.objective(*there)
+            if after < objective:
+                return *there, after, steps
+        return None
+
+    def local(self, w: np.ndarray, intercept: np.ndarray) -> _Local:
+        """Derivatives at zero and here, and the curvatures where the loss has them, in one pass over the rows."""
+        parts, classes = margins_of(w, intercept), len(w)
+        bent = classes if self.loss in (*SMOOTH, "softmax") else 0
+        kept = np.empty((len(self.rows), 1)) if bent == 1 else None
+
+        def part(a: int, b: int) -> Sums:
+            p = self.margins(parts, a, b)
+            bends = self._bends(p, None, a, b) if bent else np.empty((b - a, 0))
+            slopes = np.hstack((self._slopes(np.zeros_like(p), a, b), self._slopes(p, a, b), bends))
+            if kept is not None:
+                kept[a:b] = bends
+            return self.scatter(slopes, bends, a, b)
+
+        first, of_slopes, second, of_bends = self._sum(part, 3 * classes)
+        start = first[:, :classes], of_slopes[:classes]
+        here = first[:, classes : 2 * classes] + self.l2 * w.T, of_slopes[classes : 2 * classes]
+        curved = _Curved(second + self.l2, of_bends, first[:, 2 * classes :]) if bent else None
+        return _Local(parts, start, here, curved, kept)
+
+    def _newton(
+        self, w: np.ndarray, at: _Local, little: float, share: float, most: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """An approximate Newton step, (width, K) and (K,), and how many conjugate gradients it is made of.
+
+        The last is one that brings no more than ``little``, or than a ``share`` of what all have brought.
+        """
+        assert at.curved is not None
+        curved, classes = at.curved, len(w)
+
+        def product(along: Margins) -> Solution:
+            def part(a: int, b: int) -> Sums:
+                change = self.margins(along, a, b)
+                if at.bends is None:
+                    change = self._bends(self.margins(at.margins, a, b), change, a, b)
+                else:
+                    change *= at.bends[a:b]
+                return self.scatter(change, np.empty((b - a, 0)), a, b)
+
+            return self._sum(part, classes)[:2]
+
+        g = self.shortest(w.T, at.here[0])
+        free = (g != 0.0) | (w.T != 0.0)
+        rest = -g, -at.here[1] * self.intercept
+        found, steps, brought = (np.zeros_like(g), np.zeros(classes)), 0, 0.0
+        direction = scaled = curved.preconditioned(rest, self.intercept)
+        size = _dot(rest, scaled)
+        while steps < most and size > 0.0:
+            bend, of_shift = product(margins_of(np.ascontiguousarray(direction[0].T), direction[1]))
+            image = (bend + self.l2 * direction[0]) * free, of_shift * self.intercept
+            if not (curvature := _dot(direction, image)) > FLAT * size:
+                break
+            length = size / curvature
+            for here, there, left, bent in zip(found, direction, rest, image):
+                here += length * there
+                left -= length * bent
+            steps, brought = steps + 1, brought + length * size / 2.0
+            if not length * size / 2.0 > max(little, share * brought):
+                break
+            scaled = curved.preconditioned(rest, self.intercept)
+            size, last = _dot(rest, scaled), size
+            direction = scaled[0] + size / last * direction[0], scaled[1] + size / last * direction[1]
+        return *found, steps
+
+    # ---- sums over the rows
+
+    def entries(self, first: int, last: int) -> tuple[np.ndarray, ...]:
+        r = self.rows
+        scales = EMPTY if self.scales is None else readonly(self.scales[first:last])
+        return r.begin[first:last], r.end[first:last], r.indices, r.values, scales
+
+    def _pieces(self, first: int, last: int, classes: int) -> Iterator[tuple[int, int]]:
+        for a, b in pieces(last - first, max(PIECE // classes, 1)):
+            yield first + a, first + b
+
+    def of_class(self, k: int, classes: int) -> np.ndarray:
+        return self.targets if classes == 1 else np.where(self.targets == k, 1.0, -1.0)
+
+    def margins(self, parts: Margins, first: int, last: int) -> np.ndarray:
+        return parts.between(self.rows, first, last, self.scales).reshape(last - first, -1)
+
+    def _slopes(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
+        """Derivatives of the mean loss in margins ``p`` (n, K)."""
+        out, shares = np.empty_like(p), self.shares[first:last]
+        if self.loss == "softmax":
+            loops.softmax_slopes(p, self.targets[first:last], shares, out)
+            return out
+        for k in range(p.shape[1]):
+            y, own = self.of_class(k, p.shape[1])[first:last], np.empty(len(p))
+            loops.slopes(CODES[self.loss], np.ascontiguousarray(p[:, k]), y, shares, self.param, own)
+            out[:, k] = own
+        return out
+
+    def _bends(self, p: np.ndarray, change: np.ndarray | None, first: int, last: int) -> np.ndarray:
+        """Change of the slopes at margins ``p`` (n, K) by ``change`` of them; None: of each by its own, one."""
+        out, shares = np.empty_like(p), self.shares[first:last]
+        if self.loss == "softmax":
+            loops.softmax_slopes(p, np.full(len(p), -1.0), np.ones(len(p)), out)
+            others = out if change is None else (out * change).sum(axis=1)[:, None]
+            return shares[:, None] * out * ((1.0 if change is None else change) - others)
+        for k in range(p.shape[1]):
+            y, own = self.of_class(k, p.shape[1])[first:last], np.empty(len(p))
+            loops.curvatures(CODES[self.loss], np.ascontiguousarray(p[:, k]), y, shares, self.param, own)
+            out[:, k] = own
+        return out if change is None else out * change
+
+    def scatter(self, slopes: np.ndarray, bends: np.ndarray, first: int, last: int) -> Sums:
+        """Sums by feature, and over the rows, of derivatives (n, A) and of curvatures (n, B)."""
+        width = self.rows.width
+        total, squares = np.zeros((width, slopes.shape[1])), np.zeros((width, bends.shape[1]))
+        loops.by_feature(*self.entries(first, last), slopes, bends, total, squares)
+        return total, slopes.sum(axis=0), squares, bends.sum(axis=0)
+
+    def _sum(self, function: Callable[[int, int], Sums], columns: int, bends: int = 0) -> Sums:
+        """Sums of what ``function`` returns for pieces of the rows, in order."""
+
+        def part(first: int, last: int) -> Sums:
+            pieces = self._pieces(first, last, columns)
+            total = function(*next(pieces))
+            for a, b in pieces:
+                for array, more in zip(total, function(a, b)):
+                    array += more  # one piece's sums at a time: of many classes they are large
+            return total
+
+        total, *others = map_cuts(self.parts, part)
+        for other in others:
+            for array, more in zip(total, other):
+                array += more
+        return total
+
+    def by_feature(self, slopes: np.ndarray) -> np.ndarray:
+        """Gradient of the mean loss, (width,), for the rows' derivatives (n,) in one margin."""
+
+        def part(a: int, b: int) -> Sums:
+            return self.scatter(slopes[a:b, None], np.empty((b - a, 0)), a, b)
+
+        return self._sum(part, 1)[0][:, 0]
+
+    def _norm(self, w: np.ndarray, gradient: Solution) -> float:
+        """Norm of the shortest subgradient at weights ``w`` (K, width), from the smooth part's gradient."""
+        g, of_intercept = self.shortest(w.T, gradient[0]), gradient[1] * self.intercept
+        return math.sqrt(float(np.square(g).sum()) + float(np.square(of_intercept).sum()))
+
+    def shortest(self, w: np.ndarray, g: np.ndarray) -> np.ndarray:
+        """The shortest subgradient of the objective at weights ``w``, for the gradient ``g`` of its smooth part."""
+        if self.l1 == 0.0:
+            return g
+        kinks = np.sign(g) * np.maximum(np.abs(g) - self.l1, 0.0)
+        return np.where(w != 0.0, g + self.l1 * np.sign(w), kinks)
+
+    def penalty(self, w: np.ndarray) -> float:
+        return self.l2 / 2 * float(np.square(w).sum()) + self.l1 * float(np.abs(w).sum())
+
+    def objective(self, coef: np.ndarray, intercept: np.ndarray) -> float:
+        parts, code = margins_of(coef, intercept), CODES[self.loss]
+
+        def part(first: int, last: int) -> float:
+            total = 0.0
+            for a, b in self._pieces(first, last, len(coef)):
+                p, shares = self.margins(parts, a, b), self.shares[a:b]
+                if self.loss == "softmax":
+                    total += loops.mean_cross_entropy(p, self.targets[a:b], shares)
+                for k in range(len(coef) if self.loss != "softmax" else 0):
+                    y = self.of_class(k, len(coef))[a:b]
+                    total += loops.mean_loss(code, np.ascontiguousarray(p[:, k]), y, shares, self.param)
+            return total
+
+        return sum(map_cuts(self.parts, part)) + self.penalty(coef.astype(np.float64))
+
+
+def ending_of(objective: Objective, classes: int, intercept: bool) -> Ending:
+    """What judges and improves parameters of this objective, with ``classes`` margins a row."""
+    o = objective
+    targets = 2.0 * o.targets - 1.0 if o.labels and classes == 1 else o.targets
+    return Ending(o.rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept)
+
+
+def _dot(a: Solution, b: Solution) -> float:
+    return sum(float((one * other).sum()) for one, other in zip(a, b))
+
+
+def margins_of(coef: np.ndarray, intercept: np.ndarray) -> Margins:
+    return Margins(coef[0] if len(coef) == 1 else coef, intercept)
