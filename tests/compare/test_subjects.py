@@ -65,7 +65,7 @@ def plan_of(**changes: Any) -> ComparisonPlan:
 @pytest.mark.parametrize("problem", ["completion", "cuts"])
 def test_every_method_halves_the_sub_optimality_or_is_refused(sets: dict, problem: str, workers: int) -> None:
     base, (train, test) = BASES[problem], sets[problem]
-    task = ComparedData(train, test, base, problem, 60.0)
+    task = ComparedData(train, test, base, problem, 600.0)
     judge, ran = Judge(task), set()
     with Pools("threads") as pools:
         best = lowest(run_cell(Cell("reported", "serial", 1, base.step, 9), task, 40, pools, judge), np.inf)
@@ -114,7 +114,7 @@ def test_refusals_are_sentences(sets: dict, problem: str, name: str, says: str |
 
 
 def test_what_a_problem_does_not_take_is_a_refusal_also_without_asking_first(sets: dict) -> None:
-    task = ComparedData(*sets["cuts"], BASES["cuts"], "grid", 60.0)
+    task = ComparedData(*sets["cuts"], BASES["cuts"], "grid", 600.0)
     with Pools("threads") as pools:
         [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), task, 2, pools, Judge(task))
     assert row["status"].startswith("refused: discipline tiered")
@@ -135,7 +135,7 @@ def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
 
 @pytest.mark.parametrize("problem", ["completion", "cuts"])
 def test_the_judge_says_what_the_run_says(sets: dict, problem: str) -> None:
-    task = ComparedData(*sets[problem], BASES[problem], problem, 60.0)
+    task = ComparedData(*sets[problem], BASES[problem], problem, 600.0)
     judge = Judge(task)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "serial", 1, 0.05, 3), task, 2, pools, judge)
@@ -177,7 +177,7 @@ def test_the_minimum_cut_against_all_cuts(seed: int, whole: bool) -> None:
 
 def test_no_run_gets_below_the_minimum_cut(sets: dict) -> None:
     graph, _ = sets["cuts"]
-    task = ComparedData(graph, None, BASES["cuts"], "grid", 60.0)
+    task = ComparedData(graph, None, BASES["cuts"], "grid", 600.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "hogwild", 2, 1.0, 0), task, 100, pools, Judge(task))
     optimum = minimum_cut(graph).objective
@@ -286,7 +286,7 @@ def cornac(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cornac_minimises_the_same_objective(sets: dict, cornac: None) -> None:
     train, test = rated(1500, 60, 50).split(0.1, 0)
-    task = ComparedData(train, test, BASES["completion"], "ratings", 60.0)
+    task = ComparedData(train, test, BASES["completion"], "ratings", 600.0)
     judge = Judge(task)
     with Pools("threads") as pools:
         ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools, judge)

@@ -56,12 +56,12 @@ def seconds_of(job):
 # ---- the spin
 
 
-@pytest.mark.parametrize("seconds", [1e-6, 1e-4, 0.02])
+@pytest.mark.parametrize("seconds", [1e-6, 1e-4, 2e-3])
 def test_as_long_as_asked(seconds):
     control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(seconds)
     cycles.spin(control, 1)  # compiled
     found = []
-    for _ in range(20):
+    for _ in range(200):  # the shortest is one that no other program interrupted
         start = time.perf_counter()
         cycles.spin(control, ticks)
         found.append(time.perf_counter() - start)

@@ -174,13 +174,13 @@ class _Search:
         if corrections is None:
             self.remarks.append(reason)
             return
+        self.exact()
         smooth = Smooth(self.rows, self.problem, self.weights, self.config.intercept)
         if self.config.loss in KINKED:
             self.kinked(smooth, corrections)
         else:
             flat, about = self.descend(smooth, corrections, self.iterations(smooth))
             self.offer(*smooth.solution(smooth.settle(flat)), f"L-BFGS from {self.begun} ({about})")
-        self.exact()
         c = self.config
         if not c.l1 and not c.l2 and self.accuracy == 1.0 and c.loss in ("log", "softmax"):
             self.remarks.append("not attained: the classes are separable and nothing bounds the weights")
@@ -210,10 +210,11 @@ class _Search:
     def exact(self) -> None:
         """Take the exact steps of our own fits from the best solution: they suit columns of very different scales."""
         if self.config.l1 == 0.0:
-            found, _ = ending_of(self.objective, self.problem.classes, self.config.intercept).lowered(
-                self.coef, self.intercept, self.best
-            )
-            self.offer(*found, f"exact steps from that of {self.how}")
+            ending = ending_of(self.objective, self.problem.classes, self.config.intercept)
+            found, _ = ending.lowered(self.coef, self.intercept, self.best)
+            how = f"exact steps from {self.begun}"
+            if self.best > self.offer(*found, how):
+                self.begun = how
 
     def kinked(self, smooth: Smooth, corrections: int) -> None:
         """Solve hinge and epsilon-insensitive: LIBLINEAR and Newton's method if the only penalty is l2, else L-BFGS."""
