@@ -19,7 +19,7 @@ from numba.extending import intrinsic, overload
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at
@@ -51,7 +51,7 @@ def _(x):
     return lambda x: _zeros_below(x)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def any_above(mine, base, first, last, threshold):
     """Whether a weight of this block owes more than ``threshold``."""
     found = 0
@@ -114,7 +114,7 @@ def absorb(mine, base, moved, start, entries, values):
         base[i] = start[i] + moved[i]
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def prefetch_all(mine, base, moved, start, i):
     """Prefetch a weight of every array: those that move lie far apart."""
     prefetch(mine, i)
@@ -207,7 +207,7 @@ def rice_decode(words, signs, k, entries):
         entries[n] = np.uint32(index | (window >> k & signs) << LOW)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def window_at(words, place):
     """The code from bit ``place`` on: at least 33 bits of it."""
     word = place >> FIVE

@@ -17,5 +17,3 @@ from typing import Any
 import hogwild.kernels.cache  # noqa: F401  # a full disk then stops no kernel
 
 JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
-# of helpers that are inlined into kernels: no Python code calls them, and a wrapper for that takes a fifth of compiling
-INLINE: dict[str, Any] = JIT | {"forceinline": True, "no_cpython_wrapper": True}

@@ -23,7 +23,7 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, store
 from hogwild.kernels.control import LINE, MERGED, WORKERS
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 
 QUANTUM = 4  # rows: the least distance between merges that the curvature asks for
 PIECE = 64  # coordinates merged at a time: a shorter piece loses fewer updates between two workers
@@ -67,14 +67,14 @@ class Replica(NamedTuple):
     total: np.ndarray  # (tiers,) float64: the current sum, in the first element
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def share(x, workers, kappa):
     """Share of its delta that a worker adds: one where steps are small, kappa / workers where they are large."""
     x = min(x, LARGE)
     return min(ONE, kappa * (ONE + x) / (workers * x + TINY))
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Merge tier ``t`` of the private ``parameters`` with the shared array; for one margin, without AdaGrad.
 
@@ -99,7 +99,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
             private[np.uint32(tiers.features[np.uint64(first + i)])] = piece[np.uint64(i)]
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Do ``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added in full."""
     private, shared, base = parameters.coef, replica.coef, replica.base_coef
@@ -124,7 +124,7 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
             q += np.uint64(1)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merged(now, old, mine, scale, l1):
     """The shared value ``now`` plus a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
 
@@ -135,7 +135,7 @@ def merged(now, old, mine, scale, l1):
     return ZERO if l1 and mine * old >= ZERO and now * old >= ZERO and new * old < ZERO else new
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def add_delta(shared, k, mine, old, scale):
     """Add ``merged`` to a shared cell that every worker updates, losing nothing; return the new value."""
     while True:
@@ -145,7 +145,7 @@ def add_delta(shared, k, mine, old, scale):
             return new
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, workers, kappa):
     """Merge the intercept as ``merge_tier`` does, with atomic additions."""
     x = strength * tiers.tops[len(tiers.tops) - 1]
@@ -162,7 +162,7 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
         parameters.intercept[k] = new
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, everything):
     """Merge the tiers that are due (with ``everything``, all that changed) and return when the next ones are.
 
@@ -185,7 +185,7 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
     return next_rows, next_grown
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
     """Merge tier ``t``, and with the first tier the intercept, and count the coordinates."""
     kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)

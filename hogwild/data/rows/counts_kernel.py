@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 
 
 @njit(**JIT)
@@ -16,7 +16,7 @@ def count_features(begin, end, indices, total):
             total[np.uint32(indices[np.uint64(j)])] += 1
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def value(values, scales, j, k):
     return np.float64(values[np.uint64(j)]) * (np.float64(scales[k]) if len(scales) else 1.0)
 

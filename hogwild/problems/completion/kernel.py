@@ -33,7 +33,7 @@ from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
@@ -133,7 +133,7 @@ def open_tile(state, tile, number, data, plan):
         state[STRIDE] = stride % lines
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def line_at(state, i):
     """``(k, flip)``: the ratings from ``i``, the first of a line in the tile's order, are ``k + (0, 1 ... ^ flip)``.
 
@@ -173,7 +173,7 @@ def leave(locks, plan, tile):
     release(locks, tile // plan.columns)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def prefetch_line(data, k):
     """Prefetch the ratings of the line that begins with rating ``k``, which need not start a cache line."""
     for place in (k, k + SIDE - 1):
@@ -182,7 +182,7 @@ def prefetch_line(data, k):
         prefetch(data.values, place)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def prefetch_rows(lanes, biased, parameters, u, i):
     """Prefetch the rows and biases of a user and an item."""
     size = np.uint64(LANE * len(lanes))
@@ -194,12 +194,12 @@ def prefetch_rows(lanes, biased, parameters, u, i):
         prefetch(parameters.item_bias, i)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def projected(nonnegative, w):
     return ZERO if nonnegative and w < ZERO else w
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def add_atomic(array, k, change, shrink, nonnegative):
     """Set ``array[k] <- shrink * (array[k] + change)`` without losing any worker's update."""
     while True:
@@ -208,7 +208,7 @@ def add_atomic(array, k, change, shrink, nonnegative):
             break
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def fuse_atomic(array, k, a, b, shrink, nonnegative):
     """Set ``array[k] <- shrink * (array[k] + a * b)``, fused."""
     while True:
@@ -217,7 +217,7 @@ def fuse_atomic(array, k, a, b, shrink, nonnegative):
             break
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, shrink_u, shrink_i):
     """Update row ``u`` of ``p``, row ``i`` of ``q`` and their biases along the gradient times the step, ``move``."""
     if discipline == ATOMIC:
@@ -238,14 +238,14 @@ def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, sh
             b_u[u], b_i[i] = new_u, new_i
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def error(lanes, biased, p, u, b_u, q, i, b_i, value):
     """Prediction minus ``value``."""
     e = dot(lanes, p, u, q, i) - value
     return e + (b_u[u] + b_i[i]) if biased else e
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def shrinkage(rates, k, step, l2):
     """Factor of the penalty on row ``k``, if it is per row."""
     return ONE / fma(step * rates[k], l2, ONE)

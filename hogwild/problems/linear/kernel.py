@@ -33,7 +33,7 @@ from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss, ease
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
@@ -109,19 +109,19 @@ class Plan(NamedTuple):
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def visits(penalty):
     """Whether the penalty acts on a weight when its feature is visited."""
     return penalty != NO_PENALTY and penalty != L2_SCALED
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def value(values, k, unit):
     """Return ``values[k]``, which is not read if all are known to be one."""
     return ONE if unit else values[k]
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def dot(coef, indices, values, begin, end, unit=0):
     """Return ``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last."""
     s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
@@ -147,7 +147,7 @@ def shrink_table(table, rates, step, l2):
         table[u] = ONE / fma(step * rates[u], l2, ONE)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def shrunk(penalty, w, threshold, divisor):
     """The proximal step of ``l1 |w| + l2/2 w^2``: towards zero by ``threshold``, then divided by ``divisor``."""
     if penalty == L2_TABLE:
@@ -159,7 +159,7 @@ def shrunk(penalty, w, threshold, divisor):
     return w
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2):
     """Update coordinate ``u`` as the discipline requires.
 
@@ -187,13 +187,13 @@ def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2)
         coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def apart(penalty, rates, u):
     """The l2 penalty's rate of feature ``u`` over that of l1."""
     return rates[np.uint64(u) + np.uint64(len(rates) // 2)] if penalty == APART else ONE
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0):
     """Update every coordinate of a row whose gradient is ``g * values``."""
     a = g if adagrad else step * g
@@ -205,7 +205,7 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
         write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, pull)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
     """Prefetch data for rows a little ahead of ``rows[i]``; ``rows`` is padded, so nothing is out of range."""
     row = rows[i + OFFSETS_AHEAD]
@@ -226,13 +226,13 @@ def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
                 prefetch(data.rates, u)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def row_factor(array, row):
     """Return ``array[row]``, or one if the array is empty."""
     return array[row] if array.size else ONE
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def count(control, worker, rows, nonzeros):
     """Add to a worker's own progress counters."""
     cell = WORKERS + LINE * worker
@@ -240,7 +240,7 @@ def count(control, worker, rows, nonzeros):
     store(control, cell + NONZEROS, load(control, cell + NONZEROS) + nonzeros)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def lock_row(locks, data, begin, end, control):
     """Take the locks of a row's coordinates, in ascending order so that two workers cannot wait for each other."""
     for j in range(begin, end):
@@ -249,13 +249,13 @@ def lock_row(locks, data, begin, end, control):
     return True
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def unlock_row(locks, data, begin, end):
     for j in range(begin, end):
         release(locks, np.uint32(data.indices[np.uint64(j)]))
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def intercept_move(adagrad, squares, gained, g, step):
     """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
     if adagrad:
@@ -277,7 +277,7 @@ def claim(state, control, plan, rows):
     return True
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def come_in(adagrad, tiers, replica, parameters, plan, state):
     """Begin or continue a tiered worker's epoch; return the rows done and the curvature met so far."""
     if state[BEGUN] == 0:
@@ -286,7 +286,7 @@ def come_in(adagrad, tiers, replica, parameters, plan, state):
     return state[SEEN], replica.total[0]
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over):
     """Store what ``come_in`` will read; with ``over``, at the end of the epoch, merge everything."""
     state[SEEN], replica.total[0] = done, grown

@@ -23,7 +23,7 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, merge_due
@@ -62,7 +62,7 @@ from hogwild.problems.linear.turns_kernel import HANDED, ROW, SOME, TAKEN, begin
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spare); gathered coordinates follow
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def parts(buffer, stride):
     """Margins (later slopes), bias, owed, gained and squares, and the rest of the buffer."""
     return (
@@ -75,7 +75,7 @@ def parts(buffer, stride):
     )
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def dots(lanes, gathered, margins, coef, data, stride, begin, end):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
@@ -97,7 +97,7 @@ def dots(lanes, gathered, margins, coef, data, stride, begin, end):
         vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
     """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
     i = np.uint64(j)
@@ -105,7 +105,7 @@ def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
     return vectors.fma(data.values[i], vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k)), total)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def prefetch_weights(coef, data, stride, row):
     """Prefetch the weights of a row."""
     for j in range(data.begin[row], data.end[row]):
@@ -114,7 +114,7 @@ def prefetch_weights(coef, data, stride, row):
             prefetch(coef, first + np.uint64(k))
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
     """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero.
 
@@ -151,7 +151,7 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
     return some
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def add_bends(bent, loss, margins, target, factor, classes, param):
     """Add to ``bent`` (stride,) ``factor`` times ``losses.bend`` of each class; return the largest sum.
 
@@ -176,7 +176,7 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
     return largest
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
     if not adagrad and discipline != ATOMIC and penalty != ELASTIC and penalty != APART:
@@ -192,7 +192,7 @@ def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, be
             write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
     """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
     width = np.uint64(stride)
@@ -212,7 +212,7 @@ def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
             vectors.store(moved, coef, first)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def refresh(bias, squares, parameters, adagrad):
     """Read the shared intercept (and its sums of squares)."""
     for k in range(len(bias)):
@@ -221,7 +221,7 @@ def refresh(bias, squares, parameters, adagrad):
             squares[k] = load(parameters.intercept_squares, k)
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
     """Add what is owed to the shared intercept."""
     for k in range(len(bias)):

@@ -29,7 +29,7 @@ from numba import njit
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.losses import dloss
-from hogwild.kernels.options import INLINE, JIT
+from hogwild.kernels.options import JIT
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.problems.linear.kernel import (
@@ -66,7 +66,7 @@ class Crew(NamedTuple):
     lost: np.ndarray  # (1,) int64
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
     numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
@@ -87,7 +87,7 @@ def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
         numbers[SOME] = g[0] != ZERO
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def load_row(adagrad, parameters, data, stride, crew, worker):
     """Copy the weights of the worker's row, and their depths."""
     row, at = crew.numbers[worker, ROW], 0
@@ -101,7 +101,7 @@ def load_row(adagrad, parameters, data, stride, crew, worker):
             at += 1
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def put_back(adagrad, parameters, data, stride, crew, worker):
     """Overwrite the row's weights with the loaded ones, and count the updates that this undoes."""
     row, at = crew.numbers[worker, ROW], 0
@@ -117,7 +117,7 @@ def put_back(adagrad, parameters, data, stride, crew, worker):
             at += 1
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def pay(adagrad, parameters, crew, worker):
     """Settle the worker's debt to the shared intercept."""
     own = crew.vectors[worker]
@@ -125,7 +125,7 @@ def pay(adagrad, parameters, crew, worker):
     crew.numbers[worker, UNPAID] = 0
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)
 def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
     l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
