@@ -491,14 +491,14 @@ def watch():
                 pass
         time.sleep(0.01)
 threading.Thread(target=watch, daemon=True).start()
-_, path, host, l2, held_out, twice = sys.argv
+_, path, host, l2, held_out, evaluated = sys.argv
 rows = open_data(path)
 if float(held_out):
     rows, _ = rows.split(float(held_out))
 run = hogwild.train(rows, host=host, workers=2, epochs=2, l2=float(l2), step=1e-3)
-next(run)
-if twice == "False":  # the whole of the data have been read once for the first row
+if evaluated == "False":  # reading all of them takes minutes where memory is large
     run._case._evaluator = Evaluator(rows.block(0, 100), None, "log", None, labels=run.problem.labels, width=rows.width)
+next(run)
 threading.Timer(5, run.stop).start()
 row = next(run)
 print(max(peaks.values()) >> 20, row["updates"], row["status"])
