@@ -159,8 +159,6 @@ def _of_machines(config: Any) -> Iterator[str]:
     for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
         if numbers[key] not in usual:
             yield f"exchange={config.exchange!r}: {key} is not for machines, {reason}: leave {key} out"
-    if config.link:
-        yield f"link={config.link!r}: machines trade over the network that there is: leave link out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
         yield f"machines={config.machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
     if not PROBLEMS[config.problem].get("distributed", False):

@@ -40,8 +40,9 @@ def among(
     """Return a function that makes a pool of several machines of this machine's own workers.
 
     ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
-    of its own.
+    of its own. From here on the machines feel the config's link, if it has one.
     """
+    cluster.feel(config.slow)
     exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
     if exchange is None:
         return lambda pool: Ring(pool, cluster, agree)
