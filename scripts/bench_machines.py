@@ -60,8 +60,9 @@ KINDS = {
                  {"none": 0.25, "averaging": 1.0, "gossip:period=1000": 0.25}, CROWDS),
     "clicks": Kind("synthetic:ctr?rows=400000&features=4194304", 0.1, {"epochs": 6, "schedule": "epoch"},
                    {"none": 0.064, "averaging": 0.128, "gossip:period=1000": 0.064}, CROWDS[:-1]),
-    "ratings": Kind("synthetic:netflix?ratings=8000000", 0.01, {"epochs": 12, "problem": "completion"},
-                    {"none": 0.05, "averaging": 0.05, "averaging:period=0.25": 0.05, "rotation": 0.05}),
+    "ratings": Kind("synthetic:netflix?users=20000&items=3500&ratings=4000000&shift=41", 0.01,
+                    {"epochs": 12, "problem": "completion"},
+                    {"none": 0.05, "averaging": 0.05, "rotation": 0.05}),
 }  # fmt: skip
 
 
