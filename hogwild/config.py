@@ -92,7 +92,7 @@ class TrainConfig:
         "numbers.")
     machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
         least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
-        "``server``.")
+        "``server``, or by ``rotation`` of items (completion).")
     own_rows: bool = option(False, "Each machine has rows of its own: another file or store on each.", MACHINES,
         owners=LINEAR, more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
         "objective is that of all rows. If all open the same data, each keeps a range of it.")

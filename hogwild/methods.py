@@ -75,7 +75,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "defaults": {
             "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
             "penalty": "per-rating", "negatives": 1,
-        }, "cuda": ("atomic", "hogwild"), "distributed": True,
+        }, "cuda": ("atomic", "hogwild"), "distributed": True, "rotates": True,
         "case": "hogwild.problems.completion.case:CompletionCase",
         "model": "hogwild.problems.completion.model:CompletionModel",
     },
@@ -124,8 +124,10 @@ class ExchangeRow:
     numbers: Mapping[str, Number | Choice] = field(default_factory=dict)
     fixed: Mapping[str, object] = field(default_factory=dict)  # further keywords
     sums: bool = False  # whether it adds up the replicas' changes, which leads out of what a problem may be kept in
+    between: tuple[str, ...] = ("workers",)  # and "machines"
 
 
+EVERYWHERE = ("workers", "machines")
 GROUP = Number(1, 1, 1024, True)  # workers that race on one replica
 #: Schemes by which replicas trade.
 EXCHANGES: dict[str, ExchangeRow] = {
@@ -143,6 +145,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "late": Number(0, 0, 1, True),
             "group": GROUP,
         },
+        between=EVERYWHERE,
     ),
     "one-shot-averaging": ExchangeRow(
         "hogwild.exchanges.averaging:Averaging", {"group": GROUP}, fixed={"one_shot": True}
@@ -161,6 +164,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "group": GROUP,
         },
         sums=True,
+        between=EVERYWHERE,
     ),
     "consensus": ExchangeRow(
         "hogwild.exchanges.consensus:Consensus",
@@ -184,8 +188,14 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "group": GROUP,
         },
         sums=True,
+        between=EVERYWHERE,
     ),
+    "rotation": ExchangeRow("", between=("machines",)),  # a machine's workers share one array: machines/rotation.py
 }
+#: Those between the workers of a machine, and between machines.
+BETWEEN_WORKERS, AMONG_MACHINES = (
+    tuple(name for name, row in EXCHANGES.items() if where in row.between and name != "none") for where in EVERYWHERE
+)
 #: Parameters of every delay law.
 TIMING = {"window": Number(0.1, 0.0, 1.0), "quantum": Number(1, 1, 1_000_000, True)}
 #: The simulator's delay laws (hosts/delays.py) with the further parameters of each.

@@ -13,6 +13,8 @@ from typing import Any
 
 from hogwild.errors import UsageError
 from hogwild.methods import (
+    AMONG_MACHINES,
+    BETWEEN_WORKERS,
     DEFAULT_PARAM,
     DISCIPLINES,
     EXCHANGES,
@@ -62,6 +64,12 @@ def _of_replicas(config: Any) -> Iterator[str]:
         if "row" in [part.partition("=")[0] for part in config.link.split(",")]:
             yield f"link={config.link!r}: row is for the simulator, and real workers take their own time: leave row out"
     if config.exchange == "none":
+        return
+    if config.machines == 1 and parse_exchange(config.exchange)[0] not in BETWEEN_WORKERS:
+        yield (
+            f"exchange={config.exchange!r} passes blocks of items between machines: give machines, or order='blocks', "
+            "which keeps the workers of one machine to users and items of their own"
+        )
         return
     sums = PROBLEMS[config.problem].get("sums", True)
     name, numbers = parse_exchange(config.exchange, sums)
@@ -143,19 +151,30 @@ def _of_machines(config: Any) -> Iterator[str]:
             yield "own_rows is for several machines: give machines too (--machines P), or all rows to one"
         return
     name, numbers = parse_exchange(config.exchange, PROBLEMS[config.problem].get("sums", True))
-    if name not in ("averaging", "gossip", "server"):
-        yield f"exchange={config.exchange!r}: machines trade by averaging, gossip or server: choose one of these"
+    if name not in AMONG_MACHINES:
+        known = ", ".join(AMONG_MACHINES)
+        yield f"exchange={config.exchange!r}: machines trade by {known}: choose one of these"
+    if name == "rotation":
+        yield from _of_rotation(config)
     for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
         if numbers[key] not in usual:
             yield f"exchange={config.exchange!r}: {key} is not for machines, {reason}: leave {key} out"
-    if config.link:
-        yield f"link={config.link!r}: machines trade over the network that there is: leave link out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
         yield f"machines={config.machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
     if not PROBLEMS[config.problem].get("distributed", False):
         yield f"machines={config.machines}: problem {config.problem!r} is trained on one machine"
     if config.discipline == "round-robin" or config.order == "blocks":
         yield f"machines={config.machines}: an order that fixes who is next (round-robin, blocks) is for one machine"
+
+
+def _of_rotation(config: Any) -> Iterator[str]:
+    said = f"exchange={config.exchange!r}"
+    if not PROBLEMS[config.problem].get("rotates", False):
+        yield f"{said} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
+    if config.loss != "squared-error":
+        yield f"{said}: loss {config.loss!r} draws items that other machines hold: choose averaging"
+    if config.order != "shuffled":
+        yield f"{said} has an order of its own, in which blocks meet: leave order={config.order!r} out"
 
 
 def _of_averaging(config: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from hogwild import methods as module
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.kernels import losses
-from hogwild.methods import DISCIPLINES, EXCHANGES, PROBLEMS
+from hogwild.methods import BETWEEN_WORKERS, DISCIPLINES, PROBLEMS
 from hogwild.problems.linear import kernel as linear
 from hogwild.training.schedule import SCHEDULES
 
@@ -55,7 +55,7 @@ BAD_TOGETHER: list[dict[str, Any]] = [
     {"device": "cuda", "problem": "module", "discipline": "atomic"},
     {"problem": "module", "launch": "eager"},
     {"device": "cuda", "launch": "eager"},
-    *({"exchange": exchange, "adagrad": True} for exchange in [*EXCHANGES][1:]),
+    *({"exchange": exchange, "adagrad": True} for exchange in BETWEEN_WORKERS),
     *({"exchange": "averaging", "discipline": discipline} for discipline in DISCIPLINES[1:]),
 ]
 
@@ -77,7 +77,7 @@ def test_choices_are_listed(options: dict[str, Any]) -> None:
 
 
 def test_exchanges_go_with_the_serial_kernel_on_any_number_of_workers() -> None:
-    for exchange in [*EXCHANGES][1:]:
+    for exchange in BETWEEN_WORKERS:
         for discipline in ("auto", "serial"):
             assert TrainConfig(exchange=exchange, discipline=discipline, workers=4).workers == 4
         with pytest.raises(UsageError, match=f"exchange='{exchange}': .* leave discipline out"):

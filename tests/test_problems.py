@@ -18,7 +18,7 @@ from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import DISCIPLINES, EXCHANGES
+from hogwild.methods import BETWEEN_WORKERS, DISCIPLINES, EXCHANGES
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run
 from tests.runs import when
@@ -140,7 +140,7 @@ def test_the_objective_of_a_row_is_that_of_the_parameters_it_ends_with(name: str
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("exchange", [*EXCHANGES][1:])
+@pytest.mark.parametrize("exchange", BETWEEN_WORKERS)
 def test_exchanges(pools: Callable, name: str, exchange: str) -> None:
     data, options = data_for(VARIANTS[name])
     if options.get("problem") == "cuts" and EXCHANGES[exchange].sums:

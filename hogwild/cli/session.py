@@ -23,10 +23,11 @@ from hogwild.cli.data.sources import Sources, check_apart, check_writable
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host
-from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
+from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
 from hogwild.json_rows import RowsFile
 from hogwild.kernels.directory import announce
+from hogwild.machines.meeting import tell_failure
 from hogwild.model_file import has_checkpoint
 from hogwild.screen import Screen
 from hogwild.training.stopwatch import Stopwatch, process_start
@@ -104,9 +105,14 @@ def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, m
 
     With a ``meeting`` it is done together with other machines.
     """
-    config.check_crowd(machine.physical_cores())
-    sources.check(config.problem)
-    request.check(config.problem)
+    try:
+        config.check_crowd(machine.physical_cores())
+        sources.check(config.problem)
+        request.check(config.problem)
+    except HogwildError as error:
+        if meeting is not None and not meeting.local:
+            tell_failure(meeting, str(error))
+        raise
     if config.keep == "best" and request.holdout is None:
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:

@@ -36,7 +36,8 @@ def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
     if config.machines > 1:
         own = " with rows of their own" if config.own_rows else ""
         name = f"{config.exchange} of {config.machines} machines{own}; here {name}"
-        within = parse_exchange(config.exchange)[1].get("period", 0) < math.inf
+        numbers = parse_exchange(config.exchange)[1]
+        within = numbers.get("period", 0 if numbers else math.inf) < math.inf
         repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
     elif config.exchange != "none":
         name = config.exchange if config.group == 1 else f"{config.exchange}, in each group {name},"

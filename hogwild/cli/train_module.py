@@ -62,7 +62,10 @@ def train_module(
                                          "nn.Module.")],
     **given: Any,
 ) -> None:  # fmt: skip
-    """Train any PyTorch module on all cores, without locks."""
+    """Train any PyTorch module on all cores, without locks.
+
+    Several machines train one from Python: hogwild.train_module(..., cluster=hogwild.gather(...)).
+    """
     raise typer.Exit(begin(given | {"model": model}))
 
 

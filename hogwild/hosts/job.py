@@ -23,7 +23,21 @@ from hogwild.exchanges.trade import Counts, Exchange, Served
 from hogwild.hosts.shared import Block
 from hogwild.hosts.slowed import Slowed
 from hogwild.hosts.timed import seconds_of
-from hogwild.kernels.control import ABORT, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
+from hogwild.kernels.control import (
+    ABORT,
+    END,
+    LAST,
+    LINE,
+    NEXT,
+    NO_LIMIT,
+    NONZEROS,
+    ROWS,
+    SKIP,
+    STOP,
+    TURN,
+    WORKERS,
+    cells,
+)
 from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
 from hogwild.problems.linear.problem import LinearProblem
@@ -332,7 +346,7 @@ class Job:
         control = self.control
         if self.problem.discipline == "round-robin":  # each worker's last turn only applies pending updates
             return bool(control[TURN] >= control[LAST] + self.workers)
-        return bool(control[NEXT] >= self.order.n_chunks or control[STOP])
+        return bool(control[NEXT] >= (control[END] or self.order.n_chunks) or control[STOP])
 
     def position(self) -> int:
         """Number of the task's chunks that are done (while the workers stand still)."""

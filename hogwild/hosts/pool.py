@@ -42,7 +42,7 @@ class Pool(Protocol):
         """Counts of what the replicas sent in the latest task."""
         return Counts() if self.job is None else self.job.sent()
 
-    def share(self) -> tuple[int, int]:
+    def share(self, task: Task) -> tuple[int, int]:
         """Return which part of the next task's chunks is this machine's, and how many parts there are."""
         return 0, 1
 

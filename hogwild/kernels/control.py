@@ -14,6 +14,7 @@ ABORT = 2 * LINE  # nonzero: return at once, even from a wait; the run is lost
 TURN = 3 * LINE  # round robin: the position in the epoch whose turn it is
 LAST = 4 * LINE  # round robin: the position at which the epoch ends
 SKIP = 5 * LINE  # chunks after each claimed one that are for other machines
+END = 6 * LINE  # the chunk at which a task ends; 0: that of the epoch
 WORKERS = 8 * LINE  # from here on, one line per worker:
 ROWS, NONZEROS, MERGED = 0, 1, 2  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
 

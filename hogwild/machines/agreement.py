@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.totals import Totals
 from hogwild.errors import InputError, TrainingError
+from hogwild.exchanges import make_exchange
+from hogwild.exchanges.averaging import Averaging
 from hogwild.hosts.pool import Pool
+from hogwild.kernels.control import NO_LIMIT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.comeback import Door
 from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
-from hogwild.machines.pool import Machines, among
+from hogwild.machines.pool import Machines, Replicas
+from hogwild.machines.rotation import Ring
 from hogwild.problems.case import Case
 from hogwild.problems.work import trained
 
@@ -26,6 +31,24 @@ def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
         "examples": case.n, "parameters": trained(case.problem), "data": case.fingerprint,
         "array": "by popularity" if case.problem.discipline == BY_RANK else "as numbered",
     }  # fmt: skip
+
+
+def among(
+    cluster: Cluster, config: TrainConfig, examples: int, agree: Callable[[], None] = lambda: None,
+    totals: Totals | None = None,
+) -> Callable[[Pool], Machines]:  # fmt: skip
+    """Return a function that makes a pool of several machines of this machine's own workers.
+
+    ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
+    of its own. From here on the machines feel the config's link, if it has one.
+    """
+    cluster.feel(config.slow)
+    exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
+    if exchange is None:
+        return lambda pool: Ring(pool, cluster, agree)
+    if isinstance(exchange, Averaging):
+        exchange = dataclasses.replace(exchange, period=min(exchange.period, NO_LIMIT - 1))  # it keeps a base
+    return lambda pool: Replicas(pool, cluster, exchange, agree, totals)
 
 
 class Leader:

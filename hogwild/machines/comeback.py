@@ -16,6 +16,8 @@ from hogwild.machines.meeting import difference
 LOOK = 0.2  # seconds
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 
+ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
+
 
 class Door:
     """Lets machines in that come back, on machine 0, until the cluster is left."""
@@ -38,8 +40,9 @@ class Door:
         cluster, hello = self._cluster, self._notes.get(request, self)
         if hello is None or hello is self:  # withdrawn, or about to be written
             return hello is None
-        if self._plan["facts"]["own_rows"]:
-            self._notes.put(f"{request}/answer", {"why": OWN_ROWS})
+        facts = self._plan["facts"]
+        if why := OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else "":
+            self._notes.put(f"{request}/answer", {"why": why})
             return True
         free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
         number = hello["number"] if hello["number"] is not None else free[0] if free else None

@@ -8,6 +8,7 @@ run is new whenever machine 0 starts, and stands in every key and frame.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import json
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from hogwild.errors import InputError, TrainingError, UsageError, reason_of
+from hogwild.errors import HogwildError, InputError, TrainingError, UsageError, reason_of
 
 DEADLINE = 50.0  # seconds until everybody must have come
+TELLING = 25.0  # seconds in which a machine that cannot take part tries to say so
 PAUSE = 0.05
 LONGEST_JOB = 64  # characters
 
@@ -115,7 +117,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     ----------
     meeting : Meeting
     about : dict
-        What all must have in common, as JSON.
+        What all must have in common, as JSON; or ``fails``: why this machine cannot take part, which all are told.
     say : callable
         Told, in a line, what is waited for.
     seconds : float
@@ -124,8 +126,8 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     Raises
     ------
     InputError
-        If the port is in use, the address cannot be reached, a machine is missing, or machines differ; the line names
-        both sides.
+        If the port is in use, the address cannot be reached, a machine is missing or fails, or machines differ; the
+        line names both sides.
     """
     deadline = time.monotonic() + seconds
     listening = _listen(meeting)
@@ -150,6 +152,8 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
         say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
         _judge(meeting, notes)
     else:
+        if why := notes.get(f"hello/{number}").get("fails"):  # read again, so that it is there
+            raise InputError(why)
         say(f"machine {number} of {meeting.machines}: waiting for the others")
         late = f"machine 0 has not gathered all {meeting.machines} machines"
         if verdict := notes.wait("verdict", late, seconds):
@@ -191,22 +195,39 @@ def _own_facts(meeting: Meeting) -> dict[str, Any]:
 
 def _judge(meeting: Meeting, notes: Notes) -> None:
     """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
-    mine, verdict = notes.get("hello/0"), ""
-    for k in range(1, meeting.machines):
-        while (theirs := notes.get(f"hello/{k}", None)) is None and not notes.late:
-            time.sleep(PAUSE)
-        if theirs is None:
-            missing = [k for k in range(1, meeting.machines) if notes.get(f"hello/{k}", None) is None]
-            names = f"machine{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {meeting.machines}"
-            verdict = f"{names} did not come to {meeting.address}"
+    mine = notes.get("hello/0")
+    if "fails" in mine:
+        notes.put("verdict", _unlike({0: mine}))
+    while True:
+        came = {k: hello for k in range(meeting.machines) if (hello := notes.get(f"hello/{k}", None)) is not None}
+        verdict, missing = _unlike(came), [k for k in range(meeting.machines) if k not in came]
+        if not missing or notes.late or (verdict and "fails" not in mine):
             break
-        if unlike := difference(mine, theirs):
-            verdict = f"machine {k} ({theirs['host']}) differs from machine 0 ({mine['host']}): {unlike}"
-            break
+        time.sleep(PAUSE)
+    if missing and not verdict:
+        names = f"machine{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {meeting.machines}"
+        verdict = f"{names} did not come to {meeting.address}"
     notes.put("verdict", verdict)
     if verdict:
         time.sleep(1.0)  # until the others have read it
         raise InputError(verdict)
+
+
+def _unlike(came: dict[int, dict[str, Any]]) -> str:
+    """Return why machines that have come cannot train together, or an empty string."""
+    for k, hello in came.items():
+        if why := hello.get("fails"):
+            return f"machine {k} ({hello['host']}): {why}"
+    for k, hello in came.items():
+        if unlike := difference(came[0], hello):
+            return f"machine {k} ({hello['host']}) differs from machine 0 ({came[0]['host']}): {unlike}"
+    return ""
+
+
+def tell_failure(meeting: Meeting, why: str) -> None:
+    """Let the other machines know that this one cannot take part, if they can be reached soon."""
+    with contextlib.suppress(HogwildError):
+        meet(meeting, {"fails": why}, lambda line: None, TELLING)
 
 
 def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:

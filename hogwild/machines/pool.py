@@ -1,10 +1,11 @@
 """The workers of this machine, and an exchange between it and the others.
 
 To the engine this is a pool like any other. ``begin`` of machine 0 tells the others the task, who takes part and with
-what step; each does every P-th chunk of it, and while workers race on the array a thread trades it with the other
-machines (``trading.py``). A task is done when all machines have done their share and the array is the same everywhere.
-If a machine dies in a task the others may have seen its last messages or not, so with the next task machine 0 sends the
-model; so it does when one has come back.
+what step, and each does every P-th chunk of it. With :class:`Replicas` each machine has an array of its own, and while
+workers race on it a thread trades it with the other machines (``trading.py``). A task is done when all machines have
+done their share and the array is the same everywhere. If a machine dies in a task the others may have seen its last
+messages or not, so with the next task machine 0 sends the model; so it does when one has come back. With ``Ring``
+(``rotation.py``) the machines share out one array.
 """
 
 from __future__ import annotations
@@ -16,56 +17,32 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import TrainConfig
 from hogwild.data.rows.totals import Totals
-from hogwild.exchanges import make_exchange
-from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.late import compile_raced
 from hogwild.exchanges.trade import Counts, Exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
-from hogwild.kernels.control import NO_LIMIT, STOP
+from hogwild.kernels.control import STOP
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame, Message
 from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 
 
-def among(
-    cluster: Cluster, config: TrainConfig, examples: int, agree: Callable[[], None] = lambda: None,
-    totals: Totals | None = None,
-) -> Callable[[Pool], Machines]:  # fmt: skip
-    """Return a function that makes a pool of several machines of this machine's own workers.
-
-    ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
-    of its own.
-    """
-    exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
-    assert exchange is not None
-    if isinstance(exchange, Averaging):
-        exchange = dataclasses.replace(exchange, period=min(exchange.period, NO_LIMIT - 1))  # it keeps a base
-    return lambda pool: Machines(pool, cluster, exchange, agree, totals)
-
-
 class Machines(Pool):
-    """A pool of the workers of this machine that trades with other machines (see :class:`hogwild.hosts.pool.Pool`)."""
+    """A pool of the workers of this machine that trains with other machines (see :class:`hogwild.hosts.pool.Pool`)."""
 
-    def __init__(
-        self, inner: Pool, cluster: Cluster, exchange: Exchange, agree: Callable[[], None],
-        totals: Totals | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, inner: Pool, cluster: Cluster, agree: Callable[[], None]) -> None:
+        """``agree`` is called when the memory is laid out, before anything is trained."""
         self._agree: Callable[[], None] | None = agree
-        self._totals, self._starts = totals, dict[int, int]()  # first chunks of others in an epoch that was stopped
-        self.inner, self.cluster, self._exchange = inner, cluster, exchange
+        self.inner, self.cluster = inner, cluster
         self.host, self.shared, self.workers = inner.host, inner.shared, inner.workers
-        self._arrays: dict[str, np.ndarray] = {}
         self._number = 0  # of the task
         self._members: list[int] = []
         self._came: list[int] = []  # when each of them has
-        self._in_step = False  # whether all machines have the same array
-        self._trading: Trading | None = None
+        self._in_step = False  # whether all machines have what they need for the next task
         self._gone = cluster.losses
-        self._worked = self._told = self._ended = False
+        self._ended = False
 
     # ---- what the engine asks
 
@@ -82,6 +59,118 @@ class Machines(Pool):
     def closed(self) -> bool:
         return self.inner.closed
 
+    def share(self, task: Task) -> tuple[int, int]:
+        """Tell the others what is next, and who takes part (on machine 0); return this machine's number among them, and
+        how many they are.
+        """
+        if self.cluster.leads and self.inner.job is not None:
+            self._settle(self.cluster.members())
+            self._number += 1
+            self._tell(task, self.inner.job)
+        return self._members.index(self.cluster.number), len(self._members)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all machines have the same array."""
+        return self._in_step
+
+    def _settle(self, members: list[int]) -> None:
+        came = [int(self.cluster.came[member]) for member in members]
+        self._in_step = self._in_step and (members, came) == (self._members, self._came)
+        self._members, self._came = members, came
+
+    def open(self, job: Job) -> None:
+        if self._agree is not None:
+            self._agree()
+            self._agree = None
+        self.inner.open(job)
+        self.cluster.own_progress = job.done
+        self._in_step = False
+
+    def release(self, job: Job) -> None:
+        self._end()
+        self.inner.release(job)
+
+    def close(self) -> None:
+        """End the workers and let the other machines know."""
+        self._end()
+        self.inner.close()
+
+    def _end(self) -> None:
+        if self.cluster.leads and not self._ended:
+            self._ended = True
+            if not self.in_step and self.inner.job is not None:
+                self._send_model(self.inner.job, self._number + 1)
+            self.cluster.tell({"kind": "end"})
+
+    def finish(self) -> None:
+        """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
+        job = self.inner.job
+        if job is not None and (model := self.cluster.take_model(self._number + 1, len(parameters(job)))) is not None:
+            parameters(job)[:] = model
+
+    # ---- a task
+
+    def follow(self, note: dict[str, Any]) -> Task:
+        """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
+        self._settle(note["members"])
+        self._number, self._in_step = note["task"], note["in_step"]
+        return Task(note["epoch"], note["start"], tuple(note["step"]))
+
+    def _tell(self, task: Task, job: Job) -> None:
+        """Tell the others what is next, and the model if it may differ from theirs."""
+        note = {
+            "kind": "task", "task": self._number, "epoch": task.epoch, "start": task.start, "step": list(task.step),
+            "members": self._members, "in_step": self._in_step,
+        }  # fmt: skip
+        for member in self._members[1:]:
+            self.cluster.tell(note | {"start": self._start_of(member, task)}, member)
+        if not self._in_step:
+            self._send_model(job, self._number)
+
+    def _start_of(self, member: int, task: Task) -> int:
+        """The first chunk of a machine."""
+        return task.start
+
+    def _send_model(self, job: Job, number: int) -> None:
+        model = Frame(MODEL, number, message=Message(0, 0, 0, parameters(job).copy()))
+        for member in self._members[1:]:
+            self.cluster.send(member, model)
+
+    def _join(self, job: Job) -> None:
+        """Take over machine 0's model, if it sends one (on other machines)."""
+        cluster = self.cluster
+        if not self._in_step and not cluster.leads:
+            seen = cluster.news
+            while (model := cluster.take_model(self._number, len(parameters(job)))) is None:
+                cluster.require(0)
+                cluster.wait_for_news(seen, WAIT)
+                seen = cluster.news
+            parameters(job)[:] = model
+        self._in_step = True
+
+
+class Replicas(Machines):
+    """Machines with an array each, which they trade.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    totals : Totals, optional
+        With it every machine has rows of its own.
+    """
+
+    def __init__(
+        self, inner: Pool, cluster: Cluster, exchange: Exchange, agree: Callable[[], None],
+        totals: Totals | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(inner, cluster, agree)
+        self._exchange, self._totals = exchange, totals
+        self._starts = dict[int, int]()  # first chunks of others in an epoch that was stopped
+        self._arrays: dict[str, np.ndarray] = {}
+        self._trading: Trading | None = None
+        self._worked = self._told = False
+
     def counts(self) -> Counts:
         """Counts of the latest task, of all machines."""
         return Counts() if self._trading is None else self._trading.counts()
@@ -90,18 +179,9 @@ class Machines(Pool):
         """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
         return (0, 0) if self._trading is None else self._trading.elsewhere()
 
-    def share(self) -> tuple[int, int]:
-        """Settle who takes part in the next task; return this machine's number among them, and how many they are."""
-        if self.cluster.leads:
-            self._settle(self.cluster.members())
-        if self._totals is not None:
-            return 0, 1
-        return self._members.index(self.cluster.number), len(self._members)
-
-    @property
-    def in_step(self) -> bool:
-        """Whether all machines have the same array."""
-        return self._in_step
+    def share(self, task: Task) -> tuple[int, int]:
+        share = super().share(task)
+        return share if self._totals is None else (0, 1)
 
     def state(self) -> dict[str, Any]:
         if self._totals is None:
@@ -114,35 +194,21 @@ class Machines(Pool):
             if min(self._starts.values()) < 0:
                 raise ValueError("starts holds a number below zero")
 
-    def _settle(self, members: list[int]) -> None:
-        came = [int(self.cluster.came[member]) for member in members]
-        self._in_step = self._in_step and (members, came) == (self._members, self._came)
-        self._members, self._came = members, came
-
     def open(self, job: Job) -> None:
-        if self._agree is not None:
-            self._agree()
-            self._agree = None
-        self.inner.open(job)
+        super().open(job)
         compile_raced()
         self._arrays = {}
-        self.cluster.own_progress = job.done
-        self._in_step = False
 
     def begin(self, task: Task) -> None:
-        cluster, job = self.cluster, self.inner.job
+        job = self.inner.job
         assert job is not None
-        self._number += 1
-        if cluster.leads:
-            self._tell(task, job)
-        else:
-            self._join(job)
+        self._join(job)
         count = len(self._members)
         if len(self._arrays.get("rows", ())) != count:
             spec = self._exchange.spec(len(parameters(job)), count)
             self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
         self._trading = trading_of(self._exchange)(
-            cluster, job, self._exchange, self._arrays, self._members, self._number
+            self.cluster, job, self._exchange, self._arrays, self._members, self._number
         )  # fmt: skip
         self._worked = self._told = False
         self.inner.begin(self._own(task))
@@ -175,31 +241,10 @@ class Machines(Pool):
             raise trading.error
         return True
 
-    def release(self, job: Job) -> None:
-        self._end()
-        self.inner.release(job)
-
-    def close(self) -> None:
-        """End the workers and let the other machines know."""
-        self._end()
-        self.inner.close()
-
     def _end(self) -> None:
         if self._trading is not None:
             self._trading.over = True
-        if self.cluster.leads and not self._ended:
-            self._ended = True
-            if not self._in_step and self.inner.job is not None:
-                self._send_model(self.inner.job, self._number + 1)
-            self.cluster.tell({"kind": "end"})
-
-    def finish(self) -> None:
-        """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
-        job = self.inner.job
-        if job is not None and (model := self.cluster.take_model(self._number + 1, len(parameters(job)))) is not None:
-            parameters(job)[:] = model
-
-    # ---- a task
+        super()._end()
 
     def _own(self, task: Task) -> Task:
         """Return a task with a step that falls with the rows of all machines, where this one has a share of them."""
@@ -208,41 +253,8 @@ class Machines(Pool):
         step = slower(task.step, self._totals.each[self.cluster.number] / self._totals.rows)
         return dataclasses.replace(task, step=step)
 
-    def follow(self, note: dict[str, Any]) -> Task:
-        """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
-        self._settle(note["members"])
-        self._number, self._in_step = note["task"] - 1, note["in_step"]
-        return Task(note["epoch"], note["start"], tuple(note["step"]))
-
-    def _tell(self, task: Task, job: Job) -> None:
-        """Tell the others what is next, and the model if it may differ from theirs."""
-        note = {
-            "kind": "task", "task": self._number, "epoch": task.epoch, "start": task.start, "step": list(task.step),
-            "members": self._members, "in_step": self._in_step,
-        }  # fmt: skip
-        for member in self._members[1:]:
-            start = task.start if self._totals is None else self._starts.get(member, 0)
-            self.cluster.tell(note | {"start": start}, member)
-        if not self._in_step:
-            self._send_model(job, self._number)
-        self._in_step = True
-
-    def _send_model(self, job: Job, number: int) -> None:
-        model = Frame(MODEL, number, message=Message(0, 0, 0, parameters(job).copy()))
-        for member in self._members[1:]:
-            self.cluster.send(member, model)
-
-    def _join(self, job: Job) -> None:
-        """Take over machine 0's model, if it sends one."""
-        cluster = self.cluster
-        if self._in_step:
-            return
-        seen = cluster.news
-        while (model := cluster.take_model(self._number, len(parameters(job)))) is None:
-            cluster.require(0)
-            cluster.wait_for_news(seen, WAIT)
-            seen = cluster.news
-        parameters(job)[:] = model
+    def _start_of(self, member: int, task: Task) -> int:
+        return task.start if self._totals is None else self._starts.get(member, 0)
 
     def _pass_on_stop(self) -> None:
         """Ask the other machines to stop if this one, which leads, was asked to."""

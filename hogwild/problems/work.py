@@ -132,6 +132,37 @@ class WithOwnParts(Protocol):
         """Number of parameters, which come first: what machines trade."""
 
 
+@runtime_checkable
+class InParts(Protocol):
+    """A problem with two sides, users and items, each in ``parts``, of which machines have one each at any time: of
+    every ``parts``-th chunk they have the users, and in each turn of an epoch, its ``parts``-th part, other items.
+    """
+
+    @property
+    def parts(self) -> int:
+        """Of how many parts each side consists."""
+
+    @property
+    def numbers(self) -> int:
+        """How many parameters a user or item has."""
+
+    def rows_of_parts(self, data: Any, order: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The users, and the items, of each part that an epoch changes."""
+
+    def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
+        """The parameters of some users (``side`` 0) or items (1), float32."""
+
+    def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
+        """Set what :meth:`copy_out` has returned."""
+
+
+def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
+    """The part of the items that meets a part of the users in a turn of an epoch. Over ``parts`` turns it meets all of
+    them, and an epoch begins with that with which the last one has ended.
+    """
+    return (users + turn - epoch) % parts
+
+
 def trained(problem: Problem) -> int:
     """Return how many numbers of a problem's array, the first ones, are parameters."""
     return problem.trained if isinstance(problem, WithOwnParts) else problem.size

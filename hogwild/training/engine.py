@@ -135,7 +135,7 @@ class Engine:
             pool.open(job)
         task = Task(self.epoch, self.chunk, steps[0], tuple(steps[1:]))
         before = self.clock.seconds
-        job.begin_epoch(task.epoch, task.start, pool.share())
+        job.begin_epoch(task.epoch, task.start, pool.share(task))
         # only now, for who watches: the counts are at zero
         self._task, self._began = task, before
         self._in_hand = self.updates % self._n if self.chunk else 0

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 from hogwild.config import TrainConfig
 from hogwild.errors import TrainingError
 from hogwild.hosts.pool import Pool
-from hogwild.machines.agreement import confirm, discipline_for
+from hogwild.machines.agreement import among, confirm, discipline_for
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
-from hogwild.machines.pool import Machines, among
+from hogwild.machines.pool import Machines
 from hogwild.problems.case import case_of
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.run import resolve

@@ -4,7 +4,8 @@ Each round starts two to four machines of one worker. One of them is killed, and
 or for a while, or machine 0 is killed, or nobody is; the moment is anywhere from the meeting to the checkpoints. The
 others must go on and descend, or, without machine 0, end within ``ALONE`` seconds with one line, the checkpoint whole
 and a run that can be resumed on one machine. Then machine 0 is interrupted, and all that live must end. Never may a
-process, a port or a segment of shared memory be left, and nothing may wait for ever.
+process, a port or a segment of shared memory be left, and nothing may wait for ever. With rotation, which needs every
+machine, any that is killed or stopped ends the run as machine 0 does.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from typing import Any
 from common import Campaign, descendants, living, segments_of, wait_until
 
 import hogwild
+from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store
 from hogwild.machines.cluster import SILENCE
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 COUNT = 100
 EXCHANGES = ("averaging", "averaging:period=2000", "averaging:period=0.5,mean=rows", "gossip:period=500",
-             "server:push=500")  # fmt: skip
+             "server:push=500", "rotation", "rotation")  # fmt: skip
 EVENTS = ("nobody", "killed", "killed", "killed early", "stopped", "paused", "machine 0 killed", "machine 0 killed",
           "comes back", "comes back")  # fmt: skip
 ROWS = 20_000
+DATA = {"rows": f"synthetic:uniform?rows={ROWS}&features=500&nnz=20", "ratings": "synthetic:ratings?ratings=200000"}
+ON_RATINGS = {"problem": "completion", "rank": 8}
 ENDLESS = 10**6
 BACK = 10.0  # seconds until a machine should have come back
 STARTED, ENDED, ALONE = 120.0, 60.0, 15.0 + SILENCE  # seconds
@@ -49,15 +53,18 @@ class Machines:
     """The machines of one round."""
 
     def __init__(self, store: Path, folder: Path, count: int, exchange: str) -> None:
+        ratings = [word for name, value in ON_RATINGS.items() for word in (f"--{name}", f"{value}")]
         self.port, self.rows_file, self.checkpoint = free_port(), folder / "rows", folder / "checkpoint"
         self.processes: list[subprocess.Popen[str]] = []
         self.dead: set[int] = set()
+        self.victim = 0
         self.commands: list[list[str]] = []
         for number in range(count):
             command = [
                 sys.executable, "-m", "hogwild", "train", str(store), "--workers", "1", "--host", "threads",
                 "--step", "0.2", "--epochs", f"{ENDLESS}", "--exchange", exchange, "--machines", f"{count}",
                 "--meet", f"127.0.0.1:{self.port}", "--machine", f"{number}", "--quiet",
+                *(ratings if exchange == "rotation" else []),
             ]  # fmt: skip
             if number == 0:
                 command += ["--json", str(self.rows_file), "--checkpoint", str(self.checkpoint)]
@@ -101,6 +108,7 @@ def disturb(machines: Machines, event: str, chance: random.Random) -> str:
     """Do what the event says; what was wrong after "FOUND", or nothing."""
     victim = chance.randrange(1, len(machines.processes))
     process = machines.processes[victim]
+    machines.victim = victim
     if event == "killed early":  # while machines start, meet or find the step
         time.sleep(4 * chance.random())
         process.kill()
@@ -128,27 +136,33 @@ def disturb(machines: Machines, event: str, chance: random.Random) -> str:
     return ""
 
 
-def without_machine_0(machines: Machines, store: Path, exchange: str) -> str:
-    """Kill machine 0: the others end with one line, and the run can be resumed."""
-    machines.processes[0].kill()
-    machines.dead.add(0)
+def without(machines: Machines, victim: int, store: Path, exchange: str) -> str:
+    """When a machine is gone that is needed, the others end with one line, and the run can be resumed."""
+    machines.dead.add(victim)
     began = time.monotonic()
-    for number in range(1, len(machines.processes)):
+    for number in range(len(machines.processes)):
+        if number == victim:
+            continue
         status, said = machines.ends(number, ALONE)
-        if status != 1 or len(said.splitlines()) != 1 or "machine 0" not in said:
+        if status != 1 or len(said.splitlines()) != 1 or f"machine {victim}" not in said:
             took = time.monotonic() - began
             return f"FOUND machine {number} ended with {status} after {took:.0f} s: {said.strip()[-300:]!r}"
     if not has_checkpoint(machines.checkpoint):
         return "ended in one line each"
     epoch = load_checkpoint(machines.checkpoint)[1]["epoch"]
-    run = hogwild.train(hogwild.open_data(str(store)), workers=1, host="threads", step=0.2, epochs=epoch + 2,
-                        checkpoint=str(machines.checkpoint), resume=True)  # fmt: skip
+    about = ON_RATINGS if exchange == "rotation" else {}
+    opened = (hogwild.open_ratings if about else hogwild.open_data)(str(store))
+    run = hogwild.train(opened, workers=1, host="threads", step=0.2, epochs=epoch + 2,
+                        checkpoint=str(machines.checkpoint), resume=True, **about)  # fmt: skip
     return "resumed" if [row["epoch"] for row in run][-1] == epoch + 2 else "FOUND a run that does not go on"
 
 
-def play(store: Path, folder: Path, event: str, chance: random.Random) -> str:
+def play(stores: dict[str, Path], folder: Path, event: str, chance: random.Random) -> str:
     """One round; how it ended, or what was wrong after "FOUND"."""
     count, exchange = chance.randrange(2, 5), chance.choice(EXCHANGES)
+    store = stores["ratings" if exchange == "rotation" else "rows"]
+    if exchange == "rotation" and event == "comes back":  # nobody does
+        event = "killed"
     machines = Machines(store, folder, count, exchange)
     family: set[int] = set()
     try:
@@ -156,14 +170,18 @@ def play(store: Path, folder: Path, event: str, chance: random.Random) -> str:
             return found
         family = {process.pid for process in machines.processes} | descendants()
         if event == "machine 0 killed":
-            return without_machine_0(machines, store, exchange)
+            machines.processes[0].kill()
+            return without(machines, 0, store, exchange)
+        if exchange == "rotation" and event in ("killed", "stopped"):
+            return without(machines, machines.victim, store, exchange)
         early = event == "killed early"
         if not wait_until(lambda: len(machines.rows()) > 1 or machines.processes[0].poll() is not None, STARTED):
             return "FOUND neither rows nor an end"
-        if machines.processes[0].poll() is not None:  # somebody was missing when they met
+        needed = early and exchange == "rotation"
+        if needed or machines.processes[0].poll() is not None:  # somebody was missing when they met, or is needed
             ends = [machines.ends(number, ENDED) for number in range(count) if number not in machines.dead]
             if early and all(status == 1 and len(said.splitlines()) == 1 for status, said in ends):
-                return "did not begin, in one line each"
+                return "did not begin, or ended, in one line each"
             return f"FOUND an early end: {ends}"
         if not machines.beyond(3):
             return "FOUND no rows after it"
@@ -189,13 +207,16 @@ def play(store: Path, folder: Path, event: str, chance: random.Random) -> str:
 def main(arguments: list[str]) -> int:
     campaign = Campaign("machines", arguments, COUNT)
     with tempfile.TemporaryDirectory() as kept:
-        store = save_store(hogwild.open_data(f"synthetic:uniform?rows={ROWS}&features=500&nnz=20"), Path(kept) / "rows")
+        stores = {
+            "rows": save_store(hogwild.open_data(DATA["rows"]), Path(kept) / "rows"),
+            "ratings": save_ratings(hogwild.open_ratings(DATA["ratings"]), Path(kept) / "ratings"),
+        }
         for number in campaign.rounds():
             chance = random.Random(f"{campaign.asked.seed} {number}")
             event = chance.choice(EVENTS)
             with tempfile.TemporaryDirectory() as folder:
                 before = descendants()
-                how = play(Path(store), Path(folder), event, chance)
+                how = play(stores, Path(folder), event, chance)
             campaign.tried[event] += 1
             campaign.ended[how.split(":")[0]] += 1
             if how.startswith("FOUND"):

@@ -20,7 +20,7 @@ from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.methods import EXCHANGES, Choice, Number, listed, parse_named
+from hogwild.methods import BETWEEN_WORKERS, Choice, Number, listed, parse_named
 from tests.runs import long_epochs, start, toy, when
 
 
@@ -88,7 +88,7 @@ def trained(data: Any, **options: Any) -> tuple[list[bytes], list[float]]:
 
 
 def test_every_exchange_has_a_row() -> None:
-    assert set(CASES) == set(EXCHANGES) - {"none"}
+    assert set(CASES) == set(BETWEEN_WORKERS)
     for name in CASES:
         assert make_exchange(name) is not None
     assert make_exchange("none") is None

@@ -287,7 +287,7 @@ def test_a_run_that_diverges_says_so(exchange: str) -> None:
 
 
 @pytest.mark.parametrize(("exchange", "reason"), [
-    ("consensus", "machines trade by averaging, gossip or server: choose one of these"),
+    ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
     ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
     ("averaging:period=9,late=1", "late is not for machines, who train while they trade anyway: leave late out"),
     ("gossip:own=0", "own is not for machines, whose workers do not stop to wait: leave own out"),

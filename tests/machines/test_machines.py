@@ -239,6 +239,17 @@ def test_machines_that_want_different_things_do_not_meet() -> None:
     assert str(found[0]) == str(found[1])
 
 
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_machine_that_cannot_take_part_tells_the_others(failing: int) -> None:
+    about = [{"loss": "log"}] * 3
+    about[failing] = {"fails": "part.svm: No such file"}
+    found = [str(error) for error in together(3, lambda cluster: None, about)]
+    assert found.pop(failing).endswith("part.svm: No such file")
+    for said in found:
+        assert said.startswith(f"machine {failing} (")
+        assert said.endswith("): part.svm: No such file")
+
+
 def test_a_machine_that_does_not_come() -> None:
     address = free_address()
     with pytest.raises(InputError, match=r"^machines 1, 2 of 3 did not come to 127.0.0.1:\d+$"):

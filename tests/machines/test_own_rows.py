@@ -6,6 +6,7 @@ import dataclasses
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.kernels.control import NEXT
 from hogwild.machines.cluster import Cluster
+from hogwild.machines.meeting import DEADLINE
 from hogwild.machines.own_rows import settle
 from hogwild.model_file import load_checkpoint, save_checkpoint
 from hogwild.problems.linear.case import LinearCase
@@ -385,6 +387,24 @@ def write_svmlight(rows: Rows, path: Path) -> None:
         pairs = zip(rows.indices[begin:end].tolist(), rows.values[begin:end].tolist(), strict=True)
         lines.append(f"{target:g} " + " ".join(f"{feature + 1}:{value!r}" for feature, value in pairs) + "\n")
     path.write_text("".join(lines))
+
+
+def test_a_missing_file_is_told_to_the_others(tmp_path: Path) -> None:
+    address, began, started = free_address(), time.monotonic(), {}
+    present = tmp_path / "rows.svm"
+    present.write_text("1 1:1\n-1 2:1\n")
+    for number in range(2):
+        name = tmp_path / "nothing.svm" if number else present
+        command = [*TRAIN, str(name), "--own-rows", "--machines", "2", "--meet",
+                   address, "--machine", f"{number}"]  # fmt: skip
+        started[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for number, process in started.items():
+        said = process.communicate(timeout=120)[1]
+        assert process.returncode == 1
+        assert len(said.splitlines()) == 1
+        assert "nothing.svm" in said
+        assert ("machine 1 (" in said) == (number == 0)
+    assert time.monotonic() - began < DEADLINE
 
 
 def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hogwild.compare.reference.outside import OUTSIDE
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, UsageError, nearest
-from hogwild.methods import EXCHANGES, PROBLEMS, parse_exchange
+from hogwild.methods import BETWEEN_WORKERS, PROBLEMS, parse_exchange
 
 if TYPE_CHECKING:
     from hogwild.cuda.backend import Backend
@@ -146,7 +146,7 @@ METHODS = _table(
     Method("locked", "locks", "locked", cost=1.3),
     Method("round-robin", "locks", "round-robin", cost=3.5),
     Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
-    *(Method(name, "exchange", exchange=name) for name in EXCHANGES if name != "none"),
+    *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
     Method("sklearn-sgd", "outside", parallel=False, cost=5.0, problems=("linear",)),
     Method("liblinear", "outside", parallel=False, tuned=(), cost=4.0, problems=("linear",)),
     # Cornac's threads share one model without locks.

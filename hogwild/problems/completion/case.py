@@ -38,6 +38,7 @@ class CompletionCase:
         self.problem = CompletionProblem.of(
             train.shape, train.items, train.values, discipline, c.rank or 0, c.loss, c.l2, c.penalty or "",
             c.nonnegative, c.biases, c.negatives or 0, c.order, c.workers or 1, c.gradient_delay,
+            c.machines if c.exchange == "rotation" else 1,
         )  # fmt: skip
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
         self._grid: tuple[int, int] | None = None
@@ -66,8 +67,16 @@ class CompletionCase:
         return {"grid": list(self.order.grid)}  # it depends on the machine's cache
 
     def recut(self, saved: dict[str, Any]) -> None:
-        if self.config.device != "cuda":
-            self._grid = (int(saved["grid"][0]), int(saved["grid"][1]))
+        if self.config.device == "cuda":
+            return
+        rows, columns, parts = int(saved["grid"][0]), int(saved["grid"][1]), self.problem.parts
+        if parts > 1 and saved.get("chunk"):
+            raise InputError(
+                "the checkpoint is from the middle of an epoch, and rotation begins with whole ones: resume it with "
+                "another exchange, or on one machine, up to the end of the epoch"
+            )
+        if rows % parts == columns % parts == 0:  # otherwise the ratings are cut anew
+            self._grid = rows, columns
 
     def make_evaluator(self, like: CompletionCase | None = None) -> None:
         if like is not None:

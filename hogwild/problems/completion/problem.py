@@ -33,7 +33,7 @@ import numpy as np
 
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import LAST, NEXT, cells
+from hogwild.kernels.control import END, LAST, NEXT, cells
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.tiers import no_tiers
 from hogwild.kernels.vectors import LANE
@@ -44,7 +44,7 @@ from hogwild.problems.completion.kernel import Data, Own, Parameters, Plan
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
 from hogwild.problems.linear.problem import aligned
-from hogwild.problems.work import HOLDS, OrderSlice, Shared, counted
+from hogwild.problems.work import HOLDS, OrderSlice, Shared, counted, part_of
 from hogwild.training.schedule import Step
 
 LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
@@ -85,12 +85,14 @@ class CompletionProblem:
     order: str
     popular: int = 0  # items that tiered workers have copies of
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
+    parts: int = 1  # of users and of items, for machines between which items go round
 
     @classmethod
     def of(
         cls, shape: tuple[int, int], items: np.ndarray, values: np.ndarray, discipline: str, rank: int = 32,
         loss: str = "squared-error", l2: float = 0.05, penalty: str = "per-rating", nonnegative: bool = False,
         biases: bool = True, negatives: int = 1, order: str = "shuffled", workers: int = 1, delay: float = 0.0,
+        parts: int = 1,
     ) -> CompletionProblem:  # fmt: skip
         """The problem that training ratings pose.
 
@@ -122,7 +124,7 @@ class CompletionProblem:
             popular = min(int(hot), MOST_POPULAR)
         return cls(
             *shape, rank, loss, float(l2), penalty, nonnegative, biases, negatives, mean, scale or 1.0, discipline,
-            order, popular, ticks_in(delay),
+            order, popular, ticks_in(delay), parts,
         )  # fmt: skip
 
     @property
@@ -134,6 +136,11 @@ class CompletionProblem:
     def size(self) -> int:
         """Length of the flat float32 parameter array."""
         return sum(self._layout())
+
+    @property
+    def numbers(self) -> int:
+        """How many parameters a user or item has: its factors and its bias."""
+        return self.rank + 1
 
     @property
     def locks(self) -> int:
@@ -214,7 +221,8 @@ class CompletionProblem:
             tiles, arrays = file_order(users, items, values)
         else:
             shape, fenced = (self.users, self.items), self.order == "blocks"
-            tiles, arrays = tile(users, items, values, shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid)
+            sizes = shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid, self.parts
+            tiles, arrays = tile(users, items, values, *sizes)
         return tiles, arrays | self._per_row(users, items)
 
     def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
@@ -253,16 +261,49 @@ class CompletionProblem:
 
         No two tiles of a diagonal share users or items, so concurrent workers are seldom at the same rows, whether
         locks keep them apart (order "blocks") or not; with tiles in random order they shared some most of the time.
+
+        With P ``parts`` an epoch has P turns, and every P-th tile is of the same part of the users; in a turn, all of
+        these are of one part of the items (:func:`part_of`), in diagonals too.
         """
         blocks[:] = np.arange(len(blocks))
         if not order.shuffled:
             return
-        generator = np.random.default_rng((seed, epoch))
-        rows, columns = (generator.permutation(n) for n in order.grid)
-        diagonal, k = np.divmod(blocks, min(order.grid))
-        shifted = (k + diagonal) % max(order.grid)
-        row, column = (shifted, k) if len(rows) >= len(columns) else (k, shifted)
-        blocks[:] = rows[row] * len(columns) + columns[column]
+        generator, parts = np.random.default_rng((seed, epoch)), self.parts
+        rows, columns = ([generator.permutation(n // parts) for _ in range(parts)] for n in order.grid)
+        across, down = len(columns[0]), len(rows[0])
+        turn, place = np.divmod(blocks, across * down * parts)
+        place, users = np.divmod(place, parts)
+        diagonal, k = np.divmod(place, min(across, down))
+        shifted = (k + diagonal) % max(across, down)
+        row, column = (shifted, k) if down >= across else (k, shifted)
+        items = part_of(users, turn, epoch, parts)
+        row, column = users * down + np.array(rows)[users, row], items * across + np.array(columns)[items, column]
+        blocks[:] = row * order.grid[1] + column
+
+    def rows_of_parts(self, data: Data, order: Tiles) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The users, and the items, of each part that have ratings."""
+        down, across = (n // self.parts for n in order.grid)
+        found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+        tiles = np.arange(order.n_chunks).reshape(order.grid)
+        for part in range(self.parts):
+            of = tiles[part * down : (part + 1) * down], tiles[:, part * across : (part + 1) * across]
+            for side, numbers in enumerate((data.users, data.items)):
+                rated = np.zeros((self.users, self.items)[side], bool)
+                for row in of[side]:  # whose ratings are neighbours in memory
+                    rated[numbers[data.begin[row[0]] : data.begin[row[-1] + 1]]] = True
+                found[side].append(np.flatnonzero(rated))
+        return found
+
+    def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
+        """Factors and biases of some users (``side`` 0) or items (1): (rows * numbers,) float32."""
+        bias = self.parameters(flat)[2 + side]
+        return np.concatenate([self.factors(flat)[side][rows], bias[rows, None]], axis=1).ravel()
+
+    def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
+        """Set what :meth:`copy_out` has returned."""
+        values = values.reshape(len(rows), self.numbers)
+        self.factors(flat)[side][rows] = values[:, :-1]
+        self.parameters(flat)[2 + side][rows] = values[:, -1]
 
     def begin_epoch(self, control: np.ndarray, order: Tiles, start: int) -> None:
         """Set the shared cells for workers that start an epoch at tile ``start``; turns count from there."""
@@ -283,10 +324,10 @@ class CompletionProblem:
             )
         order = part.order
         plan = Plan(
-            blocks=part.blocks, n_rows=order.n_rows, n_chunks=order.n_chunks, columns=order.grid[1],
-            n_users=self.users, n_items=self.items, shuffled=int(order.shuffled), start=part.start, seed=part.seed,
-            epoch=part.epoch, step=step, l2=self.l2, negatives=self.negatives, worker=part.worker,
-            workers=part.workers, limit=part.limit, every=EVERY, delay=self.delay,
+            blocks=part.blocks, n_rows=order.n_rows, n_chunks=int(shared.control[END]) or order.n_chunks,
+            columns=order.grid[1], n_users=self.users, n_items=self.items, shuffled=int(order.shuffled),
+            start=part.start, seed=part.seed, epoch=part.epoch, step=step, l2=self.l2, negatives=self.negatives,
+            worker=part.worker, workers=part.workers, limit=part.limit, every=EVERY, delay=self.delay,
         )  # fmt: skip
         scratch.state[:] = 0
         own: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own

@@ -58,6 +58,7 @@ def file_order(users: np.ndarray, items: np.ndarray, values: np.ndarray) -> tupl
 def tile(
     users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int], row_bytes: int,
     cache_bytes: int, workers: int, seed: int, fenced: bool = False, grid: tuple[int, int] | None = None,
+    parts: int = 1,
 ) -> tuple[Tiles, dict[str, np.ndarray]]:  # fmt: skip
     """Cut the ratings into tiles and sort them.
 
@@ -78,6 +79,8 @@ def tile(
         For the order ``blocks``, in which no two workers share a range: at least two of each for a worker.
     grid : (int, int), optional
         Numbers of ranges, if known: for a run that is resumed.
+    parts : int
+        Of which both numbers are multiples, for machines with a part of each.
 
     Returns
     -------
@@ -87,7 +90,9 @@ def tile(
     """
     n, generator = len(users), np.random.default_rng(seed)
     degrees = count(users, shape[0]), count(items, shape[1])
-    grid = grid or cut(degrees, n, row_bytes, cache_bytes, workers, fenced)
+    if grid is None:
+        rows, columns = cut(degrees, n, row_bytes, cache_bytes, workers * parts, fenced)
+        grid = -(-rows // parts) * parts, -(-columns // parts) * parts
     ranges = [split(degree, parts, generator) for degree, parts in zip(degrees, grid)]
     counts = np.zeros(grid[0] * grid[1], dtype=np.int64)
     tiling.count_tiles(users, items, *ranges, grid[1], counts)
