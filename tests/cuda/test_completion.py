@@ -68,6 +68,7 @@ EXPLICIT = [
     ("atomic", 1, 20, {}),
     ("hogwild", 1, 20, {"penalty": "per-row", "l2": 0.01}),
     ("atomic", 6, 20, {"nonnegative": True}),
+    ("atomic", 6, 64, {}),
     ("hogwild", 6, 16, {"nonnegative": True, "biases": False}),
     ("atomic", 33, 20, {"penalty": "per-row", "l2": 0.01}),
     ("hogwild", 33, 33, {}),
