@@ -137,6 +137,11 @@ class DeviceJob:
         """Drop unfinished work: an interrupted sequence holds a reference to the desk itself."""
         self._shares, self._next = iter(()), None
 
+    def close(self) -> None:
+        """Drop the replicas and their graphs, and give back the stream of the copies."""
+        self._replicas.clear()
+        self._loads.close()
+
     def pull(self) -> None:
         """Copy the parameters to the host, if the device has changed them."""
         if self._dirty:
@@ -304,11 +309,16 @@ class Streams(Pool):
             desk.clear()
             desk.settle()
             desk.pull()
+            desk.close()
 
     def close(self) -> None:
-        if self._desk is not None:
-            self.release(self._desk.job)
         self.closed = True
+        try:
+            if self._desk is not None:
+                self.release(self._desk.job)
+        finally:
+            for stream in self._streams:
+                stream.close()
 
 
 def _pull(desk: weakref.ref[DeviceJob]) -> None:

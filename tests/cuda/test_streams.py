@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
 
@@ -331,3 +332,53 @@ def test_permutations_are_even():
     assert len(found) == 36
     assert 50 < min(found.values())  # 100 in the mean, deviation 9
     assert max(found.values()) < 150
+
+
+# --- streams of several runs
+
+
+def in_use(device):
+    return len(device.queues) - len(device.lanes._idle)
+
+
+def test_open_runs_have_streams_of_their_own():
+    device = StandIn()
+    one, other = Streams(3, device), Streams(2, device)
+    assert len({id(stream.queue) for stream in [*one._streams, *other._streams]}) == 5
+    one.close()
+    assert in_use(device) == 2
+    third = Streams(30, device)
+    assert len(device.queues) == 32
+    with pytest.raises(UsageError, match="open runs have all of its 32 streams: close one, or use fewer workers"):
+        Streams(1, device)
+    del third  # never closed
+    gc.collect()
+    assert in_use(device) == 2
+    other.close()
+    assert in_use(device) == 0
+
+
+def test_a_job_gives_back_the_stream_of_its_copies():
+    pool, job, _ = parts_of(50, 2)
+    assert in_use(pool._backend) == 3
+    pool.release(job)
+    assert in_use(pool._backend) == 2
+    pool.close()
+    assert in_use(pool._backend) == 0
+
+
+def test_a_graph_is_kept_while_another_lives_on_its_stream():
+    device = StandIn()
+    stream, done = device.stream(), []
+    old = stream.capture(lambda: done.append("old"))
+    new = stream.capture(lambda: done.append("new"))
+    while device.advance():
+        pass
+    done.clear()
+    del old
+    gc.collect()
+    new()
+    assert done == ["new"]
+    del new
+    gc.collect()
+    assert stream.queue.workspace == 2  # now both are gone

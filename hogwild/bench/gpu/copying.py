@@ -41,8 +41,9 @@ class Copy:
         return {"bytes": FLOAT * self._count}
 
     def close(self) -> None:
-        """Free the memory."""
+        """Free the memory and the stream."""
         self._arrays = []
+        self._stream.close()
 
     def _make(self) -> None:
         made = torch.zeros(self._count, dtype=torch.float32, device=self._device)
