@@ -25,9 +25,6 @@ WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves 
 
 MOST_BLOCKS = 32  # most blocks per multiprocessor of sm_80, sm_90 or sm_100, however small they are
 
-#: Graphs whose capture failed, kept because the allocator still asks them which streams are theirs.
-ABANDONED: list[Any] = []
-
 
 class Event(Protocol):
     """A point in a stream's work."""
@@ -182,22 +179,12 @@ class CudaStream:
         with waits_refused():
             self.run(work)
         self._stream.synchronize()
-        try:
-            return self._capture(work)
-        except BaseException:
-            with contextlib.suppress(RuntimeError):  # torch's generator counts as captured until a capture ends
-                self._capture(torch.zeros(1, device=self._stream.device).zero_)
-            raise
-
-    def _capture(self, work: Callable[[], Any]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        ABANDONED.append(graph)
         # On this stream and in its own pool: graphs captured on the default capture stream share one cuBLAS workspace
         # and would race for it. Twice, because the inner context does not leave the stream if a capture fails.
         with torch.cuda.stream(self._stream):
             with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=self._stream):
                 work()
-        ABANDONED.remove(graph)
         return self._lane.keep(graph)
 
 

@@ -103,7 +103,7 @@ def test_what_is_asked_of_a_gpu_by_name() -> None:
     launched = {name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
                 for name in usual("module", "cuda")}  # fmt: skip
     assert {name: config.launch for name, config in launched.items() if config.launch != "graphs"} == {
-        "cuda-vmap": "vmap", "cuda-eager": "eager",
+        "cuda-eager": "eager",
     }  # fmt: skip
     together = launched["cuda-synchronous"]
     assert (together.workers, together.batch) == (1, 128)
