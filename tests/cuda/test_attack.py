@@ -137,13 +137,12 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
         assert not there()
 
 
-def test_what_is_known_of_the_data_is_found_out_off_the_clock(monkeypatch):
-    seen, clocks, spectrum, enter = [], [], linear.spectrum, engine.Clock.__enter__
-    monkeypatch.setattr(linear, "spectrum", lambda *about: seen.append(len(clocks)) or spectrum(*about))
+def test_trials_are_on_the_clock_and_what_they_need_is_made_off_it(monkeypatch):
+    seen, clocks, judge, enter = [], [], linear.LinearLauncher.judge, engine.Clock.__enter__
+    monkeypatch.setattr(linear.LinearLauncher, "judge", lambda *about: seen.append(len(clocks)) or judge(*about))
     monkeypatch.setattr(engine.Clock, "__enter__", lambda self: clocks.append(1) or enter(self))
     begin("linear", device="cuda", epochs=1).finish()
-    assert clocks
-    assert seen == [0]
+    assert seen[:2] == [0, len(clocks)]
 
 
 def test_few_in_flight_make_short_segments(monkeypatch):

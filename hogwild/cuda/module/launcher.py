@@ -53,6 +53,7 @@ class ModuleLauncher:
         If the data cannot be trained on a device, with the reason.
     """
 
+    trials = 0
     block = 1  # neighbouring examples would not make a random minibatch
 
     def __init__(
@@ -91,9 +92,9 @@ class ModuleLauncher:
         """A minibatch for each replica."""
         return self._batch * self.streams
 
-    def in_flight(self, step: float) -> int:
-        """A minibatch for each replica, whatever the step: the curvature of a module is unknown."""
-        return self.room()
+    def judge(self, flat: np.ndarray) -> float:
+        """Raise: every replica has a minibatch in flight, and nothing is tried."""
+        raise NotImplementedError
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
