@@ -232,7 +232,7 @@ def row_factor(array, row):
     return array[row] if array.size else ONE
 
 
-@njit(**INLINE)
+@njit(forceinline=True, **JIT)  # modules' workers call it from Python
 def count(control, worker, rows, nonzeros):
     """Add to a worker's own progress counters."""
     cell = WORKERS + LINE * worker
