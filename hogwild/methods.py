@@ -29,8 +29,8 @@ SGD_LOSSES = {
 }  # fmt: skip
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
-MOST_STREAMS = 32  # different ones that torch has
-LAUNCHES = ("graphs", "eager", "vmap")  # how a module's steps reach a GPU
+MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
+LAUNCHES = ("graphs", "eager")  # how a module's steps reach a GPU
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")

@@ -139,12 +139,12 @@ TARGETS = (
              most=True, form="{:.3f} s")
       for host, most in (("processes", 0.5), ("threads", 0.05))),
     *(Target(f"GPU: completion {rank}, RMSE within 1 %, share of the device's copy bandwidth", 0.9,
-             best("ratio", worse=0.01, section="gpu", part="completion", rank=rank, device="cuda"))
+             best("ratio", worse=0.01, section="gpu", part="completion", what=f"{rank}: added"))
       for rank in (64, 128)),
-    Target(f"GPU: logistic, any loss, against {NONZEROS_PER_SECOND / 1e9:g} G nonzeros/s", 1.0,
-           best("nonzeros_per_second", unit=NONZEROS_PER_SECOND, section="gpu", part="linear", device="cuda")),
-    Target("GPU: logistic to the CPU's loss, against all CPU cores", 8.0,
-           best("ratio", section="gpu", part="to loss", device="cuda")),
+    Target(f"GPU: logistic by default, any loss, against {NONZEROS_PER_SECOND / 1e9:g} G nonzeros/s", 1.0,
+           best("nonzeros_per_second", unit=NONZEROS_PER_SECOND, section="gpu", part="linear", what="default")),
+    Target("GPU: logistic by default to the CPU's loss, against all CPU cores", 8.0,
+           best("ratio", section="gpu", part="to loss", what="default")),
     Target("GPU: replicas of a network, batch 128, loss within 2 %, against one graph", 2.5, best("ratio", **STREAMS)),
     Target("GPU: the same, against eager torch", 20.0, best("over_eager", **STREAMS)),
 )  # fmt: skip

@@ -101,7 +101,7 @@ def test_workers_of_a_gpu_are_streams() -> None:
         assert (config.host, config.discipline, config.in_flight) == ("streams", "atomic", 1000)
         assert TrainConfig.from_json(config.to_json()) == config
     assert TrainConfig(problem="module", device="cuda").discipline == "hogwild"
-    assert TrainConfig(problem="module", device="cuda", launch="vmap").launch == "vmap"
+    assert TrainConfig(problem="module", device="cuda", launch="eager").launch == "eager"
 
 
 def test_numpy_numbers_become_python_ones() -> None:

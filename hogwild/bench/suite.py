@@ -29,18 +29,17 @@ SECTIONS = {
     "startup": "from data ready to the first update",
     "memory": "what a run owns beside its data",
     "against": "other programs on the same data, to the same held-out loss",
-    "gpu": "an NVIDIA GPU: each figure beside its limit or its rival",
 }
 #: Modules of this package that are not called as their section.
 PLACES = {name: f"kernels.{name}" for name in ("streaming", "adds", "merge", "parsing", "memory")} | {
-    "kernel": "kernels.plan", "gpu": "gpu.suite",
-}  # fmt: skip
-ASKED_FOR = {"against", "gpu"}  # sections that run only if named
+    "kernel": "kernels.plan",
+}
+ASKED_FOR = {"against"}  # sections that run only if named
 HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
 
 
 def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """Return the sections to run, in order; by default all but ``gpu``, and ``against`` only with other programs.
+    """Return the sections to run, in order; by default all, and ``against`` only with other programs.
 
     Raises
     ------
@@ -54,7 +53,7 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
             f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}{nearest(unknown[0], SECTIONS)}"
         )
     if not asked:
-        asked = set(SECTIONS) - (ASKED_FOR - {"against"} if against else ASKED_FOR)
+        asked = set(SECTIONS) - (set() if against else ASKED_FOR)
     return [name for name in SECTIONS if name in asked]
 
 

@@ -24,7 +24,6 @@ from hogwild.cli.data.containers import check_readable
 from hogwild.cli.data.sources import check_apart, check_writable
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, parse_numbers, takes
-from hogwild.cli.session import find_device
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
 from hogwild.methods import REAL_HOSTS
@@ -85,9 +84,6 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
                 ("order", "order", _text),
                 *TIME, ("effort", "effort", COUNT), ("held-out loss", "held_out", _figure(".5f")),
                 ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
-    "gpu": (("what", "what", _text), ("in flight", "in_flight", COUNT), ("measured", "measured", PLAIN),
-            ("unit", "unit", _text), ("beside", "rival", _text), ("ratio", "ratio", _figure(".3g")),
-            ("/ eager", "over_eager", _figure(".3g")), ("loss", "loss", _figure(".4f")), ("worse", "worse", SHARE)),
 }  # fmt: skip
 
 
@@ -116,7 +112,7 @@ def bench(
     quiet: Quiet = False,
     **given: Any,
 ) -> None:  # fmt: skip
-    """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up; or its GPU (section gpu)."""
+    """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up."""
     names = chosen(sections or [], against)
     counts = parse_workers(workers)
     if host not in REAL_HOSTS:
@@ -126,8 +122,6 @@ def bench(
         check_readable(ratings, "completion")
     if data is not None:
         check_readable(data)
-    if "gpu" in names:
-        find_device()
     kept = json is not None or plot is not None
     display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if kept else sys.stdout, quiet)
     label = ["starting"]

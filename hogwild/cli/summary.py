@@ -17,12 +17,10 @@ def workers_of(config: TrainConfig) -> str:
     workers = config.workers or 1
     if config.device != "cuda":
         return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
-    if config.launch == "vmap":
-        return f"a stack of {workers} minibatches (vmap)"
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
     if config.problem == "module":
         return f"{streams} ({config.launch})"
-    many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
+    many = f"{config.in_flight:,}" if config.in_flight else "as many as a trial finds good"
     return f"{streams}, examples in flight: {many}"
 
 

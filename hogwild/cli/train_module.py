@@ -119,7 +119,7 @@ def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
 
     workers = config.workers or 1
     repeat = EXACT if workers == 1 else RACE
-    if config.device == "cuda" and (workers == 1 or config.launch == "vmap"):
+    if config.device == "cuda" and workers == 1:
         repeat = "sums in any order, so two runs differ"
     state = f", state {config.state}" if workers > 1 and config.optimizer != "sgd" else ""
     count = sum(place.size for place in layout.places)

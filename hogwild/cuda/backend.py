@@ -11,20 +11,19 @@ import contextlib
 import importlib.util
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from hogwild.errors import InputError
+from hogwild.errors import InputError, UsageError
+from hogwild.methods import MOST_STREAMS
 
 WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves in the first
 
 MOST_BLOCKS = 32  # most blocks per multiprocessor of sm_80, sm_90 or sm_100, however small they are
-
-#: Graphs whose capture failed, kept because the allocator still asks them which streams are theirs.
-ABANDONED: list[Any] = []
 
 
 class Event(Protocol):
@@ -52,6 +51,9 @@ class DeviceStream(Protocol):
     def after(self, event: Event) -> None:
         """Let work queued from now on wait until another stream has reached ``event``."""
 
+    def close(self) -> None:
+        """Give the stream back: the next one to be asked for may be the same."""
+
     def capture(self, work: Callable[[], Any]) -> Callable[[], None]:
         """Capture ``work`` as one launch (a CUDA graph in its own memory pool), to be passed to this stream's ``run``.
 
@@ -67,7 +69,13 @@ class Backend(Protocol):
     name: str  # for display
 
     def stream(self) -> DeviceStream:
-        """Return a new stream; there are 32 distinct ones."""
+        """Return a stream that no other run has.
+
+        Raises
+        ------
+        UsageError
+            If open runs have them all.
+        """
 
     def free(self) -> int:
         """Bytes that can be allocated."""
@@ -82,11 +90,76 @@ class Backend(Protocol):
         """Return the module whose ``visit`` visits examples of a problem."""
 
 
+class Captured:
+    """A graph that can be launched again and again."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def __call__(self) -> None:
+        self._graph.replay()
+
+
+class Lane:
+    """One of a device's streams and the graphs captured on it.
+
+    Destroying a graph clears the cuBLAS workspace of its stream, which other graphs captured there may use (pytorch
+    issue 193402): so all are kept until none is in use.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._graphs: list[Any] = []
+        self._in_use = 0
+
+    def keep(self, graph: Any) -> Captured:
+        """Return the graph for use; it is kept for as long as that object, or another graph's, is."""
+        found = Captured(graph)
+        self._graphs.append(graph)
+        self._in_use += 1
+        weakref.finalize(found, self._drop).atexit = False
+        return found
+
+    def _drop(self) -> None:
+        self._in_use -= 1
+        if not self._in_use:
+            self._graphs.clear()
+
+
+class Lanes:
+    """The streams of a device, each leased to one run of the process at a time.
+
+    torch hands out 32 and then the same again: two runs would wait for each other and share a cuBLAS workspace.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._made = make, 0
+        self._idle: list[Lane] = []
+
+    def lease(self, user: object) -> tuple[Lane, weakref.finalize[..., Any]]:
+        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies."""
+        if not self._idle:
+            if self._made > MOST_STREAMS:
+                raise UsageError(
+                    f"device cuda: open runs have all of its {self._made} streams: close one, or use fewer workers"
+                )
+            self._idle.append(Lane(self._make()))
+            self._made += 1
+        lane = self._idle.pop()
+        give_back = weakref.finalize(user, self._idle.append, lane)
+        give_back.atexit = False
+        return lane, give_back
+
+
+LANES: dict[int, Lanes] = {}  # of each device, by its number
+
+
 class CudaStream:
     """See :class:`DeviceStream`."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)
+    def __init__(self, lanes: Lanes) -> None:
+        self._lane, self.close = lanes.lease(self)
+        self._stream = self._lane.stream
 
     def run(self, work: Callable[[], Any]) -> None:
         with torch.cuda.stream(self._stream):
@@ -106,24 +179,13 @@ class CudaStream:
         with waits_refused():
             self.run(work)
         self._stream.synchronize()
-        try:
-            return self._capture(work)
-        except BaseException:
-            with contextlib.suppress(RuntimeError):  # torch's generator counts as captured until a capture ends
-                self._capture(torch.zeros(1, device=self._stream.device).zero_)
-            raise
-
-    def _capture(self, work: Callable[[], Any]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        ABANDONED.append(graph)
         # On this stream and in its own pool: graphs captured on the default capture stream share one cuBLAS workspace
         # and would race for it. Twice, because the inner context does not leave the stream if a capture fails.
         with torch.cuda.stream(self._stream):
             with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=self._stream):
                 work()
-        ABANDONED.remove(graph)
-        replay: Callable[[], None] = graph.replay
-        return replay
+        return self._lane.keep(graph)
 
 
 @contextlib.contextmanager
@@ -158,9 +220,10 @@ class Cuda:
     def __init__(self, index: int = 0) -> None:
         self.device = torch.device("cuda", index)
         self.name = torch.cuda.get_device_name(index)
+        self._lanes = LANES.setdefault(index, Lanes(lambda: torch.cuda.Stream(torch.device("cuda", index))))
 
     def stream(self) -> CudaStream:
-        return CudaStream(self.device)
+        return CudaStream(self._lanes)
 
     def free(self) -> int:
         torch.cuda.empty_cache()  # memory cached by torch, such as from an earlier run, counts as in use

@@ -116,6 +116,10 @@ class Loads:
                     yield self._permuted(load, [(k, part)], skipped * chunk)
                 skipped, visited = max(skipped - chunks, 0), visited + length
 
+    def close(self) -> None:
+        """Give the stream of the copies back."""
+        self._stream.close()
+
     def finished(self, events: Iterable[Event]) -> None:
         """Delay all later copies and permutations until the device has reached these events."""
         for event in events:

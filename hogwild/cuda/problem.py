@@ -55,7 +55,7 @@ class OnDevice:
     """A problem (see ``problems/work.Problem``) as the parent sees it; worker processes never do."""
 
     problem: Any
-    in_flight: int | None  # examples in flight; None: the launcher's choice
+    in_flight: int | None  # examples in flight; None: found by trial
     nonzeros: int = 0  # of all examples, for the measurements
     options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
 

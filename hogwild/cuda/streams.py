@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hogwild.cuda import trial
 from hogwild.cuda.backend import Backend, DeviceStream, Event, connect
 from hogwild.cuda.loads import Load, Loads
 from hogwild.cuda.problem import DeviceOrder, OnDevice
@@ -88,10 +89,11 @@ class DeviceJob:
         self._segments = 0  # queued so far
         self._filled = self._dirty = False
         self._fill()
+        self._trials, self._found = 0, (1, 1.0)  # the number in flight that the latest trial found, and its step
         if problem.in_flight is not None or self._granule:
-            self._make(problem.in_flight or self._launcher.in_flight(0.0))
+            self._make(problem.in_flight or self._launcher.room())
         else:
-            self._launcher.in_flight(1.0)  # so that it inspects the data off the clock
+            self._launcher.judge(job.flat)  # so that it inspects the data off the clock
         if not self._granule:
             self._rehearse()
         self._filled = False  # the trial's changes are undone before the first epoch
@@ -102,9 +104,13 @@ class DeviceJob:
             self._fill()
         if self._problem.in_flight is None and not self._granule:  # as the step falls there may be more
             scale, offset, power = task.step
-            wanted = self._launcher.in_flight(scale * (max(offset, 1.0) + task.epoch * self._order.n_rows) ** -power)
+            step = scale * (max(offset, 1.0) + task.epoch * self._order.n_rows) ** -power
+            if self._trials < self._launcher.trials:
+                self._trials, self._found = self._trials + 1, (self._try(step), step)
+            found, first = self._found
+            wanted = int(min(found * first / step, MOST)) if step > 0.0 else MOST
             if self.in_flight is None or not self.in_flight <= wanted <= MORE * self.in_flight:
-                self._make(wanted)
+                self._make(max(wanted, 1))
         self._shares = self._cut(task)
         self._next = next(self._shares, None)
         self._may_stop = True
@@ -137,6 +143,11 @@ class DeviceJob:
         """Drop unfinished work: an interrupted sequence holds a reference to the desk itself."""
         self._shares, self._next = iter(()), None
 
+    def close(self) -> None:
+        """Drop the replicas and their graphs, and give back the stream of the copies."""
+        self._replicas.clear()
+        self._loads.close()
+
     def pull(self) -> None:
         """Copy the parameters to the host, if the device has changed them."""
         if self._dirty:
@@ -166,6 +177,28 @@ class DeviceJob:
         stream.after(load.ready)
         self._run(stream, launch, load, 0, min(REHEARSED, sum(load.lengths)))
         stream.record().wait()
+
+    def _try(self, step: float) -> int:
+        """Choose the number of examples in flight at this step, and leave the parameters as they were."""
+        self.pull()
+        most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
+        load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)], 0))
+        assert load.ready is not None
+        stream, length = self._streams[0], sum(load.lengths)
+        stream.after(load.ready)
+
+        def loss_after(in_flight: int) -> float:
+            self._fill()
+            launch, left = self._launcher.replica(0, stream, in_flight), trial.TURNS * most
+            while left > 0:
+                self._run(stream, launch, load, 0, min(left, length))
+                left -= length
+            stream.record().wait()
+            return self._launcher.judge(self._launcher.flat.cpu().numpy())
+
+        found = trial.most_in_flight(loss_after, self._launcher.judge(self.job.flat), most)
+        self._fill()
+        return found
 
     def _cut(self, task: Task) -> Iterator[Share]:
         """Yield the segments of a task, in order."""
@@ -304,11 +337,16 @@ class Streams(Pool):
             desk.clear()
             desk.settle()
             desk.pull()
+            desk.close()
 
     def close(self) -> None:
-        if self._desk is not None:
-            self.release(self._desk.job)
         self.closed = True
+        try:
+            if self._desk is not None:
+                self.release(self._desk.job)
+        finally:
+            for stream in self._streams:
+                stream.close()
 
 
 def _pull(desk: weakref.ref[DeviceJob]) -> None:

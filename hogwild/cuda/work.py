@@ -26,6 +26,7 @@ class Launcher(Protocol):
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
     block: int  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
 
+    trials: int  # epochs that begin with a trial of how many examples may be in flight
     streams: int  # possible replicas, up to the number asked for: fewer if one does several workers' work
 
     def __init__(self, problem: Any, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> None:
@@ -43,8 +44,8 @@ class Launcher(Protocol):
     def room(self) -> int:
         """Examples in flight when the device is full."""
 
-    def in_flight(self, step: float) -> int:
-        """Examples that may be in flight without harm at a given step; at most what the device holds."""
+    def judge(self, flat: np.ndarray) -> float:
+        """Return the loss of these parameters on a sample, for trials of how many examples may be in flight."""
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""

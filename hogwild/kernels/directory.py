@@ -8,6 +8,7 @@ library, the command and the worker processes share what one of them has compile
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -16,8 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-
-import platformdirs
 
 announce: list[Callable[[], None]] = []  # called once, when a kernel must be compiled while a person waits
 KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
@@ -49,7 +48,10 @@ def is_current(directory: Path, flags: str) -> bool:
 def _roots(chosen: str) -> Iterator[Path]:
     if chosen:
         yield Path(chosen)
-    yield Path(platformdirs.user_cache_dir("hogwild"))
+    with contextlib.suppress(ImportError):  # a GPU's benchmark runs without it
+        import platformdirs
+
+        yield Path(platformdirs.user_cache_dir("hogwild"))
     yield Path(tempfile.gettempdir(), f"hogwild-{os.getuid()}")
 
 

@@ -259,10 +259,9 @@ def test_numbers_of_workers() -> None:
 
 
 def test_sections() -> None:
-    assert chosen([], False) == [name for name in SECTIONS if name not in ("against", "gpu")]
+    assert chosen([], False) == [name for name in SECTIONS if name != "against"]
     assert chosen(["adds", "streaming"], True) == ["streaming", "adds"]
-    assert chosen([], True) == [name for name in SECTIONS if name != "gpu"]
-    assert chosen(["gpu"], True) == ["gpu"]
+    assert chosen([], True) == [*SECTIONS]
     with pytest.raises(UsageError, match="speed: no such section; there are streaming, "):
         chosen(["speed"], False)
     assert conditions()["cores"] >= 1

@@ -413,6 +413,6 @@ def test_a_gpu_s_methods_beside_serial(
     assert (result.status, result.err) == (0, "")
     for count in (1, 2, 4, 8, 16):
         assert f"cuda-hogwild         {count:>4} worker" in result.out
-    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-vmap", "cuda-one-stream", "cuda-eager"):
+    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-one-stream", "cuda-eager"):
         assert name in result.out
     assert "atomic" not in result.out

@@ -103,7 +103,7 @@ def test_what_is_asked_of_a_gpu_by_name() -> None:
     launched = {name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
                 for name in usual("module", "cuda")}  # fmt: skip
     assert {name: config.launch for name, config in launched.items() if config.launch != "graphs"} == {
-        "cuda-vmap": "vmap", "cuda-eager": "eager",
+        "cuda-eager": "eager",
     }  # fmt: skip
     together = launched["cuda-synchronous"]
     assert (together.workers, together.batch) == (1, 128)
@@ -126,7 +126,7 @@ def test_what_else_a_gpu_is_not_for(standin: None) -> None:
     for name, base, workers, says in (
         ("cuda-locked", LINEAR, 1, "is for problem module, not for linear"),
         ("cuda-hogwild", TrainConfig(host="simulator"), 1, "has no host 'simulator'"),
-        ("cuda-hogwild", LINEAR, 33, "32 streams at most"),
+        ("cuda-hogwild", LINEAR, 32, "31 streams at most"),
         ("cuda-synchronous", MODULE, 5, "a minibatch of 5 x 16 examples is more than the 64 there are"),
     ):
         reason = METHODS[name].refusal(base, posed() if base is MODULE else rows, workers, cores=1)

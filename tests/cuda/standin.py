@@ -13,12 +13,36 @@ from collections import deque
 import numpy as np
 import torch
 
+from hogwild.cuda.backend import Lanes
+
+
+class Queue(deque):
+    """What a stream has before it, and the workspace of the graphs captured on it."""
+
+    workspace = 0
+
+
+class Graph:
+    """A captured graph: without it, its stream's workspace is gone, as on a GPU."""
+
+    def __init__(self, queue: Queue, work) -> None:
+        self._queue, self.work = queue, work
+        self._workspace = queue.workspace
+
+    def replay(self) -> None:
+        assert self._queue.workspace == self._workspace, "another graph of the stream was destroyed"
+        self.work()
+
+    def __del__(self) -> None:
+        self._queue.workspace += 1
+
 
 class Queued:
     """A stream."""
 
     def __init__(self, device: StandIn) -> None:
-        self._device, self.queue = device, deque()
+        self._lane, self.close = device.lanes.lease(self)
+        self._device, self.queue = device, self._lane.stream
 
     def run(self, work) -> None:
         self.queue.append(work)
@@ -39,28 +63,7 @@ class Queued:
         for _ in range(3):
             self.run(work)
         self._device.captured += 1
-        return work
-
-    def advance(self) -> bool:
-        """Do the next thing, if it can be done."""
-        if not self.queue:
-            return False
-        head = self.queue[0]
-        if isinstance(head, Point):
-            head.reached = True
-        elif getattr(head, "waits", False):
-            if not head():
-                return False
-        else:
-            self.queue.popleft()
-            self._device.inside = True
-            try:
-                head()
-            finally:
-                self._device.inside = False
-            return True
-        self.queue.popleft()
-        return True
+        return self._lane.keep(Graph(self.queue, work))
 
 
 class Point:
@@ -90,13 +93,17 @@ class StandIn:
         self, seed: int = 0, captures: bool = True, free: int = 1 << 30, programs: int = 64, triton: bool = False
     ) -> None:
         self.random, self.captures, self.captured = random.Random(seed), captures, 0
-        self.streams: list[Queued] = []
+        self.queues: list[Queue] = []
+        self.lanes = Lanes(self._queue)
         self.inside = False
         self._free, self._programs, self._triton = free, programs, triton
 
+    def _queue(self) -> Queue:
+        self.queues.append(Queue())
+        return self.queues[-1]
+
     def stream(self) -> Queued:
-        self.streams.append(Queued(self))
-        return self.streams[-1]
+        return Queued(self)
 
     def free(self) -> int:
         return self._free
@@ -115,6 +122,24 @@ class StandIn:
 
     def advance(self) -> bool:
         """Do one thing of one stream."""
-        streams = self.streams[:]
-        self.random.shuffle(streams)
-        return any(stream.advance() for stream in streams)
+        queues = self.queues[:]
+        self.random.shuffle(queues)
+        return any(map(self._next, queues))
+
+    def _next(self, queue: Queue) -> bool:
+        """Do the next thing of one stream, if it can be done."""
+        if not queue:
+            return False
+        head = queue[0]
+        if getattr(head, "waits", False) and not head():
+            return False
+        queue.popleft()
+        if isinstance(head, Point):
+            head.reached = True
+        elif not getattr(head, "waits", False):
+            self.inside = True
+            try:
+                head()
+            finally:
+                self.inside = False
+        return True

@@ -112,11 +112,10 @@ def without_collector(run):
         gc.enable()
 
 
-@pytest.mark.parametrize("problem", ["linear", "completion", "module", "vmap"])
+@pytest.mark.parametrize("problem", ["linear", "completion", "module"])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_dropped_run_leaves_the_device_at_once(problem, rows):
-    options = {"launch": "vmap", "workers": 2} if problem == "vmap" else {}
-    run = begin("module" if problem == "vmap" else problem, **{"device": "cuda"} | options)
+    run = begin(problem, device="cuda")
     for _ in range(rows):
         next(run)
     with without_collector(run) as there:
@@ -138,13 +137,12 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
         assert not there()
 
 
-def test_what_is_known_of_the_data_is_found_out_off_the_clock(monkeypatch):
-    seen, clocks, spectrum, enter = [], [], linear.spectrum, engine.Clock.__enter__
-    monkeypatch.setattr(linear, "spectrum", lambda *about: seen.append(len(clocks)) or spectrum(*about))
+def test_trials_are_on_the_clock_and_what_they_need_is_made_off_it(monkeypatch):
+    seen, clocks, judge, enter = [], [], linear.LinearLauncher.judge, engine.Clock.__enter__
+    monkeypatch.setattr(linear.LinearLauncher, "judge", lambda *about: seen.append(len(clocks)) or judge(*about))
     monkeypatch.setattr(engine.Clock, "__enter__", lambda self: clocks.append(1) or enter(self))
     begin("linear", device="cuda", epochs=1).finish()
-    assert clocks
-    assert seen == [0]
+    assert seen[:2] == [0, len(clocks)]
 
 
 def test_few_in_flight_make_short_segments(monkeypatch):
@@ -203,7 +201,6 @@ def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
 @pytest.mark.parametrize(("workers", "launch", "said"), [
     (1, "graphs", "hogwild on 1 CUDA stream (graphs): sums in any order, so two runs differ"),
     (3, "eager", "hogwild on 3 CUDA streams (eager): they race, so two runs differ"),
-    (3, "vmap", "hogwild on a stack of 3 minibatches (vmap): sums in any order, so two runs differ"),
 ])  # fmt: skip
 def test_what_is_said_of_a_module_on_a_gpu(workers, launch, said):
     with begin("module", device="cuda", workers=workers, launch=launch) as run:

@@ -68,6 +68,7 @@ EXPLICIT = [
     ("atomic", 1, 20, {}),
     ("hogwild", 1, 20, {"penalty": "per-row", "l2": 0.01}),
     ("atomic", 6, 20, {"nonnegative": True}),
+    ("atomic", 6, 64, {}),
     ("hogwild", 6, 16, {"nonnegative": True, "biases": False}),
     ("atomic", 33, 20, {"penalty": "per-row", "l2": 0.01}),
     ("hogwild", 33, 33, {}),
@@ -269,81 +270,3 @@ def test_programs_hold_no_more_than_may_be_in_hand():
         assert in_flight / 2 < group * programs <= in_flight
         assert group & (group - 1) == 0
         assert group == 1 or group * rank <= 512
-
-
-# --- how much may be in hand ---
-
-
-def popular(n=10_000, seed=0):
-    """Ratings of which one item has a tenth, in random order."""
-    rng = np.random.default_rng(seed)
-    users, items = rng.integers(0, 1000, n), np.where(rng.random(n) < 0.1, 0, rng.integers(1, 400, n))
-    p, q = rng.normal(0, 0.7, (1000, 3)), rng.normal(0, 0.7, (400, 3))
-    values = (p[users] * q[items]).sum(1) + rng.normal(0, 1, 400)[items] + rng.normal(0, 0.3, n)
-    return users.astype(np.int32), items.astype(np.int32), values.astype(np.float32)
-
-
-def train_in_batches(ratings, in_flight, step=0.05, epochs=5, **options):
-    """RMSE in deviations of the values after some epochs of torch's twin, and what would be in hand by default."""
-    users, items, values = ratings
-    problem = CompletionProblem.of((1000, 400), items, values, "atomic", 8, **options)
-    arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
-    launcher = CompletionLauncher(problem, arrays, StandIn(programs=1 << 20), 1)
-    flat = np.zeros(problem.size, np.float32)
-    problem.start(flat, 0)
-    launcher.flat.copy_(torch.from_numpy(flat))
-    data = {name: torch.from_numpy(part) for name, part in launcher.part(0, len(users)).items()}
-    default = launcher.in_flight(step)
-    run = launcher.replica(0, StandIn().stream(), in_flight or default)
-    for _ in range(epochs):
-        run(Segment(data, torch.arange(len(users), dtype=torch.int32), torch.full((len(users),), step)))
-    parts = problem.parameters(launcher.flat.double().numpy())
-    p, q = problem.factors(launcher.flat.double().numpy())
-    e = (p[users] * q[items]).sum(1) + parts.user_bias[users] + parts.item_bias[items] - arrays["values"]
-    return float(np.sqrt(np.mean(e**2))), default
-
-
-def serial(ratings, step=0.05, epochs=5, **options):
-    """The same of the CPU's serial kernel, which has one in hand."""
-    users, items, values = ratings
-    job = make_job(order="file", ratings=ratings, shape=(1000, 400), rank=8, **options)
-    job.problem.start(job.flat, 0)
-    for _ in range(epochs):
-        run_epoch(job, 0, (step, 1.0, 0.0))
-    parts = job.problem.parameters(job.flat.astype(float))
-    p, q = job.problem.factors(job.flat.astype(float))
-    e = (p[users] * q[items]).sum(1) + parts.user_bias[users] + parts.item_bias[items] - job.problem.encode(values)
-    return float(np.sqrt(np.mean(e**2)))
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"nonnegative": True, "biases": False}, {"penalty": "per-row", "l2": 1e-3}], ids=str
-)
-def test_the_default_learns_as_one_in_hand_does_and_many_more_diverge(options):
-    ratings = popular()
-    if not options.get("biases", True):
-        ratings = (*ratings[:2], ratings[2] + 4)  # values far from zero have long rows
-    found, default = train_in_batches(ratings, None, **options)
-    assert 5 <= default < 100  # by the popular item
-    assert found == pytest.approx(serial(ratings, **options), rel=0.01)
-    assert not train_in_batches(ratings, 8 * default, epochs=3, **options)[0] < 1.2 * found  # NaN mostly
-
-
-def test_what_may_be_in_hand():
-    _, items, values = ratings = popular()
-    arrays = dict(zip(("users", "items", "values"), ratings))
-
-    def launcher(discipline, programs=1 << 20, **options):
-        problem = CompletionProblem.of((1000, 400), items, values, discipline, 64, **options)
-        more = arrays | {"values": problem.encode(values)} | problem._per_row(*ratings[:2])
-        return CompletionLauncher(problem, more, StandIn(programs=programs), 1)
-
-    atomic, stored = launcher("atomic"), launcher("hogwild")
-    assert atomic.in_flight(0.01) == pytest.approx(10 * atomic.in_flight(0.1), rel=0.1)  # as steps allow
-    assert stored.in_flight(0.01) == stored.in_flight(0.1) > 1  # what is lost is lost at any step
-    assert atomic.in_flight(1e-9) == 8 << 19  # eight a program, half of the programs
-    assert launcher("atomic", 8).in_flight(1e-9) == 32
-    assert launcher("serial").in_flight(1e-9) == 1
-    assert atomic.in_flight(1e9) == 1
-    assert launcher("atomic", loss="log", negatives=3).in_flight(0.01) < atomic.in_flight(0.01)
-    assert launcher("atomic", penalty="per-row", l2=0.1).in_flight(0.01) < atomic.in_flight(0.01)

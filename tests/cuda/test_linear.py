@@ -17,11 +17,9 @@ from hogwild.cuda.linear import triton as linear_kernels
 from hogwild.cuda.linear.launcher import LinearLauncher
 from hogwild.cuda.work import Segment
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.synthetic import generate
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.problem import LinearProblem
-from tests import reference
 from tests.cuda import torch_linear as linear_torch
 from tests.cuda.linear_twin import Twin
 from tests.cuda.standin import StandIn
@@ -270,79 +268,3 @@ def test_data_without_a_nonzero():
         for row in range(4):
             trial.twin.visit(row, 0.1)
         trial.assert_as_twin()
-
-
-# --- rows in flight ---
-
-
-def dense_rows(task, n=2000, width=20, seed=0):
-    """Features that most rows have in common, so that few rows may be in hand together."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, width)) / np.sqrt(width) + (np.arange(width) < 3) * 0.7
-    margins = X @ rng.normal(size=width)
-    y = margins + 0.1 * rng.normal(size=n) if task == "regress" else np.where(margins > np.median(margins), 1.0, -1.0)
-    return Rows(np.arange(n + 1) * width, np.tile(np.arange(width), n), X.ravel(), y, width)
-
-
-def mean_loss(rows, in_flight, step, epochs=2, **options):
-    """The mean loss of a run in batches, or of NaN weights."""
-    trial = Trial(rows, **options)
-    trial.launcher.flat.zero_()
-    for epoch in range(epochs):
-        sequence = np.random.default_rng(epoch).permutation(len(rows))
-        trial.visit(linear_torch, sequence, [step] * len(rows), in_flight)
-    coef, intercept = trial.problem.solution(trial.launcher.flat.numpy())
-    margins = rows.to_scipy()[0] @ coef.T + intercept[0]
-    return reference.loss(trial.problem.loss, margins, trial.arrays["targets"]).mean()
-
-
-def in_flight(rows, step, **options):
-    return Trial(rows, **options).launcher.in_flight(step)
-
-
-# Near the largest step that one row at a time bears, and far below it
-@pytest.mark.parametrize(("task", "loss", "step"), [("regress", "squared-error", 0.03), ("classify", "log", 0.05)])
-def test_rows_in_flight_do_no_harm_and_more_would(task, loss, step):
-    rows, options = dense_rows(task), {"loss": loss}
-    found = in_flight(rows, step, **options)
-    assert 1 < found < 64
-    alone = mean_loss(rows, 1, step, **options)
-    assert mean_loss(rows, found, step, **options) < 1.1 * alone
-    assert not mean_loss(rows, 32 * found, step, **options) < 1.5 * alone
-
-
-def test_rows_in_flight_do_no_harm_to_text():
-    rows = generate("synthetic:rcv1?rows=1000")
-    found = in_flight(rows, 2.0)
-    assert found >= 16
-    assert mean_loss(rows, found, 2.0) < 1.1 * mean_loss(rows, 1, 2.0)
-
-
-def test_rows_in_flight_are_the_critical_batch():
-    """Against eigenvalues found by NumPy; the intercept is a feature."""
-    rows = dense_rows("regress", n=500)
-    dense = rows.to_scipy()[0].toarray()
-    for kind in ("none", "l2"):
-        trial = Trial(rows, loss="squared-error", normalize=kind)
-        X = reference.row_scales(dense, kind)[:, None] * dense
-        X = np.hstack([X, np.full((len(rows), 1), np.sqrt(trial.problem.intercept))])
-        sizes = (X**2).sum(1)
-        beta, largest = (sizes**2).sum() / sizes.sum(), np.linalg.eigvalsh(X.T @ X / len(X))[-1]
-        for step in (0.03, 0.1):
-            expected = 0.5 * (1 + (2 / step - beta) / largest)
-            assert trial.launcher.in_flight(step) == pytest.approx(expected, abs=1.01)
-
-
-def test_rows_in_flight_fall_with_the_step():
-    rows = dense_rows("classify")
-    for loss, adagrad in (("log", False), ("hinge", False), ("log", True)):
-        counts = [in_flight(rows, step, loss=loss, adagrad=adagrad) for step in (0.0, 1e-6, 0.01, 0.1, 100.0)]
-        assert counts[0] == counts[1] == StandIn().programs()
-        assert counts[-1] == 1
-        assert counts == sorted(counts, reverse=True)
-
-
-def test_sparse_rows_may_be_many():
-    """Rows that share next to no features disturb one another little."""
-    sparse = generate("synthetic:uniform?rows=2000")
-    assert in_flight(sparse, 0.1, normalize="l2", intercept=False) == StandIn().programs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
 
@@ -37,13 +38,13 @@ class Counts:
 class Counting:
     """Its launcher: adds one to each example's number, and keeps a log."""
 
-    block = 1
+    block, trials = 1, 1
 
     def __init__(self, problem, backend, granule=0, row_bytes=8, fail_at=None):
         self.flat = torch.full((problem.size,), -1.0)
         self.streams = 99
         self._backend, self._granule, self._row_bytes, self._fail_at = backend, granule, row_bytes, fail_at
-        self.log, self.asked = [], []
+        self.log, self.judged = [], []
 
     def part(self, first, last):
         return {"number": np.arange(first, last)}
@@ -55,11 +56,11 @@ class Counting:
         return self._granule
 
     def room(self):
-        return 10**6
+        return self._granule or 10**6
 
-    def in_flight(self, step):
-        self.asked.append(step)
-        return self._granule or int(4.0 / step)
+    def judge(self, flat):
+        self.judged.append(flat.copy())
+        return 1.0
 
     def replica(self, number, stream, in_flight):
         def launch(segment):
@@ -84,14 +85,12 @@ class Posed(OnDevice):
 launchers: list[Counting] = []
 
 
-def parts_of(
-    n, workers, discipline="hogwild", seed=0, free=1 << 30, shuffled=True, in_flight=None, chunk=None, **options
-):
+def parts_of(n, workers, discipline="hogwild", seed=0, free=1 << 30, shuffled=True, in_flight=8, chunk=None, **options):
     backend = StandIn(seed, free=free)
     order = DeviceOrder.of(n, shuffled, options.get("granule", 0))
     if chunk is not None:
         order = DeviceOrder(n, chunk, shuffled)
-    problem = Posed(Counts(n, discipline), in_flight, 3 * n, options)
+    problem = Posed(Counts(n, discipline), None if options.get("granule") else in_flight, 3 * n, options)
     pool, job = Streams(workers, backend), Job.of(problem, order, 7, workers, {}, shared=False)
     pool.open(job)
     launchers[-1].log.clear()
@@ -254,18 +253,24 @@ def test_parts():
 
 
 def test_examples_in_flight():
-    pool, job, launcher = parts_of(50, 3)
+    pool, job, launcher = parts_of(600, 3, in_flight=None)
     assert pool.measured() == {"in_flight": None}
+    assert len(launcher.judged) == 1  # off the clock, so that what it needs is there
     do(pool, job, Task(0, 0, (0.5, 4.0, 0.5)))
-    assert launcher.asked == [1.0, 0.25]  # first for what it costs to find out, off the clock
-    assert pool.measured() == {"in_flight": 15}  # five each
-    for step, many in ((0.3, 12), (0.28, 12), (0.2, 18), (0.4, 9)):  # a little more is not worth new replicas
+    assert [number for number, _, _ in launcher.log][:4] == [0] * 4  # the trials'
+    assert all((flat >= 0).all() for flat in launcher.judged)
+    assert not launcher.judged[0].any()
+    assert launcher.judged[2].sum() == 32 * (600 // 16)  # 37 in flight are tried, and 9, for equally many visits
+    assert (job.export() == 1).all()  # of which nothing is left
+    assert pool.measured() == {"in_flight": 36}  # twelve each
+    for step, many in ((0.25, 36), (0.22, 36), (0.125, 72), (0.25, 36)):  # a little more is not worth new replicas
         do(pool, job, Task(1, 0, (step, 1.0, 0.0)))
         assert pool.measured() == {"in_flight": many}
     assert (job.export() == 5).all()
+    assert len(launcher.judged) == 4
     pool, job, launcher = parts_of(50, 2, in_flight=40)
     assert pool.measured() == {"in_flight": 40}
-    assert not launcher.asked
+    assert not launcher.judged
     pool, job, launcher = parts_of(50, 2, in_flight=64)
     assert pool.measured() == {"in_flight": 50}  # all there are
 
@@ -287,7 +292,7 @@ def test_failures_are_one_line():
 def test_one_job_after_another():
     pool, job, _launcher = parts_of(50, 2)
     do(pool, job, Task(0, 0, STEP))
-    other = Job.of(Posed(Counts(20), None, 0, {}), DeviceOrder.of(20, True), 0, 2, {}, shared=False)
+    other = Job.of(Posed(Counts(20), 8, 0, {}), DeviceOrder.of(20, True), 0, 2, {}, shared=False)
     pool.open(other)
     assert pool.job is other
     assert (job.flat == 1).all()  # it came home
@@ -331,3 +336,53 @@ def test_permutations_are_even():
     assert len(found) == 36
     assert 50 < min(found.values())  # 100 in the mean, deviation 9
     assert max(found.values()) < 150
+
+
+# --- streams of several runs
+
+
+def in_use(device):
+    return len(device.queues) - len(device.lanes._idle)
+
+
+def test_open_runs_have_streams_of_their_own():
+    device = StandIn()
+    one, other = Streams(3, device), Streams(2, device)
+    assert len({id(stream.queue) for stream in [*one._streams, *other._streams]}) == 5
+    one.close()
+    assert in_use(device) == 2
+    third = Streams(30, device)
+    assert len(device.queues) == 32
+    with pytest.raises(UsageError, match="open runs have all of its 32 streams: close one, or use fewer workers"):
+        Streams(1, device)
+    del third  # never closed
+    gc.collect()
+    assert in_use(device) == 2
+    other.close()
+    assert in_use(device) == 0
+
+
+def test_a_job_gives_back_the_stream_of_its_copies():
+    pool, job, _ = parts_of(50, 2)
+    assert in_use(pool._backend) == 3
+    pool.release(job)
+    assert in_use(pool._backend) == 2
+    pool.close()
+    assert in_use(pool._backend) == 0
+
+
+def test_a_graph_is_kept_while_another_lives_on_its_stream():
+    device = StandIn()
+    stream, done = device.stream(), []
+    old = stream.capture(lambda: done.append("old"))
+    new = stream.capture(lambda: done.append("new"))
+    while device.advance():
+        pass
+    done.clear()
+    del old
+    gc.collect()
+    new()
+    assert done == ["new"]
+    del new
+    gc.collect()
+    assert stream.queue.workspace == 2  # now both are gone

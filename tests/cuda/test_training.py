@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from pathlib import Path
@@ -144,9 +145,13 @@ def test_pools_and_devices_go_together():
     pool.close()
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="kernels are interpreted: run them with -m gpu")
+def on_gpu(test):
+    """Run a test on a real device only."""
+    interpreted = pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="kernels are interpreted: use -m gpu")
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")(interpreted(test)))
+
+
+@on_gpu
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_on_a_gpu(problem, monkeypatch):
     monkeypatch.undo()
@@ -154,6 +159,28 @@ def test_on_a_gpu(problem, monkeypatch):
     other = list(begin(problem, device="cpu", workers=1))
     assert rows[-1]["objective"] - other[-1]["objective"] < 0.25 * (rows[0]["objective"] - other[-1]["objective"])
     assert all(re.fullmatch("cuda", row["device"]) for row in rows)
+
+
+def two_runs():
+    """Step two open runs of a module, close one, and step the other."""
+    one, other = (begin("module", workers=2) for _ in range(2))
+    for run in (one, other, one, other):
+        next(run)
+    one.close()
+    del one
+    gc.collect()
+    last = [row["objective"] for row in other]
+    assert last[-1] < other.history[0]["objective"]
+
+
+def test_a_closed_run_does_not_disturb_another():
+    two_runs()
+
+
+@on_gpu
+def test_on_a_gpu_a_closed_run_does_not_disturb_another(monkeypatch):
+    monkeypatch.undo()
+    two_runs()
 
 
 def test_a_model_too_large_is_one_line(monkeypatch):

@@ -11,61 +11,47 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from hogwild.bench.gpu.sides import CPU, Ways, race, ways, worse
-from hogwild.bench.gpu.sizes import GIGA, LINEAR, Size
-from hogwild.bench.plan import BenchPlan
-from hogwild.bench.rounds import interleaved, ratio
+from hogwild import machine
+from hogwild.bench.gpu.sides import CPU, Pace, Row, Side, race, trained
+from hogwild.bench.gpu.sizes import IN_FLIGHT, LINEAR, Size
 from hogwild.bench.sides import Training
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import TrainingError
 
-
-def measure(plan: BenchPlan, size: Size, copy: Any) -> Iterator[dict[str, Any]]:
-    """Yield both for every discipline and number in flight."""
-    plan.note(f"opening {size.rows}")
-    rows = open_data(size.rows, cache=plan.cache)
-    about = {"data": size.rows, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz}
-    found = ways(plan, "logistic", rows, **LINEAR)
-    for part in (_rates, _times):
-        for row in part(plan, size, rows, found):
-            yield about | row
+DEFAULT = "default"
 
 
-def _rates(plan: BenchPlan, size: Size, rows: Rows, options: Ways) -> Iterator[dict[str, Any]]:
-    every = size.epochs["linear"]
-    starts = {name: partial(Training, rows, evaluate_every=every, **LINEAR, **way) for name, way in options.items()}
-    rounds = min(plan.repeats, size.rounds)
-    found, _ = race(starts, "objective", rounds, lambda text: plan.note(f"logistic, {text}"))
-    for name, row in found.items():
-        rate = ratio(rows.nnz, row["seconds"])
-        yield row | {
-            "part": "linear", "what": f"logistic: {name}", "measured": None if rate is None else rate / GIGA,
-            "unit": "G nonzeros/s", "nonzeros_per_second": rate, "rival": CPU,
-            "ratio": ratio(found[CPU]["seconds"], row["seconds"]),
-            "worse": worse(row.get("loss"), found[CPU].get("loss")),
+def measure(size: Size, pace: Pace) -> Iterator[Row]:
+    """Yield nonzeros per second of each number in flight, with and without intercept, and times to the CPU's loss."""
+    rows = open_data(size.rows)
+    cpu = {"workers": machine.physical_cores(), "host": "threads"}
+    ways: dict[str, dict[str, Any]] = {DEFAULT: {"device": "cuda"}, CPU: cpu}
+    for intercept in (True, False):
+        ways |= {
+            f"{count} in flight{'' if intercept else ', no intercept'}": {
+                "device": "cuda", "in_flight": count, "intercept": intercept
+            }
+            for count in IN_FLIGHT
         }  # fmt: skip
-
-
-def _times(plan: BenchPlan, size: Size, rows: Rows, options: Ways) -> Iterator[dict[str, Any]]:
-    plan.note(f"logistic: {size.goal} epochs on the CPU")
-    with Training(rows, LINEAR["step"], l2=LINEAR["l2"], **options[CPU]) as first:
+    ways["stored, default"] = {"device": "cuda", "discipline": "hogwild"}
+    about: Row = {"unit": "nonzeros/s", "rival": CPU}
+    options: Row = LINEAR | {"evaluate_every": size.epochs["linear"]}
+    sides = {
+        name: Side(partial(trained, rows, loss="objective", **options, **way), rows.nnz, about)
+        for name, way in ways.items()
+    }
+    yield from race("linear", sides, pace)
+    with Training(rows, LINEAR["step"], l2=LINEAR["l2"], **cpu) as first:
         for _ in range(size.goal):
             first()
         goal = first.objective
-    sides = {name: ToLoss(rows, goal, size.most, way) for name, way in options.items()}
-    rounds = min(plan.repeats, size.rounds)
-    times = interleaved({**sides}, rounds, lambda text: plan.note(f"logistic, to loss {goal:.4f}, {text}"))
-    for name, side in sides.items():
-        timing, last = times[name], side.last
-        yield timing.fields() | {
-            "part": "to loss", "what": f"logistic to loss: {name}", "kind": last.get("discipline"),
-            "in_flight": last.get("in_flight"), "workers": last.get("workers"), "device": last.get("device"),
-            "epochs": last.get("epoch"), "step": LINEAR["step"], "goal": goal,
-            "measured": timing.seconds, "unit": "s", "rival": CPU,
-            "ratio": ratio(times[CPU].seconds, timing.seconds), "loss": last.get("objective"),
-            "worse": worse(last.get("objective"), goal),
-        }  # fmt: skip
+    fits = {"unit": "fits/s", "rival": CPU, "goal": goal}
+    yield from race(
+        "to loss",
+        {name: Side(partial(ToLoss, rows, goal, size.most, ways[name]), 1, fits) for name in (DEFAULT, CPU)},
+        pace,
+    )
 
 
 class ToLoss:
@@ -73,7 +59,7 @@ class ToLoss:
 
     def __init__(self, rows: Rows, goal: float, most: int, way: dict[str, Any]) -> None:
         self._rows, self._goal, self._most, self._way = rows, goal, most, way
-        self.last: dict[str, Any] = {}
+        self.last: Row = {}
 
     def __call__(self) -> float:
         options = LINEAR | self._way | {"epochs": self._most, "target": self._goal}
@@ -86,3 +72,12 @@ class ToLoss:
             )
         seconds: float = self.last["train_seconds"]
         return seconds
+
+    def facts(self) -> Row:
+        last = self.last
+        fields = {"kind": "discipline", "in_flight": "in_flight", "workers": "workers", "device": "device",
+                  "epochs": "epoch", "loss": "objective"}  # fmt: skip
+        return {name: last.get(source) for name, source in fields.items()}
+
+    def close(self) -> None:
+        """Do nothing: no run is open."""

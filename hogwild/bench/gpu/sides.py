@@ -1,101 +1,142 @@
-"""The sides of rounds on a GPU and beside it: runs timed by their own clocks, and their examples in flight."""
+"""Sides that take turns on a GPU, each timing a row that is given away as soon as it is taken.
+
+A side that is refused, runs out of memory, diverges or meets a fault of the device gives a row with the reason, and the
+others go on. After a fault nothing works in this process any more: then :class:`Faulty` ends it, and the parent
+(``__main__.py``) starts another without that side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from hogwild import machine
-from hogwild.bench.gpu.sizes import DISCIPLINES
-from hogwild.bench.plan import BenchPlan
-from hogwild.bench.rounds import Side, Timing, interleaved, ratio
-from hogwild.bench.sides import Running
-from hogwild.errors import HogwildError, HogwildWarning
-from hogwild.training.train import train
+from hogwild.bench.sides import Running, Training
+from hogwild.errors import TrainingError
 
 CPU = "CPU"
-USUAL, BETWEEN, FULL = "usual", "between", "full"  # numbers of examples in flight
-APART = 4  # ratio from which an intermediate number is measured as well
-NOTHING = 1e-30  # a step at which no number in flight does harm
+BEGAN = "began"  # status of a row that says which side is at work, should the process end there
+LONGER = 1.5  # a timing is not begun unless so many times the side's longest are left
 
 Row = dict[str, Any]
-Ways = dict[str, dict[str, Any]]  # options of each run, by its name
 
 
-def ways(plan: BenchPlan, title: str, data: Any, **options: Any) -> Ways:
-    """Return a run on all cores, and on the device each discipline with each number in flight that suits ``data``."""
-    found: Ways = {CPU: {"workers": machine.physical_cores(), "host": plan.host}}
-    for discipline in DISCIPLINES:
-        plan.note(f"{title}: how many {discipline} has in hand")
-        for name, number in in_hand(data, **options, discipline=discipline).items():
-            found[f"{discipline}, {name}"] = {"device": "cuda", "discipline": discipline, "in_flight": number}
-    return found
+class Faulty(Exception):
+    """The device does not work in this process any more."""
 
 
-def in_hand(data: Any, step: float, **options: Any) -> dict[str, int | None]:
-    """Return numbers of examples in flight by name; None: the launcher's own choice.
+class Started(Protocol):
+    """What a side has started."""
 
-    They are taken from two runs over these data, which may be a sample: one with the step, one with almost none.
-    """
-    usual, full = _taken(data, step, **options), _taken(data, NOTHING, **options | {"discipline": "atomic"})
-    found: dict[str, int | None] = {USUAL: None}
-    if full >= APART * usual:
-        found[BETWEEN] = round((full * usual) ** 0.5)
-    if full > usual:
-        found[FULL] = full
-    return found
+    def __call__(self) -> float:
+        """Do the work once and return its seconds."""
 
+    def facts(self) -> Row:
+        """Fields of the latest timing: loss, step, examples in flight, ..."""
 
-def _taken(data: Any, step: float, **options: Any) -> int:
-    with train(data, device="cuda", step=step, schedule="constant", epochs=1, **options) as run:
-        *_, last = run
-    return int(last["in_flight"])
+    def close(self) -> None:
+        """Free its memory."""
 
 
-def race(
-    starts: Mapping[str, Callable[[], Running]], loss: str, rounds: int, note: Callable[[str], None],
-    others: Mapping[str, Side] | None = None,
-) -> tuple[dict[str, Row], dict[str, Timing]]:  # fmt: skip
-    """Start all runs, time them in turns, and yield each one's last row, then the timings of ``others``.
+@dataclass(frozen=True)
+class Side:
+    """A way to do a part's work, ``work`` units in one timing; ``about`` are fields of its rows."""
 
-    Parameters
-    ----------
-    starts : mapping
-        Functions that start each run.
-    loss : str
-        Field of a row of measurements to report as ``loss``.
-    """
-    runs: dict[str, Running] = {}
-    refused: dict[str, Timing] = {}
+    start: Callable[[], Started]
+    work: float
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Pace:
+    """The time that is left, and the sides that an earlier process found faulty."""
+
+    seconds: float
+    skipped: tuple[str, ...] = ()
+    works: Callable[[], bool] = lambda: True  # whether the device still does
+    rounds: int = 3  # that count; one more precedes them
+
+    def __post_init__(self) -> None:
+        self._end = time.monotonic() + self.seconds
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so much time is left."""
+        return time.monotonic() + seconds <= self._end
+
+
+class TrainedSide:
+    """A run as a side; ``loss`` is the field of its rows to compare."""
+
+    def __init__(self, running: Running, loss: str) -> None:
+        self._running, self._loss = running, loss
+
+    def __call__(self) -> float:
+        seconds = self._running()
+        status = self._running.run.history[-1]["status"]
+        if status != "ok":
+            raise TrainingError(status)
+        return seconds
+
+    def facts(self) -> Row:
+        run, last = self._running.run, self._running.run.history[-1]
+        return {
+            "in_flight": last["in_flight"], "epochs": last["epoch"], "step": run.config.step,
+            "kind": run.config.discipline, "workers": run.config.workers, "device": run.config.device,
+            "loss": last[self._loss],
+        }  # fmt: skip
+
+    def close(self) -> None:
+        self._running.close()
+
+
+def trained(data: Any, step: float, loss: str, **options: Any) -> TrainedSide:
+    """Start a run of :func:`hogwild.train`."""
+    return TrainedSide(Training(data, step, **options), loss)
+
+
+def race(part: str, sides: Mapping[str, Side], pace: Pace) -> Iterator[Row]:
+    """Yield a row for each timing, and one with the reason for each side that ends early."""
+    started: dict[str, Started] = {}
+    longest: dict[str, float] = {}
+    waiting = [name for name in sides if name not in pace.skipped]
     with ExitStack() as stack:
-        for name, start in starts.items():
-            note(f"starting {name}")
-            try:
-                runs[name] = start()
-            except (HogwildError, HogwildWarning) as error:
-                refused[name] = Timing(None, status=f"failed: {error}")
-            else:
-                stack.callback(runs[name].run.close)
-        times = interleaved({**(others or {}), **runs}, rounds, note)
-    return {name: _said(runs.get(name), (times | refused)[name], loss) for name in starts}, times
+        for turn in range(pace.rounds + 1):
+            for name in [*waiting]:
+                row: Row = {"part": part, "what": name, "round": turn}
+                if not pace.allows(LONGER * longest.get(name, 0.0)):
+                    continue
+                yield row | {"status": BEGAN}
+                status = "ok"
+                begin = time.monotonic()
+                try:
+                    if name not in started:
+                        started[name] = sides[name].start()
+                        stack.callback(started[name].close)
+                    seconds = started[name]()
+                    row |= {"seconds": seconds, "work": sides[name].work, **started[name].facts()}
+                except Exception as error:  # of torch, of Triton's compiler, a refusal: what it is, its row says
+                    waiting.remove(name)
+                    status = "failed: " + " ".join(f"{type(error).__name__}: {error}".split())[:400]
+                yield row | dict(sides[name].about) | {"status": status}
+                longest[name] = max(longest.get(name, 0.0), time.monotonic() - begin)
+                if name not in waiting:
+                    close_failed(started.pop(name, None), pace)
 
 
-def _said(side: Running | None, timing: Timing, loss: str) -> Row:
-    """Return a run's last row, if the run is sound."""
-    if side is None:
-        return timing.fields()
-    run, last = side.run, side.run.history[-1]
-    if timing.seconds is not None and last["status"] != "ok":
-        timing = Timing(None, status=f"failed: {last['status']}")
-    return timing.fields() | {
-        "in_flight": last["in_flight"], "epochs": last["epoch"], "step": run.config.step, "kind": run.config.discipline,
-        "workers": run.config.workers, "device": run.config.device,
-        "loss": None if timing.seconds is None else last[loss],
-    }  # fmt: skip
+def close_failed(side: Started | None, pace: Pace) -> None:
+    """Free what a failed side has left, if the device still works.
 
-
-def worse(loss: float | None, rival: float | None) -> float | None:
-    """Return by what fraction one loss exceeds another."""
-    found = ratio(loss, rival)
-    return None if found is None else found - 1
+    Raises
+    ------
+    Faulty
+        If it does not.
+    """
+    if not pace.works():
+        raise Faulty
+    if side is not None:
+        side.close()
+    del side
+    gc.collect()  # the next ones check the device's free memory

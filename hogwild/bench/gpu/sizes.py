@@ -1,4 +1,4 @@
-"""The constants of the section gpu, as data: sizes, steps, bytes of an update.
+"""The constants of the GPU's benchmark, as data: sizes, steps, bytes of an update.
 
 Bytes are those that an update logically moves: caches may serve some, and memory reads whole sectors.
 """
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from hogwild.bench.plan import L2, STEPS
 
 FLOAT, RATING = 4, 12  # bytes of a number; of a user, an item and a value
-GIGA, TERA, MEGA = 1e9, 1e12, 1e6
 RANKS = (64, 128)
-DISCIPLINES = ("atomic", "hogwild")
 COMPLETION = {"step": 0.03, "l2": 0.05}  # as in the section completion
 LINEAR = {"step": STEPS["rcv1"], "l2": L2}
+IN_FLIGHT = (300, 1200, 4224)  # rows; 4,224 fill an H100 or H200
 BATCHES, REPLICAS, LOCKED = (128, 32), (4, 8, 16), 8
 MODULE_STEP = 0.05
 
@@ -33,13 +32,13 @@ class Size:
     samples : int
         Samples of the network, a multiple of the largest batch.
     epochs : dict
-        Epochs between evaluations, for each part: some 20 ms or more on an H200.
+        Epochs of one timing, for each part: some 20 ms or more on an H200.
     goal : int
         Epochs after which the CPU's loss becomes the goal.
     most : int
         Most epochs in which to reach it.
-    rounds : int
-        Most rounds that count.
+    checked : int
+        Examples of a check of correctness.
     """
 
     copied: int
@@ -49,21 +48,18 @@ class Size:
     epochs: Mapping[str, int]
     goal: int = 10
     most: int = 50
-    rounds: int = 3
+    checked: int = 4096
 
 
 #: Factors of 480,189 users take 123 MB at rank 64, more than an L2 cache holds; 300,000 rows have 21.8M nonzeros.
-#: Half as many ratings as Netflix's: on 16 cores an evaluation takes seconds, and all evaluations take ten minutes.
+#: A fifth of Netflix's ratings: all evaluations on the CPU then take a minute.
 FULL = Size(
-    1 << 32, "synthetic:netflix?ratings=50000000&shift=137", "synthetic:rcv1?rows=300000", 1 << 16,
+    1 << 32, "synthetic:netflix?ratings=20000000&shift=137", "synthetic:rcv1?rows=300000", 1 << 16,
     {"completion": 5, "linear": 30, "streams": 2},
 )  # fmt: skip
-#: Fewer ratings, for hosts with little memory or few cores to evaluate with.
-FEWER = "synthetic:netflix?ratings=20000000"
-MEMORY, CORES = 48 << 30, 8
 QUICK = Size(
     1 << 28, "synthetic:netflix?users=60000&items=4000&ratings=1000000", "synthetic:rcv1?rows=60000", 1 << 14,
-    {"completion": 2, "linear": 5, "streams": 1}, goal=5, rounds=1,
+    {"completion": 2, "linear": 5, "streams": 1}, goal=5,
 )  # fmt: skip
 
 

@@ -41,7 +41,6 @@ STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
     "cuda-hogwild": ("#0072B2", "*", FULL),
     "cuda-locked": ("#E69F00", "*", DASHED),
     "cuda-synchronous": ("#882255", "p", DASH_DOT),
-    "cuda-vmap": ("#332288", "h", DASH_DOT),
     "cuda-one-stream": ("#117733", "X", DOTTED),
     "cuda-eager": ("#8C510A", "d", DOTTED),
 }

@@ -156,7 +156,6 @@ METHODS = _table(
     Method("cuda-locked", "locks", "locked", cost=0.5, problems=MODULE, device="cuda"),
     # The alternatives on a GPU: everything in step, or one minibatch after another.
     Method("cuda-synchronous", "in step", cost=0.2, problems=MODULE, device="cuda", together=True),
-    Method("cuda-vmap", "in step", "hogwild", cost=0.2, problems=MODULE, device="cuda", launch="vmap"),
     Method("cuda-one-stream", "in step", parallel=False, cost=0.5, problems=MODULE, device="cuda"),
     Method("cuda-eager", "in step", parallel=False, cost=2.0, problems=MODULE, device="cuda", launch="eager"),
 )

@@ -1,10 +1,9 @@
-"""Matrix completion on a device: the memory layout, the number of ratings in flight, and the kernel launches.
+"""Matrix completion on a device: the memory layout and the kernel launches.
 
-The main choice is how many ratings are in flight at the same time, see :meth:`CompletionLauncher.in_flight`.
 Discipline ``atomic`` adds the changes of both rows atomically. ``hogwild`` stores both rows, and so does ``serial``,
 whose single rating in flight makes the two equal. Stores overwrite concurrent updates, on popular items nearly all of
-them, long before concurrent additions would diverge; so ``hogwild`` is allowed few ratings in flight. ``sides`` can
-combine additions on one side with stores on the other: a user is seldom in flight twice.
+them, long before concurrent additions would diverge. ``sides`` can combine additions on one side with stores on the
+other: a user is seldom in flight twice.
 
 Ratings should lie in random order, so that neighbours can be visited together (``block``): reading a rating's 12 bytes
 at random places takes 96 bytes of memory traffic, compared with 1,024 for rows of 64.
@@ -27,8 +26,7 @@ SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 SHARE = 2  # 1 / SHARE of the programs that fit on a device run at once: each has 128 registers
 REGISTERS = 128
-STABLE = 0.5  # steps in flight on one row, times their contraction; at 2 they diverge
-LOST = 0.25  # mean number of others in flight on a rating's row, if they overwrite each other's updates
+JUDGED = 8192  # ratings of the sample on which trials are judged
 
 
 class Tables(NamedTuple):
@@ -63,6 +61,7 @@ class CompletionLauncher:
     """
 
     block = 32
+    trials = 2  # factors begin so short that the first epoch tells little
 
     def __init__(
         self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int,
@@ -77,12 +76,8 @@ class CompletionLauncher:
         tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
         views: Any = problem.parameters(self.flat)
         self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
-        counts = [np.bincount(arrays[name]) / len(arrays["users"]) for name in ("users", "items")]
-        self._shares = [float(count.max()) for count in counts]  # of the ratings, for the most popular user and item
-        self._meetings = [float((count**2).sum()) for count in counts]  # how likely two ratings share a user or item
-        self._size = 1.0  # squared norm of a row: p . q is as large as the target, with p and q alike
-        if problem.loss == "squared-error":
-            self._size = max(float(np.sqrt(np.mean(np.square(arrays["values"], dtype=np.float64)))), 1.0)
+        some = np.unique(np.linspace(0, len(arrays["users"]) - 1, JUDGED).astype(np.int64))
+        self._sample = {name: np.array(array[some]) for name, array in self._ratings.items()}
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         return {name: array[first:last] for name, array in self._ratings.items()}
@@ -93,41 +88,24 @@ class CompletionLauncher:
     def granule(self) -> int:
         return 0
 
-    def in_flight(self, step: float) -> int:
-        """Number of ratings that may be in flight without harm, at most what the device holds.
-
-        A row with a share ``s`` of the visits has ``s F`` steps in flight if F ratings are. All start from old values.
-        A step multiplies the row's error by ``1 - step (lambda + l2)``, lambda the largest eigenvalue of the mean of
-        ``q q^T`` over the other rows, times the loss's curvature. ``s F`` steps that do not see one another multiply
-        it by ``1 - s F step (lambda + l2)``: they overshoot if that product is above 1, and grow from 2 on (for a delay
-        of as many steps: from pi/2 on). The limit here is 0.5 for the most popular row. Biases have lambda 1, and so do
-        factors whose products are as large as values of deviation 1; with larger values it is larger.
-
-        A penalty per row is counted ``1 / s`` times at a visit, so that part is ``F step l2`` for every row. Implicit
-        losses also visit drawn items; their curvature, at most 1/4, makes up for longer rows.
-
-        A row that is stored keeps one of the ``1 + s F`` updates in flight and never overshoots; there F is such that
-        a rating's row has 0.25 others in flight on average. Batches end epochs within 1 % of the
-        RMSE of one rating in flight at such F. On synthetic ratings with shares of 0.006, step 0.05 and 8 epochs,
-        additions reach 0.681 with 1,000 in flight (where F step s = 0.28) as with 16, and diverge with 8,000 (2.3);
-        stores reach 0.686 with 200, 0.690 with 400, and 0.81 with 4,000.
-        """
-        if self.problem.discipline == "serial":
-            return 1
-        problem = self.problem
-        visits = 1 if problem.loss == "squared-error" else 1 + problem.negatives
-        most = float(self.room())
-        for share, meetings, atomic in zip(self._shares, self._meetings, self.sides):
-            if atomic:
-                shrunk = problem.l2 * (1.0 if problem.penalty == "per-row" else share * visits)
-                contraction = step * (share * visits * self._size + shrunk)
-                most = min(most, STABLE / contraction if contraction else most)
-            else:
-                most = min(most, LOST / (meetings * visits))
-        return max(int(most), 1)
+    def judge(self, flat: np.ndarray) -> float:
+        """Return the mean loss of evenly spaced ratings, against an item drawn for each if the loss has negatives."""
+        p, q, b_u, b_i = self.problem.parameters(flat.astype(np.float64))
+        p, q = p.reshape(-1, self.problem.stride), q.reshape(-1, self.problem.stride)
+        users, items = self._sample["users"], self._sample["items"]
+        drawn = np.random.default_rng(0).integers(0, len(q), len(items))
+        with np.errstate(all="ignore"):  # a trial may diverge
+            margins, others = ((p[users] * q[i]).sum(1) + b_u[users] + b_i[i] for i in (items, drawn))
+            if self.problem.loss == "squared-error":
+                return float(np.square(margins - self._sample["values"]).mean())
+            if self.problem.loss == "bpr":
+                return float(np.logaddexp(0.0, others - margins).mean())
+            return float((np.logaddexp(0.0, -margins) + self.problem.negatives * np.logaddexp(0.0, others)).mean())
 
     def room(self) -> int:
-        """Ratings in flight when the device is full and none waits for another's end."""
+        """Ratings in flight when the device is full and none waits for another's end; one, if they must be serial."""
+        if self.problem.discipline == "serial":
+            return 1
         group, programs = self.grid(1 << 30)[0], max(self._programs // SHARE, 1)
         return group * (programs if self._width()[1] <= self._space() else max(programs // 2, 1))
 

@@ -170,7 +170,7 @@ def squared_error(
         old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
         e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
         move, here = step * e, at + lanes < count
-        inside = here[:, None] if WHOLE else here[:, None] & columns
+        inside = here[:, None] & columns
         write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
         write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
         if BIASED:
@@ -211,7 +211,7 @@ def implicit(
         new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
         old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
         new_u, new_i = old_u, old_i
-        inside = here[:, None] if WHOLE else here[:, None] & columns
+        inside = here[:, None] & columns
         first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
         first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
         shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
@@ -253,7 +253,7 @@ def implicit(
                 if BIASED:
                     new_u = (new_u - move) * shrink_u
             drawn = here & found
-            drawn_inside = drawn[:, None] if WHOLE else drawn[:, None] & columns
+            drawn_inside = drawn[:, None] & columns
             write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
             if BIASED:
                 write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)

@@ -1,7 +1,7 @@
 """Sparse linear models on a CUDA device: Triton kernels in which a program is one warp with one row in flight.
 
 A visit is that of ``problems/linear/kernel.py`` and ``problems/linear/multiclass_kernel.py``. Its limit is not
-arithmetic but latency: only a limited number of rows may be in flight (see ``in_flight`` in ``launcher.py``), so rows
+arithmetic but latency: only a limited number of rows may be in flight (see ``trial.py``), so rows
 per second are those in flight over the time for one. That time has four dependent waits for memory: which row, where
 it lies, what is in it, and its weights. Nobody writes to what the first three read, so a program looks up 32 rows
 together, one a thread, and requests a row's entries while it works on the row before; only the weights are waited for.

@@ -4,9 +4,8 @@ A parameter gets its piece of the array by ``.data``, which starts a version cou
 takes another replica's update for an error. Gradients are requested by ``torch.autograd.grad``, so no thread
 accumulates them on another stream.
 
-Buffers (batch norm's) are not views: their offsets in the array are unaligned, and most dtypes other than float32 lie
-there as sums of two numbers. They are in separate vectors, one for each dtype, that are filled from the array when a
-segment begins and written back when it ends: some ten launches, however many buffers there are.
+Buffers (batch norm's) are not views: most dtypes other than float32 lie in the array as sums of two numbers. They are
+copied from it when a segment begins and back when it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import torch
 from torch import nn
 
 from hogwild.cuda.module import rules as module_rules
-from hogwild.problems.module.layout import Buffer, Layout, padded
+from hogwild.problems.module.layout import Layout
 from hogwild.problems.module.problem import ModuleProblem
 
 
@@ -80,10 +79,6 @@ class DeviceReplica:
         self._buffers = Buffers(self.model, self.layout, self._slot)
         self.writes = [flat[: self.layout.size - self.layout.workers * self.layout.slot_size], self._slot]
 
-    def next(self, left: int) -> int:
-        """Number of rows, out of ``left``, that the next step takes."""
-        return min(left, self.rows)
-
     def enter(self) -> None:
         """Load this replica's state from the array."""
         self._buffers.enter()
@@ -103,16 +98,18 @@ class DeviceReplica:
 
 
 class Buffers:
-    """A model's buffers in separate vectors; ``slot`` is their place in the flat array."""
+    """A model's buffers, in memory of their own; ``slot`` is their place in the flat array."""
 
     def __init__(self, model: nn.Module, layout: Layout, slot: Any) -> None:
         numbers: Any = layout.slot_buffers(slot)
-        buffers = list(model.buffers())
-        kinds = dict.fromkeys(buffer.dtype for buffer in buffers)
-        self._vectors = []
-        for kind in kinds:
-            pairs = [(buffer, place) for buffer, place in zip(buffers, layout.buffers) if buffer.dtype == kind]
-            self._vectors.append(_Vector(pairs, numbers, kind))
+        self._plain: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._pairs: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # kept as sums of two numbers
+        for buffer, place in zip(model.buffers(), layout.buffers):
+            first, end = numbers[place.begin : place.begin + place.size].view(place.shape), place.begin + place.size
+            if place.pair:
+                self._pairs.append((buffer, first, numbers[end : end + place.size].view(place.shape)))
+            else:
+                self._plain.append((buffer, first))
         self._held = [
             (module, name, buffer)
             for module in model.modules()
@@ -121,12 +118,20 @@ class Buffers:
         ]
 
     def enter(self) -> None:
-        for vector in self._vectors:
-            vector.enter()
+        """Copy the buffers from the array."""
+        if self._plain:
+            torch._foreach_copy_([buffer for buffer, _ in self._plain], [first for _, first in self._plain])
+        for buffer, first, rest in self._pairs:
+            buffer.copy_(first.double() + rest)
 
     def leave(self) -> None:
-        for vector in self._vectors:
-            vector.leave()
+        """Copy the buffers into the array."""
+        if self._plain:
+            torch._foreach_copy_([first for _, first in self._plain], [buffer for buffer, _ in self._plain])
+        for buffer, first, rest in self._pairs:
+            wide = buffer.double()
+            first.copy_(wide)
+            rest.copy_(wide - first.double())
 
     def settle(self) -> None:
         """Copy tensors that a module has put in a buffer's place, instead of writing into it."""
@@ -135,34 +140,3 @@ class Buffers:
             if now is not buffer and now is not None:
                 buffer.copy_(now.detach())
             module._buffers[name] = buffer
-
-
-class _Vector:
-    """The buffers of one dtype, stored consecutively."""
-
-    def __init__(self, pairs: list[tuple[torch.Tensor, Buffer]], numbers: torch.Tensor, kind: torch.dtype) -> None:
-        self._numbers, device = numbers, numbers.device
-        self._pair = any(place.pair for _, place in pairs)
-        self._values = torch.zeros(sum(padded(place.size) for _, place in pairs), dtype=kind, device=device)
-        begin, here, there, rest = 0, [], [], []
-        for buffer, place in pairs:
-            here.append(torch.arange(begin, begin + place.size))
-            there.append(torch.arange(place.begin, place.begin + place.size))
-            rest.append(there[-1] + place.size)
-            buffer.data = self._values[begin : begin + place.size].view(place.shape)  # all its users see this
-            begin += padded(place.size)
-        self._here, self._there, self._rest = (torch.cat(part).to(device) for part in (here, there, rest))
-
-    def enter(self) -> None:
-        found = self._numbers.index_select(0, self._there)
-        if self._pair:
-            found = found.double() + self._numbers.index_select(0, self._rest)
-        self._values.index_copy_(0, self._here, found.to(self._values.dtype))
-
-    def leave(self) -> None:
-        found = self._values.index_select(0, self._here)
-        if self._pair:
-            wide = found.double()
-            found = wide.float()
-            self._numbers.index_copy_(0, self._rest, (wide - found.double()).float())
-        self._numbers.index_copy_(0, self._there, found)

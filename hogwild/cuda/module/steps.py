@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hogwild.cuda.backend import WARM_UP, Backend
-from hogwild.cuda.module.feed import Data
+from hogwild.cuda.module.feed import Data, given
 from hogwild.cuda.work import Segment
 
 MOST = 8  # minibatches assembled at a time: a segment's
@@ -23,8 +23,8 @@ ROOM = 1 << 25  # most bytes for them per replica, unless one alone needs more
 class DeviceSteps:
     """Runs segments on one stream by replaying one captured step, where a capture is possible."""
 
-    def __init__(self, make: Callable[[int], Any], number: int, feed: Any, backend: Backend) -> None:
-        self._make, self._number, self._feed, self._backend = make, number, feed, backend
+    def __init__(self, make: Callable[[], Any], feed: Any, backend: Backend) -> None:
+        self._make, self._feed, self._backend = make, feed, backend
         self.replay: Callable[[], None] | None = None
         self._before: list[tuple[torch.Tensor, torch.Tensor]] = []  # arrays that a step writes, and their copies
 
@@ -41,9 +41,9 @@ class DeviceSteps:
                     self.replay()
                 done += count * rows
         while done < m:
-            count = self._replica.next(m - done)
-            given = self._feed.one(segment.data, segment.rows[done : done + count], count == self._replica.rows)
-            self._replica.step(*given, segment.steps[done])
+            count = min(m - done, self._replica.rows)
+            inputs, target = self._feed.one(segment.data, segment.rows[done : done + count])
+            self._replica.step(inputs, target, segment.steps[done])
             done += count
         self._replica.leave()
 
@@ -51,7 +51,7 @@ class DeviceSteps:
 
     def begin(self) -> None:
         """Make the replica, whose memory all belongs to the stream."""
-        self._replica = self._make(self._number)
+        self._replica = self._make()
 
     def prepare(self) -> None:
         """Allocate and fill the memory that a graph reads, and copy what the step will write."""
@@ -74,7 +74,7 @@ class DeviceSteps:
         else:
             parts = [part.index_select(0, self._at)[0] for part in self._parts]
             step = self._steps.index_select(0, self._at)[0]
-        self._replica.step(*self._feed.given(parts), step)
+        self._replica.step(*given(parts), step)
         if len(self._steps) > 1:
             self._at.add_(1)
 

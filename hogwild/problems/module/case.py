@@ -182,9 +182,8 @@ class ModuleCase:
         if c.device == "cuda":
             from hogwild.cuda import problem as on_device
 
-            together = batch * ((c.workers or 1) if c.launch == "vmap" else 1)
             options = {"batch": batch, "launch": c.launch}
-            job = on_device.lay_out(c, self.problem, self.n, arrays, granule=together, options=options)
+            job = on_device.lay_out(c, self.problem, self.n, arrays, granule=batch, options=options)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
             about = (self.problem, self.order, c.seed, c.workers or 1)

@@ -1,0 +1,155 @@
+"""What a GPU computes, beside what the CPU does: first in the benchmark, since a wrong kernel may be fast.
+
+Where rows have nothing in common their order does not matter, so however many are in flight the sums are exact.
+Where all have everything in common, each of many equal changes counts: whatever is lost is missing from the sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hogwild.bench.gpu.sides import Pace, Row, Side, race
+from hogwild.bench.gpu.sizes import Size
+from hogwild.data.ratings.container import Ratings
+from hogwild.data.rows.container import Rows
+from hogwild.errors import TrainingError
+from hogwild.problems.module.training import train_module
+from hogwild.training.run import Run
+from hogwild.training.train import train
+
+ALLOWED = 1e-4  # largest difference of a parameter: float32 sums in another order
+STEP = 2.0**-20  # sums of it are exact
+SHARED, OWN = 33, 5  # features of each row, all rows' or its own
+Check = Callable[[int], float]  # of a number of examples: the largest difference
+
+
+def parameters(run: Run[Any]) -> np.ndarray:
+    """Finish a run and return its flat array of parameters."""
+    with run:
+        run.finish()
+        return np.array(run.engine.job.export())
+
+
+def difference(one: Callable[..., Run[Any]], **on_device: Any) -> float:
+    """Largest difference of the parameters trained on the device from those of one worker of the CPU."""
+    mine = parameters(one(device="cuda", **on_device))
+    theirs = parameters(one(workers=1, discipline="serial"))
+    return float(np.abs(mine - theirs).max())
+
+
+def rows_of(n: int, classes: int, shared: bool) -> Rows:
+    """Rows of the same features, each 1; or of features and values of their own."""
+    rng, each = np.random.default_rng(0), SHARED if shared else OWN
+    indices = np.tile(np.arange(each), n) if shared else np.arange(n * each)
+    values = np.ones(n * each) if shared else rng.normal(size=n * each)
+    return Rows(np.arange(n + 1) * each, indices, values, np.arange(n) % classes, int(indices[-1]) + 1)
+
+
+def linear(n: int, classes: int = 2, **options: Any) -> float:
+    """Rows with nothing in common, as many in flight as asked or as there are."""
+    usual = {"epochs": 2, "step": 0.5, "schedule": "constant", "intercept": False, "order": "file", "l2": 0.01}
+    rows = rows_of(n, classes, shared=False)
+    on_device = {"in_flight": options.pop("in_flight", n), "discipline": options.pop("discipline", "atomic")}
+    return difference(partial(train, rows, **usual | options), **on_device)
+
+
+def one_row(n: int, classes: int = 2, **options: Any) -> float:
+    """Rows with a third of few features each, one in flight."""
+    rng = np.random.default_rng(0)
+    chosen = [np.flatnonzero(rng.random(40) < 0.3) for _ in range(n)]
+    begin, indices = np.cumsum([0, *map(len, chosen)]), np.concatenate(chosen)
+    rows = Rows(begin, indices, rng.normal(size=len(indices)), rng.integers(0, classes, n), 40)
+    usual = {"epochs": 1, "step": 0.1, "schedule": "constant", "order": "file", "l2": 0.01}
+    return difference(partial(train, rows, **usual | options), in_flight=1, discipline="atomic")
+
+
+def added(n: int, classes: int) -> float:
+    """Share of equal changes that are not in the sum: with the hinge loss far from its kink all are ``step``."""
+    rows = rows_of(n, classes, shared=True)
+    run = train(
+        rows, device="cuda", in_flight=n, discipline="atomic", loss="hinge", step=STEP, schedule="constant", epochs=1,
+        l2=0.0, intercept=False,
+    )  # fmt: skip
+    with run:
+        found = run.finish().coef_  # (1, width) or (classes, width)
+    own = np.bincount(np.arange(n) % classes, minlength=classes)
+    wanted = STEP * (2 * own - n)[1 if classes == 2 else slice(None), None]
+    return float(np.abs(found - wanted).max() / (STEP * n))
+
+
+def completion(n: int, rank: int, in_flight: int | None = None, **options: Any) -> float:
+    """Ratings of which no two share a user or an item, or with one in flight any."""
+    rng = np.random.default_rng(0)
+    users = items = np.arange(n, dtype=np.int32)
+    if in_flight == 1:
+        users, items = (users // 11).astype(np.int32), (items % 11).astype(np.int32)
+    ratings = Ratings(users, items, rng.normal(3, 1, n).astype(np.float32), (n, n))
+    usual = {"problem": "completion", "rank": rank, "step": 0.1, "epochs": 1, "order": "file"}
+    return difference(partial(train, ratings, **usual | options), in_flight=in_flight or n, discipline="atomic")
+
+
+def module(n: int, launch: str) -> float:
+    """One replica, whose step is captured or not."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(n, 12)).astype(np.float32), rng.integers(0, 3, n)
+
+    def start(**options: Any) -> Run[Any]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 3))
+        options |= {} if options.get("device") == "cpu" or "device" not in options else {"launch": launch}
+        about: dict[str, Any] = {"epochs": 1, "batch": 16, "order": "file", "step": 0.125, "discipline": "serial"}
+        return train_module(model, "cross-entropy", data, **about | options)
+
+    return difference(start, workers=1)
+
+
+CHECKS: dict[str, Check] = {
+    "linear, one row in flight": one_row,
+    "linear, one row in flight, AdaGrad and l1": partial(one_row, adagrad=True, l1=0.001),
+    "linear, one row in flight, 5 classes": partial(one_row, classes=5),
+    "linear, all in flight, nothing in common": linear,
+    "linear, the same, stored": partial(linear, discipline="hogwild"),
+    "linear, the same, 5 classes": partial(linear, classes=5),
+    **{f"linear, every change is added, {classes} classes": partial(added, classes=classes)
+       for classes in (2, 3, 7, 16)},
+    "completion, one rating in flight": partial(completion, rank=64, in_flight=1),
+    **{f"completion, all in flight, nothing in common, rank {rank}": partial(completion, rank=rank)
+       for rank in (20, 64, 512)},
+    "module, captured": partial(module, launch="graphs"),
+    "module, eager": partial(module, launch="eager"),
+}  # fmt: skip
+
+
+class Checked:
+    """A check as a side: its figure is a difference, and no time."""
+
+    def __init__(self, check: Callable[[], float]) -> None:
+        self._check, self._found = check, 0.0
+
+    def __call__(self) -> float:
+        self._found = self._check()
+        if not self._found <= ALLOWED:
+            raise TrainingError(f"differs by {self._found:.3g}, at most {ALLOWED:g} was asked")
+        return self._found
+
+    def facts(self) -> Row:
+        return {"difference": self._found}
+
+    def close(self) -> None:
+        """Do nothing: no run is open."""
+
+
+def measure(size: Size, pace: Pace) -> Iterator[Row]:
+    """Yield a row for each check."""
+    sides = {
+        name: Side(partial(Checked, partial(check, size.checked)), 1, {"unit": "difference", "asked": ALLOWED})
+        for name, check in CHECKS.items()
+    }
+    yield from race("correctness", sides, dataclasses.replace(pace, rounds=0))
