@@ -1,0 +1,197 @@
+"""Candidates trained side by side: a lane for each step and penalty, in vectors of up to 16 lanes.
+
+What they share (loss, normalisation, columns, the rows and their order) is the linear problem; what they differ in is a
+:class:`Lane`. A group of lanes reads the rows once and has its own memory, so groups are trained by threads that share
+nothing: the result is the same on any number of cores, to the last bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.data.order import Order
+from hogwild.data.parallel import in_order
+from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.kernels.losses import LOSSES, PASSIVE
+from hogwild.kernels.order import PADDING, shuffle_blocks
+from hogwild.problems.linear import kernel as linear
+from hogwild.problems.linear.kernel import Data, Parameters
+from hogwild.problems.linear.lanes import kernel
+from hogwild.problems.linear.problem import FAR, TABLE_WIDTH, LinearProblem, aligned
+from hogwild.training.schedule import Schedule
+
+SIZES = (4, 8, 16)  # lanes of a vector
+NONE = -1  # no class, no fold
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One candidate.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        Its steps, by epoch.
+    l1, l2 : float
+    fold : int
+        The fold whose rows it leaves out; -1: it learns from all.
+    label : int
+        Number of the class that it tells from the others, if there are more than two.
+    intercept : float, optional
+        Share of the step that its intercept takes; default: that of the problem.
+    weight : float
+        Factor on the weights of its rows, so that their mean is one.
+    """
+
+    schedule: Schedule
+    l1: float
+    l2: float
+    fold: int = NONE
+    label: int = NONE
+    intercept: float | None = None
+    weight: float = 1.0
+
+
+class Candidates:
+    """Lanes on the same rows in the same order.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+        What the lanes share; its own penalties count for nothing.
+    rows : Rows
+    arrays : dict of arrays
+        ``targets``, ``weights`` and ``scales`` of the rows, as ``LinearProblem.row_arrays`` returns them.
+    lanes : sequence of Lane
+    order : Order
+    seed : int
+        The order of an epoch is that of a run with this seed.
+    fold_of : array of int32, shape (n,), optional
+        The fold of each row.
+    """
+
+    def __init__(
+        self, problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], lanes: Sequence[Lane], order: Order,
+        seed: int = 0, fold_of: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.order, self.epoch, self._seed = rows, order, 0, seed
+        l1, l2 = max(lane.l1 for lane in lanes), max(lane.l2 for lane in lanes)
+        apart = rows.inverse is not None and l1 > 0 and l2 > 0
+        self.problem = dataclasses.replace(problem, l1=l1, l2=l2, apart=apart, discipline="serial", scaled=False)
+        self.fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
+        given = {name: arrays[name] for name in ("targets", "weights", "scales")}
+        self.data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
+        if self.fold_of is None:
+            self.data = self.data._replace(rates=readonly(self.problem.rates(rows)))
+        self._lay_out(list(lanes))
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return [lane for group in self._groups for lane in group.lanes]
+
+    def train(self, epochs: int = 1) -> None:
+        """Do some epochs."""
+        order = self.order
+        for _ in range(epochs):
+            blocks = np.empty(order.n_blocks, dtype=np.int32)
+            shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), self._seed, self.epoch)
+            about = blocks, order.n_rows, order.block, int(order.shuffled), order.n_chunks, self._seed, self.epoch
+            for _ in in_order(self._groups, lambda group: group.train(self, about)):  # noqa: B023
+                pass
+            self.epoch += 1
+
+    def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (width,) and intercept (1,) of a lane, as copies."""
+        coef, intercept, *_ = self._views(lane)
+        return coef.copy(), intercept.copy()
+
+    def keep(self, chosen: Sequence[int]) -> None:
+        """Go on with these lanes only, in fewer vectors."""
+        found, lanes = [[view.copy() for view in self._views(lane)] for lane in chosen], self.lanes
+        self._lay_out([lanes[lane] for lane in chosen])
+        for lane, parts in enumerate(found):
+            for to, of in zip(self._views(lane), parts, strict=True):
+                to[:] = of
+
+    def _lay_out(self, lanes: list[Lane]) -> None:
+        size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
+        parts = (lanes[first : first + size] for first in range(0, len(lanes), size))
+        self._groups = [_Group(self, part, size) for part in parts]
+
+    def _views(self, lane: int) -> list[np.ndarray]:
+        group = self._groups[lane // self._groups[0].size]
+        return [part[lane % group.size :: group.size] for part in group.parameters]
+
+
+class _Group:
+    """Lanes that fill one vector, and their memory."""
+
+    def __init__(self, of: Candidates, lanes: list[Lane], size: int) -> None:
+        self.lanes, self.size, self.rates = lanes, size, of.data.rates
+        width, adagrad = of.problem.width, of.problem.adagrad
+        sizes = [width * size, size, *((width * size, size) if adagrad else (0, 0))]
+        self.parameters = Parameters(*(aligned(length) for length in sizes))
+        self.buffer = np.zeros(kernel.VECTORS * size, dtype=np.float32)
+        self.rows = np.empty(of.order.chunk + PADDING, dtype=np.int64)
+        if of.fold_of is not None:
+            self.rates = readonly(self._own_rates(of))
+        share = of.problem.intercept
+        self.constants = (
+            self._filled([lane.l1 for lane in lanes], np.float32),
+            self._filled([lane.l2 for lane in lanes], np.float32),
+            self._filled([share if lane.intercept is None else lane.intercept for lane in lanes], np.float32),
+            self._filled([lane.weight for lane in lanes], np.float32),  # those that only fill the vector learn nothing
+            self._filled([lane.label for lane in lanes], np.int32),
+            self._filled([lane.fold for lane in lanes], np.int32),
+        )
+
+    @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
+    def train(self, of: Candidates, about: tuple[Any, ...]) -> None:
+        """Do the epoch ``about``: the first seven fields of its plan."""
+        p, epoch = of.problem, about[-1]
+        steps = np.zeros((3, self.size))
+        steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
+        penalty = penalty_of(p, bool(steps[2].any()))
+        folded = of.fold_of is not None
+        folds = of.fold_of if of.fold_of is not None else np.zeros(0, np.int32)
+        parts: tuple[Any, ...] = (*about, steps, *self.constants, readonly(folds), p.loss_param)
+        plan = kernel.LanePlan(*parts)
+        loop = kernel.epoch(
+            LOSSES[p.loss], penalty, int(p.adagrad), int(4 * p.width * self.size > FAR * machine.l2_bytes()),
+            self.size, int(len(p.labels) > 2), int(folded), PASSIVE[p.passive],
+        )  # fmt: skip
+        loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
+
+    def _filled(self, values: Sequence[float], dtype: Any) -> np.ndarray:
+        found = np.zeros(self.size, dtype=dtype)
+        found[: len(values)] = values
+        return found
+
+    def _own_rates(self, of: Candidates) -> np.ndarray:
+        """Rates of each lane's own rows, (width * size,), and for two penalties on scaled columns (width,) more."""
+        p, fold_of = of.problem, of.fold_of
+        if not (p.l1 > 0 or p.l2 > 0):
+            return EMPTY
+        by_fold = {fold: p.rates(of.rows.select(np.flatnonzero(fold_of != fold))) for fold in
+                   {lane.fold for lane in self.lanes}}  # fmt: skip
+        found = np.zeros((p.width, self.size), dtype=np.float32)
+        for k, lane in enumerate(self.lanes):
+            found[:, k] = by_fold[lane.fold][: p.width]
+        more = next(iter(by_fold.values()))[p.width :]
+        return np.concatenate((found.ravel(), more))
+
+
+def penalty_of(problem: LinearProblem, falls: bool) -> int:
+    """Code of the penalty, as of a run with the lanes' largest ones; ``falls``: a step falls within the epoch."""
+    if problem.l1 > 0:
+        return linear.APART if problem.apart else linear.ELASTIC
+    if problem.l2 > 0:
+        tabulated = not (falls or problem.adagrad) and problem.width <= TABLE_WIDTH
+        return linear.L2_TABLE if tabulated else linear.L2
+    return linear.NO_PENALTY
