@@ -8,7 +8,8 @@ nothing: the result is the same on any number of cores, to the last bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from hogwild.training.schedule import Schedule
 
 SIZES = (4, 8, 16)  # lanes of a vector
 NONE = -1  # no class, no fold
+SMALLEST = 1e-10  # penalty that a smaller one, or none, counts for when steps are interpolated
+PROBED = 3  # penalties whose steps are searched for
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,8 @@ class Candidates:
         self.data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
         if self.fold_of is None:
             self.data = self.data._replace(rates=readonly(self.problem.rates(rows)))
-        self._lay_out(list(lanes))
-
-    @property
-    def lanes(self) -> list[Lane]:
-        return [lane for group in self._groups for lane in group.lanes]
+        size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
+        self._groups = [_Group(self, lanes[first : first + size], size) for first in range(0, len(lanes), size)]
 
     def train(self, epochs: int = 1) -> None:
         """Do some epochs."""
@@ -108,31 +108,20 @@ class Candidates:
 
     def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights (width,) and intercept (1,) of a lane, as copies."""
-        coef, intercept, *_ = self._views(lane)
-        return coef.copy(), intercept.copy()
-
-    def keep(self, chosen: Sequence[int]) -> None:
-        """Go on with these lanes only, in fewer vectors."""
-        found, lanes = [[view.copy() for view in self._views(lane)] for lane in chosen], self.lanes
-        self._lay_out([lanes[lane] for lane in chosen])
-        for lane, parts in enumerate(found):
-            for to, of in zip(self._views(lane), parts, strict=True):
-                to[:] = of
-
-    def _lay_out(self, lanes: list[Lane]) -> None:
-        size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
-        parts = (lanes[first : first + size] for first in range(0, len(lanes), size))
-        self._groups = [_Group(self, part, size) for part in parts]
-
-    def _views(self, lane: int) -> list[np.ndarray]:
         group = self._groups[lane // self._groups[0].size]
-        return [part[lane % group.size :: group.size] for part in group.parameters]
+        coef, intercept = (part[lane % group.size :: group.size].copy() for part in group.parameters[:2])
+        return coef, intercept
+
+    def model(self, lanes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and intercepts of the lanes of one model: (K, width) and (K,) for K classes, (width,) and (1,)."""
+        coefs, intercepts = zip(*map(self.solution, lanes), strict=True)
+        return (coefs[0] if len(lanes) == 1 else np.stack(coefs)), np.concatenate(intercepts)
 
 
 class _Group:
     """Lanes that fill one vector, and their memory."""
 
-    def __init__(self, of: Candidates, lanes: list[Lane], size: int) -> None:
+    def __init__(self, of: Candidates, lanes: Sequence[Lane], size: int) -> None:
         self.lanes, self.size, self.rates = lanes, size, of.data.rates
         width, adagrad = of.problem.width, of.problem.adagrad
         sizes = [width * size, size, *((width * size, size) if adagrad else (0, 0))]
@@ -185,6 +174,17 @@ class _Group:
             found[:, k] = by_fold[lane.fold][: p.width]
         more = next(iter(by_fold.values()))[p.width :]
         return np.concatenate((found.ravel(), more))
+
+
+def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:
+    """A step for each of the ascending penalties: the first, the middle and the last are searched for.
+
+    The logarithm of a good step falls about evenly with that of the penalty, from where the penalty matters.
+    """
+    places = np.unique(np.linspace(0, len(penalties) - 1, PROBED).round().astype(int))
+    powers = [math.log2(search(penalties[place])) for place in places]
+    sizes = np.log(np.maximum(penalties, SMALLEST))
+    return [float(2.0**power) for power in np.interp(sizes, sizes[places], powers)]
 
 
 def penalty_of(problem: LinearProblem, falls: bool) -> int:
