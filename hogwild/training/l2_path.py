@@ -76,12 +76,10 @@ class L2Choice:
 def settle_l2(
     config: TrainConfig, rows: Any, resumed: str | Path | None = None, fraction: float | None = None
 ) -> tuple[TrainConfig, L2Choice | None]:
-    """Return the config with the penalty that was chosen, if one is to be, and how.
+    """Return the config with the penalty that was chosen, and how.
 
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
     """
-    if not config.l2_path:
-        return config, None
     found = None
     if resumed is not None and has_checkpoint(resumed):
         _, header = load_checkpoint(resumed)

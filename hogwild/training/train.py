@@ -10,7 +10,6 @@ from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.problems.case import case_of
-from hogwild.training.l2_path import settle_l2
 from hogwild.training.run import Run
 
 if TYPE_CHECKING:
@@ -121,7 +120,11 @@ def begin(
     if cluster is None:
         if config.machines > 1:
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
-        config, chosen = settle_l2(config, examples, checkpoint if resume else None, holdout)
+        chosen = None
+        if config.l2_path:
+            from hogwild.training.l2_path import settle_l2
+
+            config, chosen = settle_l2(config, examples, checkpoint if resume else None, holdout)
         run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run
