@@ -306,8 +306,8 @@ FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 OPTIONS: dict[str, Option] = {name: field.metadata["option"] for name, field in FIELDS.items()}
 
 
-def path_of(given: Any) -> tuple[float, ...]:
-    """The values of l2 that "auto", a text such as "1e-6,1e-5", or a sequence stands for, ascending.
+def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
+    """The penalties that "auto", a text such as "1e-6,1e-5", or a sequence stands for, ascending.
 
     Raises
     ------
@@ -321,7 +321,7 @@ def path_of(given: Any) -> tuple[float, ...]:
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
-        raise UsageError(f"l2={given!r}: expected a number of at least 0, 'auto', or two or more such as '1e-6,1e-5'")
+        raise UsageError(f"{name}={given!r}: expected a number of at least 0, 'auto', or two or more such as '1e-6,1e-5'")
     return tuple(path)
 
 

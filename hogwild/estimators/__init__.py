@@ -1,7 +1,14 @@
 """The scikit-learn interface: estimators with the names and meanings of ``SGDClassifier`` where it has them."""
 
 from hogwild.estimators.classifier import HogwildClassifier
+from hogwild.estimators.cross_validated import HogwildClassifierCV, HogwildRegressorCV
 from hogwild.estimators.factorizer import HogwildFactorizer
 from hogwild.estimators.regressor import HogwildRegressor
 
-__all__ = ["HogwildClassifier", "HogwildFactorizer", "HogwildRegressor"]
+__all__ = [
+    "HogwildClassifier",
+    "HogwildClassifierCV",
+    "HogwildFactorizer",
+    "HogwildRegressor",
+    "HogwildRegressorCV",
+]

@@ -111,7 +111,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         held = self._held(codes)
         start = self._from(coef_init, intercept_init) or _zeros
         targets = as_targets(codes, len(classes))
-        self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy)
+        self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)
         self.classes_ = classes  # set with coef_: a fit that fails leaves the last one's model
         return self
 

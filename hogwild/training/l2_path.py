@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, Candidates, Lane, steps_between
@@ -37,7 +36,6 @@ from hogwild.training.schedule import make_schedule, usual_schedule
 
 HELD_OUT = 0.2  # of the training rows, if nothing else is asked for
 EPOCHS = 10  # at most
-ROOM = 0.5  # share of the memory that the candidates' weights may take
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,8 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
     rest, held = rows.split(HELD_OUT if fraction is None else fraction, config.seed)
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
     penalties = list(config.l2_path)
-    _check(config, rest, labels)
+    if len(np.unique(rest.targets)) < len(labels):
+        raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     columns, own, _ = scaled_for(config, rest)
     problem = LinearProblem.of(config, own, "serial")
     arrays = problem.row_arrays(own, config.class_weight)
@@ -142,19 +141,6 @@ def _alone(config: TrainConfig, n: int) -> TrainConfig:
         config, schedule=schedule, discipline="serial", workers=1, host="threads", device="cpu", in_flight=None,
         exchange="none", link="", delay="round-robin", gradient_delay=0.0,
     )  # fmt: skip
-
-
-def _check(config: TrainConfig, rest: Rows, labels: list[float]) -> None:
-    """Refuse what cannot be chosen for."""
-    if len(np.unique(rest.targets)) < len(labels):
-        raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
-    many, classes = len(config.l2_path), len(labels) if len(labels) > 2 else 1
-    needed, (total, _) = 4 * rest.width * many * classes * (1 + config.adagrad), machine.memory()
-    if total is not None and needed > ROOM * total:
-        raise UsageError(
-            f"l2='auto' trains {many * classes} sets of weights at once, which take {needed / 2**30:.1f} GiB, over "
-            "half of the memory: name fewer values"
-        )
 
 
 def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray) -> list[float | None]:

@@ -19,6 +19,7 @@ from hogwild import machine
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
 from hogwild.kernels.order import PADDING, shuffle_blocks
 from hogwild.problems.linear import kernel as linear
@@ -30,6 +31,7 @@ from hogwild.training.schedule import Schedule
 SIZES = (4, 8, 16)  # lanes of a vector
 NONE = -1  # no class, no fold
 SMALLEST = 1e-10  # penalty that a smaller one, or none, counts for when steps are interpolated
+ROOM = 0.5  # share of the memory that weights may take
 PROBED = 3  # penalties whose steps are searched for
 
 
@@ -77,34 +79,42 @@ class Candidates:
         The order of an epoch is that of a run with this seed.
     fold_of : array of int32, shape (n,), optional
         The fold of each row.
+    first : float
+        The intercepts to start from; weights start from zeros.
+
+    Raises
+    ------
+    UsageError
+        If the weights take too much memory.
     """
 
     def __init__(
         self, problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], lanes: Sequence[Lane], order: Order,
-        seed: int = 0, fold_of: np.ndarray | None = None,
+        seed: int = 0, fold_of: np.ndarray | None = None, first: float = 0.0,
     ) -> None:  # fmt: skip
-        self.rows, self.order, self.epoch, self._seed = rows, order, 0, seed
+        _check_room(problem, len(lanes), fold_of is not None)
+        self.rows, self.order, self.epoch, self.seed = rows, order, 0, seed
         l1, l2 = max(lane.l1 for lane in lanes), max(lane.l2 for lane in lanes)
         apart = rows.inverse is not None and l1 > 0 and l2 > 0
         self.problem = dataclasses.replace(problem, l1=l1, l2=l2, apart=apart, discipline="serial", scaled=False)
         self.fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
-        given = {name: arrays[name] for name in ("targets", "weights", "scales")}
+        given = {name: readonly(arrays[name]) for name in ("targets", "weights", "scales")}
         self.data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
         if self.fold_of is None:
             self.data = self.data._replace(rates=readonly(self.problem.rates(rows)))
         size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
-        self._groups = [_Group(self, lanes[first : first + size], size) for first in range(0, len(lanes), size)]
+        self._groups = [_Group(self, lanes[k : k + size], size) for k in range(0, len(lanes), size)]
+        for group in self._groups:
+            group.parameters.intercept[:] = first
 
     def train(self, epochs: int = 1) -> None:
         """Do some epochs."""
-        order = self.order
-        for _ in range(epochs):
-            blocks = np.empty(order.n_blocks, dtype=np.int32)
-            shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), self._seed, self.epoch)
-            about = blocks, order.n_rows, order.block, int(order.shuffled), order.n_chunks, self._seed, self.epoch
-            for _ in in_order(self._groups, lambda group: group.train(self, about)):  # noqa: B023
+        if len(self._groups) == 1:
+            self._groups[0].train(self, epochs)
+        else:
+            for _ in in_order(self._groups, lambda group: group.train(self, epochs)):
                 pass
-            self.epoch += 1
+        self.epoch += epochs
 
     def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights (width,) and intercept (1,) of a lane, as copies."""
@@ -116,6 +126,15 @@ class Candidates:
         """Weights and intercepts of the lanes of one model: (K, width) and (K,) for K classes, (width,) and (1,)."""
         coefs, intercepts = zip(*map(self.solution, lanes), strict=True)
         return (coefs[0] if len(lanes) == 1 else np.stack(coefs)), np.concatenate(intercepts)
+
+
+def _check_room(problem: LinearProblem, lanes: int, folded: bool) -> None:
+    needed, (total, _) = 4 * problem.width * lanes * (1 + problem.adagrad + folded), machine.memory()
+    if total is not None and needed > ROOM * total:
+        raise UsageError(
+            f"{lanes} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half of the "
+            "memory: choose among fewer penalties"
+        )
 
 
 class _Group:
@@ -141,21 +160,22 @@ class _Group:
         )
 
     @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
-    def train(self, of: Candidates, about: tuple[Any, ...]) -> None:
-        """Do the epoch ``about``: the first seven fields of its plan."""
-        p, epoch = of.problem, about[-1]
-        steps = np.zeros((3, self.size))
-        steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
-        penalty = penalty_of(p, bool(steps[2].any()))
-        folded = of.fold_of is not None
-        folds = of.fold_of if of.fold_of is not None else np.zeros(0, np.int32)
-        parts: tuple[Any, ...] = (*about, steps, *self.constants, readonly(folds), p.loss_param)
-        plan = kernel.LanePlan(*parts)
-        loop = kernel.epoch(
-            LOSSES[p.loss], penalty, int(p.adagrad), int(4 * p.width * self.size > FAR * machine.l2_bytes()),
-            self.size, int(len(p.labels) > 2), int(folded), PASSIVE[p.passive],
-        )  # fmt: skip
-        loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
+    def train(self, of: Candidates, epochs: int) -> None:
+        """Do some epochs."""
+        p, order, steps = of.problem, of.order, np.zeros((3, self.size))
+        folds = readonly(np.zeros(0, np.int32)) if of.fold_of is None else of.fold_of
+        known = p.adagrad, 4 * p.width * self.size > FAR * machine.l2_bytes()
+        rest = self.size, int(len(p.labels) > 2), int(of.fold_of is not None), PASSIVE[p.passive]
+        blocks = np.empty(order.n_blocks, dtype=np.int32)
+        for epoch in range(of.epoch, of.epoch + epochs):
+            shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), of.seed, epoch)
+            steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
+            loop = kernel.epoch(LOSSES[p.loss], penalty_of(p, bool(steps[2].any())), *map(int, known), *rest)
+            plan = kernel.LanePlan(
+                blocks, order.n_rows, order.block, int(order.shuffled), order.n_chunks, of.seed, epoch,
+                steps, *self.constants, folds, p.loss_param,
+            )  # fmt: skip
+            loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
 
     def _filled(self, values: Sequence[float], dtype: Any) -> np.ndarray:
         found = np.zeros(self.size, dtype=dtype)
