@@ -321,7 +321,8 @@ def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
-        raise UsageError(f"{name}={given!r}: expected a number of at least 0, 'auto', or two or more such as '1e-6,1e-5'")
+        wanted = "a number of at least 0, 'auto', or two or more such as '1e-6,1e-5'"
+        raise UsageError(f"{name}={given!r}: expected {wanted}")
     return tuple(path)
 
 

@@ -45,6 +45,30 @@ class LinearFall(Schedule):
         return self.step * (1 - epoch / self.epochs), 1.0, 0.0
 
 
+ALPHA = "``auto``: the best of ``alphas``. A number is trained with as it is."
+ALPHAS = "The values to choose among; None: sixteen from 1e-8 to 0.32."
+CV = (
+    "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may be held out once. None: 5, "
+    "or fewer where a class has fewer rows."
+)
+SCORING = "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean loss."
+
+
+class CrossValidated:
+    """What the estimators that choose ``alpha`` have beside the others' parameters."""
+
+    alphas: Any
+    cv: Any
+    scoring: Any
+
+    def _choosing(self) -> tuple[Any, Any, Any]:
+        return self.alphas, self.cv, self.scoring
+
+    @property
+    def partial_fit(self) -> Any:
+        raise AttributeError("folds are of all rows, and partial_fit has a batch: take the estimator without CV")
+
+
 def settle_alpha(
     estimator: Any, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, labels: np.ndarray,
     seed: int, start: Any,
