@@ -28,13 +28,14 @@ def same(one: Any, other: Any) -> None:
     np.testing.assert_array_equal(one.intercept_, other.intercept_)
 
 
-def test_the_model_is_that_of_the_penalty_with_the_lowest_held_out_loss() -> None:
+def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     rows, test = noisy(), toy(2000, 304, 8, noise=4.0).block(600, 2000)
     run = hogwild.train(rows, test, l2="auto", workers=1)
     model = run.finish()
     losses = {each["l2"]: each["held_out_loss"] for each in run.chosen.path}
     assert tuple(losses) == L2_PATH
-    assert run.config.l2 == min(losses, key=losses.__getitem__) > 1e-5
+    near = [l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values())]
+    assert run.config.l2 == max(near) > 1e-5
     assert (run.chosen.rows, run.chosen.held_out, run.chosen.epochs) == (480, 120, 10)
     plain = hogwild.train(rows, test, l2=run.config.l2, workers=1)
     same(model, plain.finish())

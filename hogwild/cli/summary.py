@@ -72,7 +72,7 @@ def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
         yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}{note}"
     worth, default = chosen.loss(chosen.l2), chosen.loss(usual)
     against = "" if default is None or chosen.l2 == usual else f", against {default:.5g} of the default {usual:g}"
-    yield f"chosen: l2 {chosen.l2:g}, held-out loss {worth:.5g}{against}; now training on all rows with it"
+    yield f"chosen: l2 {chosen.l2:g}, the strongest within 1 % of the lowest loss: {worth:.5g}{against}"
 
 
 def table_of(parts: dict[str, float]) -> Iterator[str]:
