@@ -72,7 +72,7 @@ class TrainConfig:
         more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
         f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g} by the loss on rows held out of the "
         "training rows; with the one that is chosen a model is trained on all of them. See the manual, *Choosing l2*.")
-    l2_path: tuple[float, ...] = option((), "Values among which l2 is chosen.", owners=LINEAR,
+    l2_path: tuple[float, ...] | None = option(None, "Values among which l2 is chosen.", owners=LINEAR,
         more="``l2`` may be given as 'auto' or such values instead.")
     step: float | None = option(None, "First step size; 'auto' probes for one.", STEPS, least=0, most=LARGEST_FLOAT32,
         strict=True, usual="auto", more="It is for the gradient of one example, or a minibatch's mean gradient; "
@@ -186,7 +186,8 @@ class TrainConfig:
             object.__setattr__(self, "step", None)
         if not isinstance(self.l2, float | int | None):
             self._take_path()
-        object.__setattr__(self, "l2_path", path_of(self.l2_path) if self.l2_path else ())  # JSON has only lists
+        if self.l2_path is not None:
+            object.__setattr__(self, "l2_path", path_of(self.l2_path))  # JSON has only lists
         choice("problem", self.problem, tuple(PROBLEMS))
         self._check_owners()
         self._fill()

@@ -28,4 +28,4 @@ class TrainOptions(ModuleOptions, total=False):
 
     loss: str
     l2: float | str | tuple[float, ...]
-    l2_path: tuple[float, ...]
+    l2_path: tuple[float, ...] | None

@@ -81,7 +81,7 @@ def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:
         assert first["train_seconds"] >= first["l2_seconds"] == run.chosen.seconds > 0
         assert first["l2"] == last["l2"] == run.config.l2
         assert "l2_path" not in last
-        assert run.config.l2_path == ()
+        assert run.config.l2_path is None
 
 
 def test_a_run_that_is_resumed_does_not_choose_again(tmp_path: Path) -> None:

@@ -87,12 +87,12 @@ def settle_l2(
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
             l2 = header["config"]["l2"]
-        if l2 not in config.l2_path:
+        if l2 not in (config.l2_path or ()):
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
         found = choose_l2(config, rows, fraction)
         l2 = found.l2
-    return dataclasses.replace(config, l2=l2, l2_path=()), found
+    return dataclasses.replace(config, l2=l2, l2_path=None), found
 
 
 def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) -> L2Choice:
@@ -108,13 +108,13 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
     began, config = time.perf_counter(), _alone(config, len(rows))
     rest, held = rows.split(HELD_OUT if fraction is None else fraction, config.seed)
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    penalties = list(config.l2_path)
+    penalties = list(config.l2_path or ())
     if len(np.unique(rest.targets)) < len(labels):
         raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     columns, own, _ = scaled_for(config, rest)
     problem = LinearProblem.of(config, own, "serial")
     arrays = problem.row_arrays(own, config.class_weight)
-    steps = _steps(config, own, arrays["weights"])
+    steps = _steps(config, own, arrays["weights"], penalties)
     of_classes = range(problem.classes) if problem.classes > 1 else [NONE]
     more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
     lanes = [
@@ -148,12 +148,12 @@ def _alone(config: TrainConfig, n: int) -> TrainConfig:
     )  # fmt: skip
 
 
-def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray) -> list[float | None]:
+def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray, penalties: list[float]) -> list[float | None]:
     """A first step for each penalty; None where the schedule has its own."""
     if config.schedule == "optimal" or config.step is not None:
-        return [config.step] * len(config.l2_path)
+        return [config.step] * len(penalties)
 
     def probe(l2: float) -> float:
         return Probe(dataclasses.replace(config, l2=l2), rows, weights if weights.size else None).search()
 
-    return list(steps_between(probe, config.l2_path))
+    return list(steps_between(probe, penalties))
