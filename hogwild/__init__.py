@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
     from hogwild.data.rows.source import open_data
     from hogwild.data.tables.source import open_table
-    from hogwild.estimators import HogwildClassifier, HogwildFactorizer, HogwildRegressor
+    from hogwild.estimators import (
+        HogwildClassifier,
+        HogwildClassifierCV,
+        HogwildFactorizer,
+        HogwildRegressor,
+        HogwildRegressorCV,
+    )
     from hogwild.exchanges.deepdist import serve
     from hogwild.machines.cluster import gather
     from hogwild.models import load_model as load
@@ -50,9 +56,11 @@ __all__ = [
     "CompletionModel",
     "Graph",
     "HogwildClassifier",
+    "HogwildClassifierCV",
     "HogwildError",
     "HogwildFactorizer",
     "HogwildRegressor",
+    "HogwildRegressorCV",
     "HogwildWarning",
     "InputError",
     "LinearModel",
@@ -81,8 +89,10 @@ _PLACES = {
     "CompletionModel": ("hogwild.problems.completion.model", "CompletionModel"),
     "Graph": ("hogwild.data.graphs.container", "Graph"),
     "HogwildClassifier": ("hogwild.estimators", "HogwildClassifier"),
+    "HogwildClassifierCV": ("hogwild.estimators", "HogwildClassifierCV"),
     "HogwildFactorizer": ("hogwild.estimators", "HogwildFactorizer"),
     "HogwildRegressor": ("hogwild.estimators", "HogwildRegressor"),
+    "HogwildRegressorCV": ("hogwild.estimators", "HogwildRegressorCV"),
     "LinearModel": ("hogwild.problems.linear.model", "LinearModel"),
     "ModuleModel": ("hogwild.problems.module.model", "ModuleModel"),
     "Ratings": ("hogwild.data.ratings.container", "Ratings"),

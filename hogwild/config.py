@@ -46,6 +46,7 @@ RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_fligh
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
+L2_PATH = tuple(float(f"{10 ** (k / 2 - 8):.2g}") for k in range(16))  # of "auto"
 MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
 GOAL, STEPS, PARALLEL, STOPPING = "What is minimised", "Steps", "Workers", "When to stop"
 COMPLETION, MODULE, MACHINES = "Matrix completion", "Torch modules", "Several machines"
@@ -66,8 +67,13 @@ class TrainConfig:
     loss_param: float | None = option(None, "Huber's threshold or the half-width of an insensitive tube.", GOAL,
         least=0, usual="the loss's own", owners=LINEAR)
     l1: float = option(0.0, "L1 penalty.", GOAL, least=0, most=LARGEST_FLOAT32, owners=LINEAR)
-    l2: float = option(None, "L2 penalty.", GOAL, least=0, most=LARGEST_FLOAT32, owners=(*LINEAR, *RATINGS),
-        more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``.")
+    l2: float = option(None, "L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these.", GOAL,
+        least=0, most=LARGEST_FLOAT32, owners=(*LINEAR, *RATINGS), metavar="NUMBER",
+        more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
+        f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g} by the loss on rows held out of the "
+        "training rows; with the one that is chosen a model is trained on all of them. See the manual, *Choosing l2*.")
+    l2_path: tuple[float, ...] | None = option(None, "Values among which l2 is chosen.", owners=LINEAR,
+        more="``l2`` may be given as 'auto' or such values instead.")
     step: float | None = option(None, "First step size; 'auto' probes for one.", STEPS, least=0, most=LARGEST_FLOAT32,
         strict=True, usual="auto", more="It is for the gradient of one example, or a minibatch's mean gradient; "
         "None is 'auto', which for a module is 0.1 for sgd, 0.01 for momentum and adagrad, 0.001 for adam.")
@@ -178,6 +184,10 @@ class TrainConfig:
                 object.__setattr__(self, name, value.item())
         if self.step == "auto":  # as on the command line
             object.__setattr__(self, "step", None)
+        if not isinstance(self.l2, float | int | None):
+            self._take_path()
+        if self.l2_path is not None:
+            object.__setattr__(self, "l2_path", path_of(self.l2_path))  # JSON has only lists
         choice("problem", self.problem, tuple(PROBLEMS))
         self._check_owners()
         self._fill()
@@ -203,6 +213,13 @@ class TrainConfig:
             object.__setattr__(self, "host", STREAMS)
         if self.device == "cuda" and self.discipline == "auto":
             object.__setattr__(self, "discipline", next(iter(PROBLEMS[self.problem].get("cuda", ())), "auto"))
+
+    def _take_path(self) -> None:
+        """Take ``l2`` for the values among which it is chosen."""
+        if self.problem not in LINEAR:
+            raise UsageError(f"l2={self.l2!r}: is chosen for linear models only, not for problem {self.problem!r}")
+        object.__setattr__(self, "l2_path", path_of(self.l2))
+        object.__setattr__(self, "l2", None)
 
     def _check_betas(self) -> None:
         if not isinstance(self.betas, tuple | list) or len(self.betas) != 2:
@@ -288,6 +305,26 @@ class TrainConfig:
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 OPTIONS: dict[str, Option] = {name: field.metadata["option"] for name, field in FIELDS.items()}
+
+
+def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
+    """The penalties that "auto", a text such as "1e-6,1e-5", or a sequence stands for, ascending.
+
+    Raises
+    ------
+    UsageError
+        Unless they are finite numbers of at least 0, and two or more.
+    """
+    if isinstance(given, str) and given == "auto":
+        return L2_PATH
+    try:
+        path = sorted({float(each) for each in (given.split(",") if isinstance(given, str) else given)})
+    except (TypeError, ValueError):
+        path = []
+    if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
+        wanted = "a number of at least 0, 'auto', or two or more such as '1e-6,1e-5'"
+        raise UsageError(f"{name}={given!r}: expected {wanted}")
+    return tuple(path)
 
 
 def choices_of(name: str, problem: str) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 #: Keywords of :func:`hogwild.train_module`, which receives its loss together with the module.
 ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it would have a line for each
-    "loss_param": float | None, "l1": float, "l2": float, "intercept": bool, "scale_columns": bool,
+    "loss_param": float | None, "l1": float, "intercept": bool, "scale_columns": bool,
     "normalize": str,
     "class_weight": str | None, "rank": int | None, "penalty": str | None, "nonnegative": bool, "biases": bool,
     "negatives": int | None, "step": float | None, "schedule": str, "decay": float | None, "power": float | None,
@@ -27,3 +27,5 @@ class TrainOptions(ModuleOptions, total=False):
     """Keywords of :func:`hogwild.train`, except the problem."""
 
     loss: str
+    l2: float | str | tuple[float, ...]
+    l2_path: tuple[float, ...] | None

@@ -43,6 +43,7 @@ reveal_type(Films().fit(X))  # Films
 def test_the_options_are_those_of_the_config() -> None:
     config = get_type_hints(TrainConfig)
     config.pop("problem")
+    config["l2"] |= str | tuple[float, ...]  # which end in l2_path
     assert get_type_hints(TrainOptions) == config
 
 

@@ -6,6 +6,7 @@ the function has ``**given``, in which it receives them by name. typer reads the
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -126,7 +127,7 @@ def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
         return {}
     if name not in OPTIONS:
         return flag(about.without, about.panel)
-    kind = str if name == "step" else KINDS[str(FIELDS[name].type).partition(" | ")[0]]
+    kind = str if name in ("step", "l2") else KINDS[str(FIELDS[name].type).partition(" | ")[0]]
     more: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
     if usual := usual_of(name, problems):
         more["show_default"] = usual
@@ -153,6 +154,9 @@ def config_options(given: dict[str, Any]) -> dict[str, Any]:
     options |= {name: not given.pop(f"no_{name}") for name in FIELDS if f"no_{name}" in given}
     if "step" in options:
         options["step"] = _number(options["step"])
+    if options.get("l2") is not None:
+        with contextlib.suppress(ValueError):  # other texts are "auto", a list, or refused
+            options["l2"] = float(options["l2"])
     betas = given.pop("beta1", None), given.pop("beta2", None)
     if betas != (None, None):
         options["betas"] = tuple(usual if beta is None else beta for beta, usual in zip(betas, BETAS, strict=True))

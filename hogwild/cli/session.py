@@ -21,7 +21,7 @@ from hogwild import machine
 from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
 from hogwild.cli.data.sources import Sources, check_apart, check_writable
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.summary import describe_run, summary, table_of
+from hogwild.cli.summary import describe_run, lines_of_choice, summary, table_of
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
@@ -65,7 +65,12 @@ class TrainRequest:
     plot: str | None = None
     programs: tuple[str, ...] = ()  # further files that are read
 
-    def check(self, problem: str = "linear") -> None:
+    def check(self, problem: str = "linear", chooses: bool = False) -> None:
+        """Raise an error for what cannot be read or written; ``chooses``: held-out rows choose l2."""
+        if self.test is not None and self.holdout is not None and not chooses:
+            raise UsageError(
+                "--test and --holdout both name the rows to test on: give one of them (with --l2 auto, both)"
+            )
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:
@@ -78,8 +83,6 @@ class TrainRequest:
             raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
         if self.plot is not None and not self.plot.endswith(".png"):
             raise UsageError(f"--plot {self.plot}: expected a name that ends in .png")
-        if self.test is not None and self.holdout is not None:
-            raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
         if self.resume and self.checkpoint is None:
@@ -108,13 +111,15 @@ def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, m
     try:
         config.check_crowd(machine.physical_cores())
         sources.check(config.problem)
-        request.check(config.problem)
+        request.check(config.problem, bool(config.l2_path))
     except HogwildError as error:
         if meeting is not None and not meeting.local:
             tell_failure(meeting, str(error))
         raise
-    if config.keep == "best" and request.holdout is None:
-        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
+    if config.keep == "best" and (request.holdout is None or config.l2_path):
+        refitted = "--l2 auto trains on all of them in the end: leave one out"
+        why = refitted if config.l2_path else "--test only judges: give --holdout FRACTION"
+        raise UsageError(f"--keep best goes by rows held out of DATA, and {why}")
     if meeting is None:
         return lead_or_train(request, sources, config)
     from hogwild.cli.machines import gathered
@@ -159,10 +164,15 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
         options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
         options["cluster"] = cluster
+        if config.l2_path:
+            options["holdout"] = request.holdout
         before = watch.seconds
-        with display.live(lambda: "starting workers and compiling"), naming(request):
+        doing = "choosing l2" if config.l2_path else "starting workers and compiling"
+        with display.live(lambda: doing), naming(request):
             run = train(rows, test, config=config, **options)
         run.stopwatch.add(before)
+        for line in () if run.chosen is None else lines_of_choice(run.chosen):
+            display.say(line)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
@@ -302,7 +312,7 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
         raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two or three dimensions")
     for line in container.notes(request.data, examples, config):
         display.say(line)
-    if request.holdout is not None:
+    if request.holdout is not None and not config.l2_path:
         rest, test = container.hold_out(examples, request.holdout, config.seed, request.holdout_by)
         display.say(f"held out {len(test):,} {container.noun} to test on, training on {len(rest):,}")
         return rest, test

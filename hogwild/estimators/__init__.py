@@ -1,7 +1,13 @@
 """The scikit-learn interface: estimators with the names and meanings of ``SGDClassifier`` where it has them."""
 
-from hogwild.estimators.classifier import HogwildClassifier
+from hogwild.estimators.classifier import HogwildClassifier, HogwildClassifierCV
 from hogwild.estimators.factorizer import HogwildFactorizer
-from hogwild.estimators.regressor import HogwildRegressor
+from hogwild.estimators.regressor import HogwildRegressor, HogwildRegressorCV
 
-__all__ = ["HogwildClassifier", "HogwildFactorizer", "HogwildRegressor"]
+__all__ = [
+    "HogwildClassifier",
+    "HogwildClassifierCV",
+    "HogwildFactorizer",
+    "HogwildRegressor",
+    "HogwildRegressorCV",
+]

@@ -1,4 +1,7 @@
-"""``HogwildClassifier``: linear classifiers trained on all cores without locks, in place of ``SGDClassifier``."""
+"""``HogwildClassifier``: linear classifiers trained on all cores without locks, in place of ``SGDClassifier``.
+
+``HogwildClassifierCV`` chooses its ``alpha`` by cross-validation.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import as_targets, rows_of
+from hogwild.estimators.choosing import ALPHA, ALPHAS, CV, SCORING, CrossValidated
 from hogwild.estimators.linear import LinearEstimator, or_as_before
 from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel, probabilities
@@ -111,7 +115,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         held = self._held(codes)
         start = self._from(coef_init, intercept_init) or _zeros
         targets = as_targets(codes, len(classes))
-        self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy)
+        self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)
         self.classes_ = classes  # set with coef_: a fit that fails leaves the last one's model
         return self
 
@@ -209,6 +213,35 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if self.class_weight is None:
             return None
         return compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class HogwildClassifierCV(CrossValidated, HogwildClassifier):
+    """Linear classifiers whose ``alpha`` is chosen by cross-validation, with all folds and values side by side.
+
+    The model is then fitted to all rows with the best. Parameters are those of :class:`HogwildClassifier`, and:
+
+    Attributes
+    ----------
+    alpha_ : float
+        The value that was chosen.
+    alphas_ : array of shape (n_alphas,)
+    path_ : array of shape (n_alphas, n_folds)
+        The score of each value on each fold.
+    best_score_ : float
+        The mean score of ``alpha_``: of the models that left each fold out, not of this one.
+    coef_, intercept_, classes_, n_iter_ and others
+        As in :class:`HogwildClassifier`.
+    """
+
+    # fmt: off
+    _: KW_ONLY
+    alpha: float | str = parameter("auto", ALPHA, like="l2")
+    alphas: Any = parameter(None, ALPHAS)
+    cv: Any = parameter(None, CV)
+    scoring: Any = parameter(None, SCORING)
+    # fmt: on
 
 
 # Scikit-learn's own message, which says how to obtain the weights.

@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
+from hogwild.estimators.choosing import settle_alpha
 from hogwild.estimators.descent import FitResult, descend
 from hogwild.estimators.jobs import drawn_seed, workers_for
 from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
+NO_LABELS = np.zeros(0)
 FEATURES = "n_features_in_", "feature_names_in_"  # set when data are validated, before training
 
 
@@ -82,8 +84,9 @@ class LinearEstimator(Fitted):
         "counts (†), whose prediction is the exponential of the margin.")
     _: KW_ONLY
     penalty: str | None = parameter("l2", "Penalty on the weights.", choices=PENALTIES)
-    alpha: float = parameter(0.0001,
-        "Strength of the penalty: mean loss + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2).", like="l2")
+    alpha: float | str = parameter(0.0001,
+        "Strength of the penalty: mean loss + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2). ``auto`` (†) "
+        "chooses it by cross-validation and sets ``alpha_``, as :class:`HogwildClassifierCV` does.", like="l2")
     l1_ratio: float = parameter(0.15, "Share of l1 in the penalty ``elasticnet``.")
     fit_intercept: bool = parameter(True, like="intercept")
     max_iter: int = parameter(1000, "Maximum number of passes over the data.", like="epochs")
@@ -207,9 +210,12 @@ class LinearEstimator(Fitted):
     def _fit_rows(
         self, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int,
         start: Callable[[LinearProblem], np.ndarray | None], held: tuple[np.ndarray, np.ndarray] | None,
-        judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+        judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float], labels: np.ndarray = NO_LABELS,
     ) -> None:  # fmt: skip
-        """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows."""
+        """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows.
+
+        ``labels`` are the classes.
+        """
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
             for name, ids in zip(("training", "validation"), held):
@@ -218,11 +224,17 @@ class LinearEstimator(Fitted):
             score = self._scorer(X, targets, weights, held[1], judge)
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
+        if isinstance(self.alpha, str):
+            options = settle_alpha(self, options, X, targets, weights, labels, seed, start)
         rows = rows_of(X, targets, weights)
         workers = self._workers(options, rows, classes)
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:
             found = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
         self._keep(found, len(rows), X.dtype)
+
+    def _choosing(self) -> tuple[Any, Any, Any]:
+        """What alpha is chosen among, the folds and the score; None for the usual ones."""
+        return None, None, None
 
     def _workers(self, options: Options, rows: Rows, classes: int, batch: bool = False) -> int:
         def apart(workers: int) -> bool:

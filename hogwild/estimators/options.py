@@ -128,7 +128,8 @@ def check_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
         One line with the parameter, its value and what is expected.
     """
     defaults = _defaults(type(estimator))  # type: ignore[arg-type]  # a class is hashable
-    for name in [name for name, default in defaults.items() if given[name] is not default]:
+    chosen = {"alpha"} if given["alpha"] == "auto" else set()
+    for name in [name for name, default in defaults.items() if given[name] is not default and name not in chosen]:
         field, value = estimator.__dataclass_fields__[name], given[name]
         if field.type == "bool":
             flag(field.name, value)  # 0 and 1 too, as scikit-learn does
@@ -168,7 +169,10 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
     average = p["average"]
     if not isinstance(average, bool):
         whole("average", average, 0)
-    alpha = float(p["alpha"])
+    auto = p["alpha"] == "auto"
+    if batch and auto:
+        raise UsageError("alpha='auto' is chosen by fit, on all rows: give partial_fit a number")
+    alpha = 1.0 if auto else float(p["alpha"])
     fitting = PASSIVE_LOSS[estimator._kind]
     if p["learning_rate"] in PASSIVE and loss != LOSSES[fitting]:
         raise UsageError(f"learning_rate={p['learning_rate']!r} goes with loss={fitting!r} only, not {p['loss']!r}")

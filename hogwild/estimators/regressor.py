@@ -1,8 +1,12 @@
-"""``HogwildRegressor``: linear regression trained on all cores without locks, in place of ``SGDRegressor``."""
+"""``HogwildRegressor``: linear regression trained on all cores without locks, in place of ``SGDRegressor``.
+
+``HogwildRegressorCV`` chooses its ``alpha`` by cross-validation.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,8 +14,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from hogwild.estimators.arrays import real_targets, rows_of
+from hogwild.estimators.choosing import ALPHA, ALPHAS, CV, SCORING, CrossValidated
 from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import documented, loss_functions, loss_of, read_options
+from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
 
@@ -81,6 +86,28 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     def _r2(self, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
         found = self._mean(margins)
         return r2_score(targets, found, sample_weight=weights) if np.isfinite(found).all() else -math.inf
+
+
+@documented
+@dataclass(eq=False, repr=False)
+class HogwildRegressorCV(CrossValidated, HogwildRegressor):
+    """Linear regression whose ``alpha`` is chosen by cross-validation; see :class:`HogwildClassifierCV`.
+
+    Attributes
+    ----------
+    alpha_, alphas_, path_, best_score_
+        As in :class:`HogwildClassifierCV`.
+    coef_, intercept_, n_iter_ and others
+        As in :class:`HogwildRegressor`.
+    """
+
+    # fmt: off
+    _: KW_ONLY
+    alpha: float | str = parameter("auto", ALPHA, like="l2")
+    alphas: Any = parameter(None, ALPHAS)
+    cv: Any = parameter(None, CV)
+    scoring: Any = parameter(None, SCORING)
+    # fmt: on
 
 
 def _at_mean(targets: np.ndarray, weights: np.ndarray | None, loss: str) -> Any:

@@ -61,8 +61,13 @@ def total(vector):
     return found
 
 
+def filled(lanes, x):
+    """Return a vector of which every number is ``x``."""
+    return np.full(len(lanes), x, np.float32)
+
+
 def times(x, vector):
-    """Return ``x * vector``."""
+    """Return ``x * vector``; ``x`` is a number or a vector."""
     return np.float32(x) * vector
 
 
@@ -72,8 +77,19 @@ def plus(vector, other):
 
 
 def over(vector, x):
-    """Return ``vector / x``."""
+    """Return ``vector / x``; ``x`` is a number or a vector."""
     return vector / np.float32(x)
+
+
+def root(vector):
+    """Return the square roots."""
+    return np.sqrt(vector)
+
+
+def nearer_zero(vector, by):
+    """Return each number moved towards zero by that of the vector ``by``, at most to zero."""
+    moved = np.where(vector > 0, np.maximum(vector - by, np.float32(0)), np.minimum(vector + by, np.float32(0)))
+    return np.where((vector > 0) | (vector < 0), moved, vector)
 
 
 def _spread(context, builder, value, kind, vector):
@@ -144,6 +160,14 @@ def _total(typingctx, vector):
 
 
 @intrinsic
+def _filled(typingctx, lanes, x):
+    def codegen(context, builder, signature, args):
+        return _spread(context, builder, args[1], signature.args[1], context.get_value_type(signature.return_type))
+
+    return Lanes(lanes.count)(lanes, x), codegen
+
+
+@intrinsic
 def _times(typingctx, x, vector):
     def codegen(context, builder, signature, args):
         return builder.fmul(_spread(context, builder, args[0], signature.args[0], args[1].type), args[1])
@@ -165,6 +189,31 @@ def _over(typingctx, vector, x):
         return builder.fdiv(args[0], _spread(context, builder, args[1], signature.args[1], args[0].type))
 
     return vector(vector, x), codegen
+
+
+@intrinsic
+def _root(typingctx, vector):
+    def codegen(context, builder, signature, args):
+        kind = args[0].type
+        name = f"llvm.sqrt.v{kind.count}f32"
+        return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name), args)
+
+    return vector(vector), codegen
+
+
+@intrinsic
+def _nearer_zero(typingctx, vector, by):
+    def codegen(context, builder, signature, args):
+        value, by = args
+        zero = ir.Constant(value.type, [0.0] * value.type.count)
+        found = value
+        for above, sign in ((">", builder.fsub), ("<", builder.fadd)):
+            moved = sign(value, by)
+            moved = builder.select(builder.fcmp_ordered(above, moved, zero), moved, zero)
+            found = builder.select(builder.fcmp_ordered(above, value, zero), moved, found)
+        return found
+
+    return vector(vector, by), codegen
 
 
 @overload(nothing, inline="always")
@@ -192,6 +241,11 @@ def _(vector):
     return lambda vector: _total(vector)
 
 
+@overload(filled, inline="always")
+def _(lanes, x):
+    return lambda lanes, x: _filled(lanes, x)
+
+
 @overload(times, inline="always")
 def _(x, vector):
     return lambda x, vector: _times(x, vector)
@@ -205,3 +259,13 @@ def _(vector, other):
 @overload(over, inline="always")
 def _(vector, x):
     return lambda vector, x: _over(vector, x)
+
+
+@overload(root, inline="always")
+def _(vector):
+    return lambda vector: _root(vector)
+
+
+@overload(nearer_zero, inline="always")
+def _(vector, by):
+    return lambda vector, by: _nearer_zero(vector, by)

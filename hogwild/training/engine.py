@@ -46,6 +46,10 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         self._before, self._since = self.seconds, None
 
+    def add(self, seconds: float) -> None:
+        """Count time that was spent before."""
+        self._before += seconds
+
     @property
     def seconds(self) -> float:
         since = self._since

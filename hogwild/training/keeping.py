@@ -3,9 +3,9 @@
 With rows held out of the training data the model is that of the epoch whose loss on them was lowest: it costs a
 comparison. Without them it is the better, by the objective, of the last parameters and the tail mean of the ends of
 epochs, in which the noise of large steps cancels: that costs an addition an epoch, and one evaluation at the end. If
-that is still far above the optimum after the usual number of epochs, exact steps on all rows follow, on the clock. Test
-rows that were not held out of the data only judge. None of this changes what is trained: a run that is resumed goes on
-from the parameters where it stopped.
+that is still far above the optimum after the usual number of epochs, exact steps on all rows follow, on the clock; a
+run of fewer epochs, or with a target, is meant to end early. Test rows that were not held out of the data only judge.
+None of this changes what is trained: a run that is resumed goes on from the parameters where it stopped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Keeper:
         self.judged = judged and case.problem.size <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
-        self.exact = self.finishes and not self.best and meant  # a run of fewer epochs is meant to end early
+        judged_early = config.l2_path is not None  # a penalty chosen by fits of few epochs is for such a fit
+        self.exact = self.finishes and not self.best and not judged_early and meant
         self.exact_seconds: float | None = None  # that exact steps took
         self.ended = False  # whether they came to their end
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST

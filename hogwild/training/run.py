@@ -76,8 +76,8 @@ class Run(Generic[M]):
         The config with workers, discipline and (once known) step filled in.
     history : list of dict
         All rows so far, including those from before a resume.
-    reason, note : str
-        Why "auto" chose this discipline, and what else was chosen, such as columns to scale; empty without a choice.
+    reason, note, chosen : str, str, L2Choice or None
+        Why "auto" chose this discipline; what else was chosen, such as columns to scale; and how ``l2="auto"`` ended.
     stopwatch : Stopwatch
         Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
         own.
@@ -85,10 +85,10 @@ class Run(Generic[M]):
 
     def __init__(
         self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
-        pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None,
+        pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None, chosen: Any = None,
     ) -> None:  # fmt: skip
-        self._began = time.perf_counter()
-        self.stopwatch = Stopwatch("set-up", self._began)
+        self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
+        self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.asked, self.config = config, resolve(config, len(examples), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -109,6 +109,7 @@ class Run(Generic[M]):
                     case.recut(saved[1])
             case.make_evaluator(judge)
             self._open(pool, leader)
+            self.engine.clock.add(chosen.seconds if chosen else 0.0)
             joins = self.engine.pool.joins_epochs and self.config.evaluate_every > 1
             self._keeper = Keeper(self.config, case, test is not None, joins)
             self._settle_step(saved)
@@ -388,7 +389,7 @@ class Run(Generic[M]):
             **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
         }  # fmt: skip
         if not self.history:
-            row |= machine.machine_fields() | engine.pool.about
+            row |= machine.machine_fields() | engine.pool.about | (self.chosen.fields if self.chosen else {})
         self.history.append(row)
         return row
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PARTS = ("start", "reading", "set-up", "compiling", "step", "training", "evaluation", "saving")
+PARTS = ("start", "reading", "set-up", "l2", "compiling", "step", "training", "evaluation", "saving")
 
 
 def process_start() -> float:

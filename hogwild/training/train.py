@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def train(
     rows: Any, test: Any = None, *, problem: Literal["linear"] = ..., checkpoint: str | Path | None = None,
     resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
+    cluster: Cluster | None = None, holdout: float | None = None, **options: Unpack[TrainOptions],
 ) -> Run[LinearModel]: ...  # fmt: skip
 @overload
 def train(
@@ -42,6 +42,7 @@ def train(
 def train(
     rows: Any, test: Any = None, *, config: TrainConfig, checkpoint: str | Path | None = None,
     resume: bool = False, pool: Pool | None = None, data: str = "", cluster: Cluster | None = None,
+    holdout: float | None = None,
 ) -> Run[Any]: ...  # fmt: skip
 def train(
     rows: Any,
@@ -53,6 +54,7 @@ def train(
     pool: Pool | None = None,
     data: str = "",
     cluster: Cluster | None = None,
+    holdout: float | None = None,
     **options: Any,
 ) -> Run[Any]:
     """Train a sparse model on all cores without locks.
@@ -84,6 +86,9 @@ def train(
         and data. With ``own_rows=True`` the data are each machine's own, and so are the test data, which machine 0 must
         have if another one has; all metrics are of all of them. Rows and checkpoints are machine 0's; on the others the
         run yields none, and ``finish()`` returns the same model.
+    holdout : float, optional
+        For ``l2="auto"``: the share of ``rows`` that is held out to choose by, 0.2 unless given. The model is then
+        trained on all of them, and ``run.chosen`` says what was chosen. Test rows have no part in the choice.
 
     Returns
     -------
@@ -102,18 +107,27 @@ def train(
         config = TrainConfig.from_json({"host": "threads"} | options | met)
     take = case_of(config.problem).take
     examples, test = take(rows), None if test is None else take(test)
-    return begin(examples, test, config, checkpoint, resume, pool, data, cluster)
+    if holdout is not None and not config.l2_path:
+        raise UsageError(f"holdout={holdout!r}: is for l2='auto'; else hold rows out with rows.split({holdout!r})")
+    return begin(examples, test, config, checkpoint, resume, pool, data, cluster, holdout)
 
 
 def begin(
     examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool, pool: Pool | None,
-    data: str, cluster: Cluster | None,
+    data: str, cluster: Cluster | None, holdout: float | None = None,
 ) -> Run[Any]:  # fmt: skip
     """Return the run, or this machine's part in that of a cluster."""
     if cluster is None:
         if config.machines > 1:
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
-        return Run(examples, test, config, checkpoint, resume, pool, data)
+        chosen = None
+        if config.l2_path:
+            from hogwild.training.l2_path import settle_l2
+
+            config, chosen = settle_l2(config, examples, checkpoint if resume else None, holdout)
+        run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen)
+        run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
+        return run
     config = dataclasses.replace(config, machines=cluster.machines)
     if config.own_rows:
         from hogwild.machines.own_rows import settle

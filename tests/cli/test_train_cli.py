@@ -119,6 +119,22 @@ def test_rows_on_standard_output(hogwild: Callable) -> None:
     assert "done after epoch 2" in result.err
 
 
+def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, tmp_path: Path) -> None:
+    more = "--holdout", 0.25, "--test", SMALL, "--epochs", 2, "--step", 0.1, "--json", tmp_path / "rows", *QUICK
+    out = hogwild("train", SMALL, "--l2", "1e-5,1e-3", *more).out
+    first, *_, last = rows_of((tmp_path / "rows").read_text())
+    assert "choosing l2 by the loss on 150 rows held out of 600: 2 values side by side, 2 epochs" in out
+    losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
+    best = max(l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values()))
+    assert re.search(rf"^ +0.001 +0.1 +{losses[1e-3]:.5g}", out, re.MULTILINE)
+    assert f"chosen: l2 {best:g}, the strongest within 1 % of the lowest loss: {losses[best]:.5g}" in out
+    assert last["l2"] == best
+    assert last["test_loss"] == last["train_loss"]  # on all 600
+    both = hogwild("train", SMALL, *more)
+    assert both.status == 2
+    assert "both name the rows to test on: give one of them (with --l2 auto, both)" in both.err
+
+
 def test_quiet(hogwild: Callable, tmp_path: Path) -> None:
     result = hogwild("train", SMALL, "--epochs", 1, *QUICK, "--quiet", "--out", tmp_path / "m")
     assert (result.status, result.out, result.err) == (0, "", "")

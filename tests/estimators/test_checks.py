@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hogwild import HogwildClassifier, HogwildRegressor
+from hogwild import HogwildClassifier, HogwildClassifierCV, HogwildRegressor, HogwildRegressorCV
 from hogwild.estimators.options import LOSSES
 
 WHY = (
@@ -29,6 +29,7 @@ OF_LOSSES = {
     "check_estimator_sparse_matrix", "check_f_contiguous_array_estimator",
 }  # fmt: skip
 ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson"))]
+ESTIMATORS += [kind(alphas=(1e-4, 1e-2), cv=2) for kind in (HogwildClassifierCV, HogwildRegressorCV)]
 
 
 EVERY = parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED)

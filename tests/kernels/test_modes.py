@@ -16,7 +16,7 @@ FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
         "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing "
-        "cuts lanes scaled vectors deltas completion completion_disciplines".split()
+        "cuts lanes candidates scaled vectors deltas completion completion_disciplines".split()
     )
 ]
 

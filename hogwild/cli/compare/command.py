@@ -152,6 +152,8 @@ def make_base(given: dict[str, Any]) -> TrainConfig:
     if given["link"] and given["host"] != "simulator":
         options["exchange"] = "averaging"  # a link is between replicas; methods have exchanges of their own
     config = TrainConfig(**options)
+    if config.l2_path:
+        raise UsageError(f"--l2 {given['l2']}: a comparison is of one objective: give one number")
     return config if config.device == "cpu" else TrainConfig(**options | {"device": "cpu", "in_flight": None})
 
 

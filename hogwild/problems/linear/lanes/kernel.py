@@ -1,0 +1,190 @@
+"""Several candidates trained in one pass over the rows: each is a lane of a vector, and differs in step and penalty.
+
+The weights of a feature lie together, (width, lanes), so that a nonzero is read once and fetches one cache line of
+weights for all candidates, which are then updated in a vector register. A lane is computed exactly as ``kernel.py``
+computes a model of its own on these rows in this order, to the last bit, whatever its neighbours do: one that diverges
+disturbs no other. What costs time is the loss, which is evaluated once a lane, and the width of a cache line.
+
+A lane may leave out the rows of one fold, and it may tell one class from the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels import lanes as vectors
+from hogwild.kernels.atomics import prefetch
+from hogwild.kernels.fma import fma
+from hogwild.kernels.lanes import LANES
+from hogwild.kernels.losses import dloss, ease
+from hogwild.kernels.options import JIT
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
+from hogwild.problems.linear.kernel import (
+    APART,
+    ELASTIC,
+    L2_TABLE,
+    ONE,
+    TINY,
+    WEIGHTS_AHEAD,
+    ZERO,
+    prefetch_row,
+    row_factor,
+    visits,
+)
+from hogwild.problems.linear.multiclass_kernel import dots
+
+VECTORS = 3  # of a number a lane in the buffer: slopes, steps, and steps of the lanes that learn from a row
+
+
+class LanePlan(NamedTuple):
+    """The work of one epoch; arrays have a number for each lane."""
+
+    blocks: np.ndarray  # (n_blocks,) int32
+    n_rows: int
+    block: int
+    shuffled: int
+    n_chunks: int
+    seed: int
+    epoch: int
+    steps: np.ndarray  # (3, lanes) float64: scale, offset and power, see kernel.Plan.step
+    l1: np.ndarray  # float32
+    l2: np.ndarray  # float32
+    part: np.ndarray  # float32: share of the step that the intercept takes
+    share: np.ndarray  # float32: factor on the weights of the rows
+    classes: np.ndarray  # int32: the class that is told from the others, if there are several
+    folds: np.ndarray  # int32: the fold whose rows are left out
+    fold_of: np.ndarray  # (n,) int32: the fold of each row; read only if the kernel is made with ``folded``
+    loss_param: float
+
+
+@njit(forceinline=True, **JIT)
+def set_steps(steps, plan, visited):
+    """Fill ``steps`` with the step of each lane after ``visited`` rows."""
+    for k in range(len(steps)):
+        steps[k] = step_at((plan.steps[0, k], plan.steps[1, k], plan.steps[2, k]), visited)
+
+
+@njit(forceinline=True, **JIT)
+def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row, factor, length):
+    """Replace the dot products ``g`` by the slopes, times the row's weight; set ``now``; return whether any is nonzero.
+
+    Lanes that leave out the row get the slope and step zero.
+    """
+    some, target, weight = False, data.targets[row], row_factor(data.weights, row)
+    for k in range(len(g)):
+        margin = fma(factor, g[k], bias[k])
+        y = target
+        if several:
+            y = ONE if np.int64(target) == plan.classes[k] else -ONE
+        slope = dloss(loss, margin, y, plan.loss_param)
+        heavy = weight * plan.share[k]
+        if passive:
+            slope *= ease(passive, loss, margin, y, slope, plan.loss_param, steps[k], length, heavy, plan.part[k])
+        g[k], now[k] = np.float32(slope) * heavy, steps[k]
+        if folded and plan.fold_of[row] == plan.folds[k]:
+            g[k], now[k] = ZERO, ZERO
+        some = some or g[k] != ZERO
+    return some
+
+
+@njit(forceinline=True, **JIT)
+def shrunk(lanes, penalty, w, pull, l1, l2, ratio):
+    """Do ``kernel.shrunk`` for each lane; ``ratio`` is the l2 penalty's rate over that of l1."""
+    ones = vectors.filled(lanes, ONE)
+    if penalty == L2_TABLE:
+        return vectors.times(w, vectors.over(ones, vectors.fma(pull, l2, ones)))
+    if penalty == ELASTIC or penalty == APART:
+        w = vectors.nearer_zero(w, vectors.times(pull, l1))
+    return vectors.over(w, vectors.fma(pull, vectors.times(ratio, l2), ones))
+
+
+@njit(forceinline=True, **JIT)
+def rate_of(lanes, folded, rates, u, first):
+    """The rate of feature ``u``, one for each lane if they leave out rows."""
+    return vectors.load(lanes, rates, first) if folded else vectors.filled(lanes, rates[u])
+
+
+@njit(forceinline=True, **JIT)
+def move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, g, step, l1, l2):
+    """Update the weights of a row's features, whose gradients are ``g * values``; all but the arrays are vectors."""
+    coef, squares = parameters.coef, parameters.coef_squares
+    back = vectors.times(-ONE, vectors.times(step, g))
+    for j in range(begin, end):
+        i = np.uint64(j)
+        u = np.uint32(data.indices[i])
+        first, x, reach = np.uint64(u) * np.uint64(len(lanes)), data.values[i], step
+        w = vectors.load(lanes, coef, first)
+        if adagrad:
+            gradient = vectors.times(x, g)
+            total = vectors.plus(vectors.load(lanes, squares, first), vectors.times(gradient, gradient))
+            vectors.store(total, squares, first)
+            reach = vectors.over(step, vectors.root(vectors.plus(total, vectors.filled(lanes, TINY))))
+            w = vectors.fma(vectors.times(-ONE, reach), gradient, w)
+        else:
+            w = vectors.fma(x, back, w)
+        if visits(penalty):
+            pull = vectors.times(reach, rate_of(lanes, folded, data.rates, u, first))
+            ratio = data.rates[np.uint64(len(data.rates) - width) + np.uint64(u)] if penalty == APART else ONE
+            w = shrunk(lanes, penalty, w, pull, l1, l2, ratio)
+        vectors.store(w, coef, first)
+
+
+@njit(forceinline=True, **JIT)
+def prefetch_lanes(penalty, folded, coef, data, size, row):
+    """Prefetch the weights and rates of a row; of 16 lanes each is a cache line."""
+    for j in range(data.begin[row], data.end[row]):
+        u = np.uint32(data.indices[np.uint64(j)])
+        first = np.uint64(u) * np.uint64(size)
+        prefetch(coef, first)
+        if visits(penalty):
+            prefetch(data.rates, first if folded else np.uint64(u))
+
+
+@lru_cache(None)
+def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
+    """A pass over all rows; codes and flags as in ``kernel.epoch``, with ``size`` lanes.
+
+    ``several``: each lane tells its class from the others. ``folded``: lanes leave out rows, and ``data.rates`` is
+    (width, lanes), followed for penalty "apart" by (width,).
+    """
+    lanes = LANES[size]
+
+    @njit(**JIT)
+    def run(parameters, data, plan, rows, buffer):
+        g, steps, now = buffer[:size], buffer[size : 2 * size], buffer[2 * size : 3 * size]
+        coef, bias, squares = parameters.coef, parameters.intercept, parameters.intercept_squares
+        l1, l2, width = vectors.load(lanes, plan.l1, 0), vectors.load(lanes, plan.l2, 0), len(coef) // size
+        for chunk in range(plan.n_chunks):
+            length = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
+            for i in range(length):
+                row = rows[i]
+                begin, end = data.begin[row], data.end[row]
+                prefetch_row(0, penalty, parameters, data, rows, i)
+                if far:
+                    prefetch_lanes(penalty, folded, coef, data, size, rows[i + WEIGHTS_AHEAD])
+                if i % STEP_EVERY == 0:
+                    set_steps(steps, plan, visited + i)
+                factor = row_factor(data.scales, row)
+                dots(lanes, False, g, coef, data, size, begin, end)
+                squared = squared_length(data.values, begin, end, factor) if passive else 0.0
+                some = slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row, factor, squared)
+                if some or visits(penalty):
+                    slope = vectors.times(factor, vectors.load(lanes, g, 0))
+                    step = vectors.load(lanes, now, 0)
+                    move(
+                        lanes, penalty, adagrad, folded, parameters, data, width, begin, end, slope, step, l1, l2
+                    )  # fmt: skip
+                for k in range(size):
+                    reach = plan.part[k] * now[k]
+                    if adagrad:
+                        squares[k] += g[k] * g[k]
+                        reach = reach / np.sqrt(squares[k] + TINY)
+                    bias[k] -= reach * g[k]
+
+    return run

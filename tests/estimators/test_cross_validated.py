@@ -1,0 +1,110 @@
+"""``alpha`` by cross-validation: what is chosen, by which folds and score; the model is then an ordinary one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit, cross_val_score
+
+from hogwild import HogwildClassifier, HogwildClassifierCV, HogwildRegressor, HogwildRegressorCV
+from hogwild.config import L2_PATH
+from hogwild.errors import UsageError
+
+ALPHAS = [1e-4, 1e-2, 1.0]
+
+
+def data(n: int = 240, width: int = 12, classes: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, width))
+    margins = X @ rng.normal(size=(width, max(classes, 1))) + 3 * rng.normal(size=(n, max(classes, 1)))
+    return X, margins[:, 0] if classes == 0 else margins.argmax(axis=1)
+
+
+def test_the_model_is_that_of_the_alpha_with_the_best_mean_score() -> None:
+    X, y = data()
+    found = HogwildClassifierCV(loss="log_loss", alphas=ALPHAS, random_state=0).fit(X, y)
+    assert found.path_.shape == (3, 5)
+    np.testing.assert_array_equal(found.alphas_, ALPHAS)
+    assert found.alpha_ == ALPHAS[found.path_.mean(axis=1).argmax()]
+    assert found.best_score_ == found.path_.mean(axis=1).max()
+    own = HogwildClassifier(loss="log_loss", alpha=found.alpha_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(found.coef_, own.coef_)
+    np.testing.assert_array_equal(found.intercept_, own.intercept_)
+
+
+def test_scores_are_those_of_optima_without_the_fold() -> None:
+    X, y = data(classes=0)
+    y = y + 5  # most of which the intercept has to learn
+    cv = KFold(4)
+    found = HogwildRegressorCV(alphas=ALPHAS, cv=cv, random_state=0).fit(X, y)
+    for alpha, scores in zip(ALPHAS, found.path_):
+        ridge = Ridge(alpha=alpha * len(y) * 3 / 4)  # of the rows in three of the four folds
+        own = cross_val_score(ridge, X, y, cv=cv, scoring="neg_mean_squared_error") / 2
+        np.testing.assert_allclose(scores, own, rtol=0.01)
+    named = HogwildRegressorCV(alphas=ALPHAS, cv=cv, scoring="neg_mean_squared_error", random_state=0).fit(X, y)
+    np.testing.assert_allclose(named.path_, 2 * found.path_, rtol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_labels_scores_and_folds(classes: int) -> None:
+    X, codes = data(classes=classes)
+    y = np.array(["no", "so", "yes"])[codes]
+    splits = list(KFold(3).split(X))
+    seen = []
+
+    def accuracy(estimator: Any, X: Any, y: Any) -> float:
+        seen.append(len(y))
+        return float(np.mean(estimator.predict(X) == y))
+
+    found = HogwildClassifierCV(alphas=ALPHAS, cv=splits, scoring=accuracy, random_state=0)
+    found.fit(scipy.sparse.csr_matrix(X), y)
+    assert seen == [80] * 9
+    assert found.best_score_ > 1 / classes
+    same = HogwildClassifierCV(alphas=ALPHAS, cv=KFold(3), scoring="accuracy", random_state=0).fit(X, y)
+    np.testing.assert_allclose(found.path_, same.path_, atol=0.02)
+
+
+def test_alpha_auto_is_five_folds_of_the_usual_path() -> None:
+    X, y = data()
+    found = HogwildClassifier(loss="log_loss", alpha="auto", penalty="elasticnet", random_state=0).fit(X, y)
+    assert tuple(found.alphas_) == L2_PATH
+    assert found.path_.shape == (len(L2_PATH), 5)
+    model = found.to_model()
+    assert model.loss == "log"
+
+
+def test_early_stopping_holds_its_rows_out_of_the_folds() -> None:
+    X, y = data()
+    found = HogwildClassifierCV(loss="log_loss", alphas=ALPHAS, early_stopping=True, cv=3, random_state=0).fit(X, y)
+    assert found.path_.shape == (3, 3)
+    assert found.validation_scores_
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"alphas": [1.0]}, "two or more"),
+        ({"alphas": [-1.0, 1.0]}, "at least 0"),
+        ({"cv": TimeSeriesSplit(3)}, "leave no other row out"),
+        ({"cv": ShuffleSplit(5, test_size=0.5, random_state=0)}, "at most once"),
+        ({"penalty": None}, "penalty is None"),
+        ({"learning_rate": "pa1"}, "no passive steps"),
+        ({"alpha": "best"}, "alpha='best'"),
+    ],
+)
+def test_refusals(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        HogwildClassifierCV(**options).fit(*data(60))
+
+
+def test_more_refusals() -> None:
+    X, y = data(60, classes=3)
+    with pytest.raises(UsageError, match="one class at a time"):
+        HogwildClassifierCV(loss="softmax").fit(X, y)
+    with pytest.raises(UsageError, match="chosen by fit"):
+        HogwildRegressor(alpha="auto").partial_fit(X, y)
+    assert not hasattr(HogwildClassifierCV(), "partial_fit")

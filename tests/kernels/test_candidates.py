@@ -1,0 +1,116 @@
+"""Candidates side by side: every lane is a model of its own, to the last bit, and equals its slow twin."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.problems.linear.lanes.candidates import Candidates, Lane
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.training.schedule import EpochBackoff, RowBackoff
+from tests import reference
+from tests.kernels.harness import awkward_rows, make_job, run_epoch
+
+LANES = [Lane(EpochBackoff(0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
+
+
+def candidates(rows, lanes, order=None, fold_of=None, seed=3, **options):
+    problem = LinearProblem.of(TrainConfig(**{"l2": 1.0} | options), rows, "serial")
+    arrays = problem.row_arrays(rows, None)
+    return Candidates(problem, rows, arrays, lanes, order or Order(len(rows), 1, True), seed, fold_of)
+
+
+@np.errstate(all="ignore")
+def trained(found, epochs):
+    found.train(epochs)
+    return found
+
+
+def alone(rows, lane, epochs, seed=3, order=None, **options):
+    """Weights and intercept of the ordinary trainer's serial kernel."""
+    job = make_job(rows, start=False, seed=seed, order=order, l1=lane.l1, **options | {"l2": lane.l2})
+    for epoch in range(epochs):
+        run_epoch(job, epoch, lane.schedule.plan(epoch))
+    return job.problem.solution(job.flat)
+
+
+def test_each_lane_equals_the_serial_kernel():
+    rows = awkward_rows("log", weights=True)
+    found = trained(candidates(rows, LANES, loss="log"), 3)
+    for k, lane in enumerate(LANES):
+        for mine, own in zip(found.solution(k), alone(rows, lane, 3, loss="log"), strict=True):
+            np.testing.assert_array_equal(mine, own)
+
+
+@pytest.mark.parametrize(("loss", "adagrad"), [("hinge", False), ("squared-error", True)])
+def test_steps_that_fall_and_both_penalties_equal_the_slow_twin(loss, adagrad):
+    rows = awkward_rows(loss)
+    lanes = [Lane(RowBackoff(0.2 / (k + 1), 0.1**k), 0.01 * k, 0.1**k) for k in range(3)]
+    if adagrad:
+        lanes = [dataclasses.replace(lane, schedule=EpochBackoff(0.2)) for lane in lanes]
+    found = trained(candidates(rows, lanes, loss=loss, adagrad=adagrad, l1=0.01), 2)
+    X = [(rows.indices[a:b], rows.values[a:b]) for a, b in zip(rows.begin, rows.end)]
+    for k, lane in enumerate(lanes):
+        p = found.problem
+        twin = reference.Sgd(X, p.encode(rows.targets), np.zeros(rows.width), 0.0, loss, l1=lane.l1, l2=lane.l2,
+                             adagrad=adagrad, intercept=p.intercept)  # fmt: skip
+        for epoch in range(2):
+            order = [row for chunk in reference.chunks(len(rows), 1, True, 3, epoch) for row in chunk]
+            twin.epoch(order, lane.schedule.plan(epoch), epoch * len(rows))
+        coef, intercept = found.solution(k)
+        np.testing.assert_allclose(coef, twin.w, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(intercept, twin.b, rtol=1e-6, atol=1e-7)
+        assert np.any(coef)
+
+
+def test_a_lane_that_diverges_disturbs_no_other():
+    rows = awkward_rows("squared-error")
+    wild = Lane(EpochBackoff(1e18), 0.0, 0.0)
+    calm = LANES[1]
+    found = trained(candidates(rows, [wild, calm, wild], loss="squared-error"), 3)
+    assert not np.isfinite(found.solution(0)[0]).all()
+    for mine, own in zip(found.solution(1), alone(rows, calm, 3, loss="squared-error"), strict=True):
+        np.testing.assert_array_equal(mine, own)
+
+
+def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
+    """With its own number of rows and degrees, in the order in which it meets them."""
+    rows = awkward_rows("log", n=91)
+    fold_of = np.arange(len(rows)) % 3
+    lanes = [Lane(EpochBackoff(0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
+    order = Order(len(rows), 1, True)
+    found = trained(candidates(rows, lanes, order, fold_of, loss="log"), 1)
+    met = np.array([row for chunk in reference.chunks(len(rows), 1, True, 3, 0) for row in chunk])
+    for k, lane in enumerate(lanes):
+        own = rows.select(met[fold_of[met] != lane.fold])
+        job = make_job(own, start=False, order=Order(len(own), 1, False), loss="log", l2=lane.l2)
+        job.problem = dataclasses.replace(job.problem, intercept=found.problem.intercept)
+        run_epoch(job, 0, lane.schedule.plan(0))
+        coef, intercept = job.problem.solution(job.flat)
+        np.testing.assert_array_equal(found.solution(k)[0], coef)
+        np.testing.assert_array_equal(found.solution(k)[1], intercept)
+
+
+def test_lanes_of_several_classes_are_binary_models():
+    rows = awkward_rows("log", 3)
+    lanes = [Lane(EpochBackoff(0.3), 0.0, 0.05, label=label) for label in range(3)]
+    found = trained(candidates(rows, lanes, loss="log"), 2)
+    for label in range(3):
+        rows_of = awkward_rows("log", 3)
+        rows_of.targets.flags.writeable = True
+        rows_of.targets[:] = rows_of.targets == found.problem.labels[label]
+        for mine, own in zip(found.solution(label), alone(rows_of, lanes[label], 2, loss="log"), strict=True):
+            np.testing.assert_array_equal(mine, own)
+
+
+def test_more_lanes_than_a_vector_holds():
+    rows = awkward_rows("log", weights=True)
+    lanes = LANES * 4
+    found = trained(candidates(rows, lanes, loss="log"), 1)
+    for k in (0, 16, 19):
+        np.testing.assert_array_equal(found.solution(k)[0], found.solution(k % 5)[0])
+    assert not np.array_equal(found.solution(0)[0], found.solution(1)[0])

@@ -1,0 +1,138 @@
+"""``l2="auto"``: what is chosen, by what, and that nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import L2_PATH, TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.training.l2_path import choose_l2
+from tests.runs import QUIET, toy
+
+PATH = (1e-6, 1e-3, 1e-2, 0.1)
+
+
+def noisy(n: int = 600, **options: Any) -> Rows:
+    """Rows with more features than they can teach, so that a stronger penalty than the default is better."""
+    return toy(n, 304, 8, noise=4.0, **options)
+
+
+def same(one: Any, other: Any) -> None:
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.intercept_, other.intercept_)
+
+
+def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
+    rows, test = noisy(), toy(2000, 304, 8, noise=4.0).block(600, 2000)
+    run = hogwild.train(rows, test, l2="auto", workers=1)
+    model = run.finish()
+    losses = {each["l2"]: each["held_out_loss"] for each in run.chosen.path}
+    assert tuple(losses) == L2_PATH
+    near = [l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values())]
+    assert run.config.l2 == max(near) > 1e-5
+    assert (run.chosen.rows, run.chosen.held_out, run.chosen.epochs) == (480, 120, 10)
+    plain = hogwild.train(rows, test, l2=run.config.l2, workers=1)
+    same(model, plain.finish())
+    assert run.history[-1]["test_loss"] == plain.history[-1]["test_loss"]
+    usual = hogwild.train(rows, test, workers=1)
+    usual.finish()
+    assert run.history[-1]["test_loss"] < usual.history[-1]["test_loss"]
+
+
+def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
+    rows = noisy(400)
+    run = hogwild.train(rows, l2=PATH, holdout=0.25, epochs=3, **QUIET)
+    rest, held = rows.split(0.25, 0)
+    for each in run.chosen.path:
+        own = hogwild.train(rest, held, l2=each["l2"], epochs=3, keep="last", **QUIET)
+        own.finish()
+        assert each["held_out_loss"] == pytest.approx(own.history[-1]["test_loss"], rel=1e-12)
+        assert each["step"] == 0.5
+    run.close()
+
+
+def test_scaled_columns_and_classes() -> None:
+    rows = toy(300, 24, 4, classes=3)
+    rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)
+    config = TrainConfig(l2=PATH, epochs=2)
+    found = choose_l2(config, rows, 0.2)
+    rest, held = rows.split(0.2, 0)
+    for each in found.path[:2]:  # lanes are binary models, and the trainer's classes round otherwise
+        own = hogwild.train(rest, held, l2=each["l2"], step=each["step"], epochs=2, keep="last", workers=1)
+        own.finish()
+        assert own.history[-1]["columns_scaled"] == 24
+        assert each["held_out_loss"] == pytest.approx(own.history[-1]["test_loss"], rel=1e-4)
+
+
+def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:
+    rows = noisy(300)
+    runs = [hogwild.train(rows, test, l2=PATH, epochs=1, **QUIET) for test in (None, toy(50, seed=1), rows)]
+    for run in runs:
+        run.finish()
+        first, last = run.history
+        assert first["l2_path"] == runs[0].history[0]["l2_path"]
+        assert (first["l2_rows"], first["l2_held_out"], first["l2_epochs"]) == (240, 60, 1)
+        assert first["train_seconds"] >= first["l2_seconds"] == run.chosen.seconds > 0
+        assert first["l2"] == last["l2"] == run.config.l2
+        assert "l2_path" not in last
+        assert run.config.l2_path is None
+
+
+def test_a_run_that_is_resumed_does_not_choose_again(tmp_path: Path) -> None:
+    rows, options = noisy(300), {"checkpoint": tmp_path / "c"} | QUIET
+    hogwild.train(rows, l2=PATH, epochs=1, **options).finish()
+    run = hogwild.train(rows, l2=PATH, epochs=3, resume=True, **options)
+    assert run.chosen is None
+    same(run.finish(), hogwild.train(rows, l2=PATH, epochs=3, **QUIET).finish())
+    with pytest.raises(InputError, match=r"cannot resume with other options: l2 was"):
+        hogwild.train(rows, l2=(0.0, 7.0), epochs=4, resume=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"l2": "nine"}, "l2='nine': expected a number of at least 0, 'auto', or two or more"),
+        ({"l2": (1e-3,)}, "two or more"),
+        ({"l2": (-1.0, 1.0)}, "at least 0"),
+        ({"l2": "1,nan"}, "at least 0"),
+        ({"l2": "auto", "loss": "softmax"}, "one class at a time"),
+        ({"l2": "auto", "problem": "completion"}, "linear models only, not for problem 'completion'"),
+        ({"l2": "auto", "machines": 2}, "on one machine"),
+    ],
+)
+def test_refusals(options: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        TrainConfig(**options)
+
+
+def test_what_cannot_be_chosen_is_one_line() -> None:
+    rows = noisy(40)
+    rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
+    cases: list[tuple[Rows, dict[str, Any], str]] = [
+        (rows, {"l2": 1e-3, "holdout": 0.1}, r"holdout=0.1: is for l2='auto'"),
+        (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
+        (rare, {"l2": PATH, "seed": _seed_that_holds_out(17)}, "all rows of a class were held out"),
+        (toy(100, classes=0), {"l2": PATH, "loss": "squared-error", "step": 1e30}, "every candidate for l2 diverged"),
+    ]
+    for data, options, what in cases:
+        with pytest.raises(HogwildError, match=what):
+            hogwild.train(data, workers=1, **options)
+
+
+def _seed_that_holds_out(row: int) -> int:
+    return next(seed for seed in range(99) if row in np.random.default_rng(seed).permutation(40)[:8])
+
+
+def test_steps_between_those_that_are_probed() -> None:
+    path = choose_l2(TrainConfig(l2="auto", epochs=1), noisy(300)).path
+    steps = [each["step"] for each in path]
+    assert all(step is not None and 2**-30 < step < 2**30 for step in steps)
+    own = [hogwild.train(noisy(300).split(0.2, 0)[0], l2=each["l2"], workers=1).config.step for each in path[::15]]
+    assert steps[::15] == own
+    assert choose_l2(TrainConfig(l2=PATH, epochs=1, schedule="optimal"), noisy(300)).path[0]["step"] is None
