@@ -24,7 +24,7 @@ from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
 MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
-MOST_JUDGED = 1 << 25  # parameters whose gradient and curvatures are taken: they take 32 bytes each
+MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
 

@@ -49,7 +49,11 @@ def slope(code, p, y, param):
 
 @njit(**JIT)
 def curvature(code, p, y, param):
-    """Second derivative of a smooth loss in the margin, where it has one."""
+    """Second derivative of a smooth loss in the margin, where it has one.
+
+    Beyond the bends of the Huber losses it is zero, and a model with it has no minimum there: it is that of the parabola
+    which touches the loss here and has its minimum where the loss has it, as in iteratively reweighted least squares.
+    """
     z, r = y * p, p - y
     if code == 0:
         t = math.exp(-abs(z))
@@ -57,11 +61,11 @@ def curvature(code, p, y, param):
     if code == 2:
         return 2.0 if z < 1.0 else 0.0
     if code == 3:
-        return 2.0 if -1.0 < z < 1.0 else 0.0
+        return 4.0 / (1.0 - z) if z < -1.0 else 2.0 if z < 1.0 else 0.0
     if code == 5:
         return 1.0
     if code == 6:
-        return 1.0 if abs(r) < param else 0.0
+        return 1.0 if abs(r) <= param else param / abs(r)
     if code == 8:
         return 2.0 if abs(r) > param else 0.0
     if code == ROUNDED_HINGE:
