@@ -50,7 +50,8 @@ def test_indices_become_places(monkeypatch: pytest.MonkeyPatch) -> None:
     features = degrees.by_popularity(rows)
     found = degrees.renumbered(rows.indices, features)
     np.testing.assert_array_equal(features[found], rows.indices)
-    assert found.dtype == np.int32 and not found.flags.writeable
+    assert found.dtype == np.int32
+    assert not found.flags.writeable
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -157,6 +158,8 @@ def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch)
     assert renumbers(500)
     assert not renumbers(1 << 20)
     assert not renumbers(500, epochs=1)  # it would not pay
-    assert not renumbers(500, discipline="aig") and not renumbers(500, renumber="never")
+    assert not renumbers(500, discipline="aig")
+    assert not renumbers(500, renumber="never")
     enough = 4 * rows.width // 4  # for weights alone
-    assert not renumbers(enough, l2=0.0) and renumbers(enough)
+    assert not renumbers(enough, l2=0.0)
+    assert renumbers(enough)

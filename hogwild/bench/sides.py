@@ -94,15 +94,14 @@ class Loop:
     ``far`` says whether the kernel prefetches weights. There is no evaluation and no pool, only the loop.
     """
 
-    def __init__(self, rows: Rows, step: float, order: str = "shuffled", far: bool | None = None, l2: float = L2,
-                 by_rank: bool = False):  # fmt: skip
+    def __init__(self, rows: Rows, step: float, order: str = "shuffled", far: bool | None = None, l2: float = L2):
         config = TrainConfig(l2=l2, discipline="serial", workers=1, order=order)
         problem = LinearProblem.of(config, rows, "serial")
         if far is not None:
             problem = dataclasses.replace(problem, far=far)
         problem.compile()
         cut = Order.of(len(rows), order == "shuffled", 8 * rows.nnz / max(len(rows), 1))
-        self._job = Job.of_rows(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False, by_rank=by_rank)
+        self._job = Job.of_rows(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
         self._desk = WorkerState(0)
         self._desk.take(self._job)
         self._step, self._epoch = step, 0

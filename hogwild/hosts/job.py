@@ -16,7 +16,7 @@ import numpy as np
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.degrees import by_popularity
+from hogwild.data.rows.degrees import by_popularity, unranked
 from hogwild.exchanges.direct import DirectLink, compile_locks, serving
 from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
@@ -201,7 +201,7 @@ class Job:
         flat = self.flat.copy()
         if self.numbering.size:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
-                theirs[self.numbering] = mine
+                unranked(mine, self.numbering, theirs)
         return flat
 
     def restore(self, flat: np.ndarray) -> None:

@@ -152,6 +152,15 @@ def sort_by_degree(degree, first, features):
 
 
 @njit(**JIT)
+def put_back(ranked, features, own):
+    """Copy row r of ``ranked`` (width, stride) to row ``features[r]`` of ``own``."""
+    for r in range(len(features)):
+        u = np.uint32(features[np.uint64(r)])
+        for k in range(ranked.shape[1]):
+            own[u, np.uint64(k)] = ranked[np.uint64(r), np.uint64(k)]
+
+
+@njit(**JIT)
 def invert(features, place):
     """Fill ``place`` (width,) int32 with the place of each feature in ``features``."""
     for r in range(len(features)):

@@ -11,13 +11,14 @@ then share cache lines: :func:`by_popularity` and :func:`renumbered`.
 from __future__ import annotations
 
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.counts_kernel import count_features, invert, look_up, sort_by_degree
+from hogwild.data.rows.counts_kernel import count_features, invert, look_up, put_back, sort_by_degree
 
 OWN_BYTES = 64 << 20  # for all threads' arrays together
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
@@ -88,6 +89,10 @@ def renumbered(indices: np.ndarray, features: np.ndarray) -> np.ndarray:
     """
     place, found = np.empty(len(features), dtype=np.int32), np.empty(len(indices), dtype=np.int32)
     invert(features, place)
-    for _ in map_pieces(len(indices), PIECE, lambda low, high: look_up(indices[low:high], place, found[low:high])):
-        pass
+    deque(map_pieces(len(indices), PIECE, lambda low, high: look_up(indices[low:high], place, found[low:high])), 0)
     return readonly(found)
+
+
+def unranked(ranked: np.ndarray, features: np.ndarray, own: np.ndarray) -> None:
+    """Copy row r of ``ranked`` (width, stride) to row ``features[r]`` of ``own``."""
+    deque(map_pieces(len(features), PIECE, lambda low, high: put_back(ranked[low:high], features[low:high], own)), 0)

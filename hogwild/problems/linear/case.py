@@ -222,4 +222,4 @@ def renumbers(config: TrainConfig, problem: LinearProblem, rows: Rows) -> bool:
         return False
     numbers = problem.stride * (2 if config.adagrad else 1) + (config.l1 > 0 or config.l2 > 0)
     outgrown = 4 * rows.width * numbers > FAR * machine.l2_bytes()
-    return outgrown and rows.nnz * (min(config.epochs, 3) - 1) > 4 * rows.width
+    return outgrown and rows.nnz * (config.epochs - 1) > 4 * rows.width
