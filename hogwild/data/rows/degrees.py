@@ -51,6 +51,7 @@ def degrees(rows: Rows, threads: int | None = None) -> np.ndarray:
 
 
 def _count(rows: Rows, threads: int | None) -> np.ndarray:
+    """Count on several threads, or take the held-out rows' from the whole's."""
     if rows.left_by is not None and rows.left_by[0].known_degrees is not None:
         return rows.left_by[0].known_degrees - degrees(rows.left_by[1], threads)
     threads = threads or len(os.sched_getaffinity(0))
