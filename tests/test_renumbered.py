@@ -153,7 +153,9 @@ def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch)
     def renumbers(cache: int, **options: Any) -> bool:
         monkeypatch.setattr(machine, "l2_bytes", lambda: cache)
         with hogwild.train(rows, **QUIET | options) as run:
-            return run.engine.job.features is not None
+            renumbered = run.engine.job.features is not None
+            assert ("numbered by popularity" in run.note) == renumbered
+            return renumbered
 
     assert renumbers(500)
     assert not renumbers(1 << 20)

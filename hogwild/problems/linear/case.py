@@ -52,6 +52,9 @@ class LinearCase:
         self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
         self._pose(self._own)
         self._by_rank = renumbers(self.config, self.problem, self._own)
+        if self._by_rank:
+            said = "features numbered by popularity while training (--renumber never: as they are)"
+            self.note = f"{self.note}; {said}" if self.note else said
         self.order = Order.of(
             len(train), config.order == "shuffled", 8 * self._own.nnz / len(train), outgrows_memory(self._own)
         )
