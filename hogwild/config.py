@@ -42,7 +42,7 @@ from hogwild.refusals import refuse
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every")
+RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every", "renumber")
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
@@ -141,6 +141,11 @@ class TrainConfig:
     scale_columns: bool = option(True, "Train in scaled and centred columns where theirs differ.", STEPS, owners=LINEAR,
         without="Train in the columns as they are, however their scales differ.",
         more="The objective and the model are those of the columns as they are.")
+    renumber: str = option("auto", "Number the features by popularity while workers train", PARALLEL,
+        choices=("auto", "always", "never"), owners=LINEAR,
+        more="Popular weights then share cache lines: a model that outgrows the cache trains up to twice as fast, to "
+        "the same bits with one worker. It takes 4 bytes more for each nonzero. ``auto`` does so where the weights "
+        "outgrow the cache and the passes over the data are worth it.")
     normalize: str = option("none", "Scale each row", GOAL, choices=NORMALIZE, owners=LINEAR,
         more="The scale is kept in the model and applied by predict.")
     class_weight: str | None = option(None, "Weigh the classes equally", GOAL, choices=CLASS_WEIGHT, owners=LINEAR,

@@ -11,7 +11,7 @@ from typing import TypedDict
 #: Keywords of :func:`hogwild.train_module`, which receives its loss together with the module.
 ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it would have a line for each
     "loss_param": float | None, "l1": float, "intercept": bool, "scale_columns": bool,
-    "normalize": str,
+    "renumber": str, "normalize": str,
     "class_weight": str | None, "rank": int | None, "penalty": str | None, "nonnegative": bool, "biases": bool,
     "negatives": int | None, "step": float | None, "schedule": str, "decay": float | None, "power": float | None,
     "adagrad": bool, "order": str, "seed": int, "average": bool, "optimizer": str | None, "state": str | None,

@@ -54,8 +54,25 @@ def _of_loss_and_steps(config: Any) -> Iterator[str]:
         yield f"adagrad goes with schedule constant, epoch or round, not {config.schedule!r}"
     if config.loss_param is not None and config.loss not in DEFAULT_PARAM:
         yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {config.loss!r}"
+    if config.renumber == "always" and (reason := why_not_renumber(config)):
+        yield f"renumber='always': {reason}: leave renumber out"
     if config.class_weight is not None and config.loss not in LABEL_LOSSES:
         yield f"class_weight is for classes, and loss {config.loss!r} has real targets"
+
+
+#: Disciplines whose workers may number the features by popularity.
+RENUMBERED = ("auto", "serial", "hogwild", "atomic", "locked", "tiered")
+
+
+def why_not_renumber(config: Any) -> str:
+    """Why workers cannot number the features by popularity, if so."""
+    if config.discipline not in RENUMBERED:
+        return f"discipline={config.discipline!r} goes by the order of a row's features"
+    if config.exchange != "none" or config.machines > 1:
+        return "replicas trade weights in the user's numbering"
+    if config.device != "cpu" or config.host == "simulator":
+        return "it is for the caches of real workers on a CPU"
+    return ""
 
 
 def _of_replicas(config: Any) -> Iterator[str]:

@@ -19,6 +19,7 @@ from hogwild.errors import UsageError, nearest
 SECTIONS = {
     "streaming": "CSR streaming rate of 1 .. W workers: the wall",
     "kernel": "one worker's loop, as shares of that rate",
+    "wide": "models that outgrow the cache, their features numbered by popularity or not",
     "scaling": "every discipline for 1 .. W workers",
     "adds": "cost of shared additions, and how many are lost",
     "merge": "cost of bringing private and shared weights together",
@@ -31,15 +32,15 @@ SECTIONS = {
     "against": "other programs on the same data, to the same held-out loss",
 }
 #: Modules of this package that are not called as their section.
-PLACES = {name: f"kernels.{name}" for name in ("streaming", "adds", "merge", "parsing", "memory")} | {
+PLACES = {name: f"kernels.{name}" for name in ("streaming", "adds", "merge", "parsing", "memory", "wide")} | {
     "kernel": "kernels.plan",
 }
-ASKED_FOR = {"against"}  # sections that run only if named
+ASKED_FOR = {"against", "wide"}  # sections that run only if named
 HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
 
 
 def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """Return the sections to run, in order; by default all, and ``against`` only with other programs.
+    """Return the sections to run, in order; by default all but ``wide``, and ``against`` only with other programs.
 
     Raises
     ------
@@ -53,7 +54,7 @@ def chosen(names: Iterable[str], against: bool) -> list[str]:
             f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}{nearest(unknown[0], SECTIONS)}"
         )
     if not asked:
-        asked = set(SECTIONS) - (set() if against else ASKED_FOR)
+        asked = set(SECTIONS) - (ASKED_FOR - {"against"} if against else ASKED_FOR)
     return [name for name in SECTIONS if name in asked]
 
 

@@ -18,7 +18,8 @@ DEFAULT_DATA = CONTAINERS["linear"].default
 
 @takes(
     f"{READING} {MINIMISED} step schedule decay power adagrad order seed average discipline exchange link workers "
-    f"oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} segmentation plot"
+    f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
+    "segmentation plot"
 )
 def train(
     data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,

@@ -24,7 +24,7 @@ from hogwild.estimators.arrays import converted, problem_of, rows_of
 from hogwild.estimators.descent import try_steps
 from hogwild.estimators.options import Options
 from hogwild.kernels.losses import PASSIVE
-from hogwild.problems.linear.lanes.candidates import NONE, Candidates, Lane, steps_between
+from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
 from hogwild.problems.linear.rows import all_ones
 from hogwild.training.schedule import Schedule, Step
@@ -166,7 +166,7 @@ def _train(
     epochs = min(options.max_iter, max(min(-(-ROWS // len(rows)), EPOCHS[1]), EPOCHS[0]))
     folds, own = range(fold_of.max() + 1), range(classes) if classes > 2 else [NONE]
     lanes = [
-        Lane(LinearFall(step, epochs), options.l1 * alpha, options.l2 * alpha, fold, label)
+        Candidate(LinearFall(step, epochs), options.l1 * alpha, options.l2 * alpha, fold, label)
         for alpha, step in zip(alphas, steps_between(search, alphas), strict=True)
         for fold in folds
         for label in own

@@ -16,6 +16,7 @@ import numpy as np
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.degrees import by_popularity, unranked
 from hogwild.exchanges.direct import DirectLink, compile_locks, serving
 from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
@@ -41,7 +42,7 @@ from hogwild.kernels.control import (
 from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.tiers import plan_tiers
+from hogwild.problems.linear.tiers import in_ranks, plan_tiers
 from hogwild.problems.work import NO_GUARDS, Cut, Guarded, OrderSlice, Problem, Shared
 
 OWN = ("tier_", "exchange_", "link_", "group_")  # prefixes of arrays that are not data
@@ -64,6 +65,7 @@ class Job:
     slow: Wire | None = None  # that real replicas feel
     group: int = 1  # workers that race on one array: all, without an exchange
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
+    features: np.ndarray | None = None  # (width,) int32: the user's number of each, if they are ranked; never sent
 
     @classmethod
     def of(
@@ -130,24 +132,29 @@ class Job:
     def of_rows(
         cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
         shared: bool, tiers: Tiers | None = None, exchange: Exchange | None = None, slow: Wire | None = None,
-        group: int = 1,
+        group: int = 1, by_rank: bool = False,
     ) -> Job:  # fmt: skip
-        """Create a job for the linear problem from rows and the result of ``problem.row_arrays``."""
+        """Create a job from rows and ``problem.row_arrays``; ``by_rank``: features are numbered by popularity."""
         entries, mapped = entries_of(rows, shared)
         if tiers is None and problem.discipline == "tiered":
             tiers = plan_tiers(problem, rows, arrays, workers, group=workers if exchange is None else group)
-        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow, group)
+        features = None
+        if by_rank:
+            features = by_popularity(rows) if tiers is None else tiers.features
+            entries, arrays, tiers = in_ranks(features, entries, arrays, tiers)
+            mapped.pop("indices", None)  # they are a copy
+        job = cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow, group)
+        job.features = features  # ``start`` makes all features alike
+        return job
 
     def _start(self) -> None:
-        if not self.tiers.features.size:
-            self.problem.start(self.flat, self.seed)
-            return
-        flat = self.export()
+        flat = self.export() if self.numbering.size else self.flat
         self.problem.start(flat, self.seed)
-        self.restore(flat)
+        if flat is not self.flat:
+            self.restore(flat)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"local": {}, "pull": None}
+        return self.__dict__ | {"local": {}, "pull": None, "features": None}
 
     @property
     def flat(self) -> np.ndarray:
@@ -167,6 +174,11 @@ class Job:
         """The ranking of a tiered run, read-only; otherwise empty."""
         return Tiers(*(self.state.readonly(f"tier_{name}") for name in Tiers._fields))
 
+    @property
+    def numbering(self) -> np.ndarray:
+        """The user's number of each feature, (width,) int32, where the parameters have an order of their own."""
+        return self.tiers.features if self.features is None else self.features
+
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
         """Arrays of the ``exchange`` or its ``link``, by their own names; all workers share them."""
         prefix += "_"
@@ -182,17 +194,17 @@ class Job:
         if self.pull is not None:
             self.pull()
         flat = self.flat.copy()
-        if self.tiers.features.size:
+        if self.numbering.size:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
-                theirs[self.tiers.features] = mine
+                unranked(mine, self.numbering, theirs)
         return flat
 
     def restore(self, flat: np.ndarray) -> None:
         """Set the parameters from an array that :meth:`export` returned."""
         self.flat[:] = flat
-        if self.tiers.features.size:
+        if self.numbering.size:
             for mine, theirs in zip(self.problem.per_feature(self.flat), self.problem.per_feature(flat)):
-                mine[:] = theirs[self.tiers.features]
+                mine[:] = theirs[self.numbering]
 
     def scratch(self) -> Any:
         """Return a worker's private memory."""

@@ -29,7 +29,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.lanes.candidates import NONE, Candidates, Lane, steps_between
+from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of
@@ -118,7 +118,7 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
     of_classes = range(problem.classes) if problem.classes > 1 else [NONE]
     more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
     lanes = [
-        Lane(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
+        Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
         for step, l2 in zip(steps, penalties, strict=True)
         for label in of_classes
     ]

@@ -66,6 +66,18 @@ def test_kernel(plan: BenchPlan) -> None:
     assert all(row["status"] == "ok" for row in rows)
 
 
+def test_wide(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.bench.kernels.wide.WIDTHS", (4096,))
+    monkeypatch.setattr("hogwild.bench.kernels.wide.KINDS", {"l2": {}, "no penalty": {"l2": 0.0}})
+    rows = rows_of("wide", plan)
+    cells = [(row["features"], row["kind"], row["discipline"], row["numbering"]) for row in rows]
+    kinds = [(width, kind, "serial") for width in (300, 4096) for kind in ("l2", "no penalty")]
+    kinds += [(4096, "l2", "hogwild"), (4096, "l2", "tiered")]
+    assert cells == [(*kind, way) for kind in kinds for way in ("own", "by popularity")]
+    for own, ranked in zip(rows[:8:2], rows[1:8:2], strict=True):
+        assert own["objective"] == ranked["objective"]
+
+
 def test_estimators(plan: BenchPlan) -> None:
     rows = rows_of("estimators", dataclasses.replace(plan, rows=NAMES["uniform"], repeats=1))
     data = ["rcv1", "20 classes", *estimators.TOYS, NAMES["uniform"]]
@@ -259,9 +271,9 @@ def test_numbers_of_workers() -> None:
 
 
 def test_sections() -> None:
-    assert chosen([], False) == [name for name in SECTIONS if name != "against"]
+    assert chosen([], False) == [name for name in SECTIONS if name not in ("against", "wide")]
     assert chosen(["adds", "streaming"], True) == ["streaming", "adds"]
-    assert chosen([], True) == [*SECTIONS]
+    assert chosen([], True) == [name for name in SECTIONS if name != "wide"]
     with pytest.raises(UsageError, match="speed: no such section; there are streaming, "):
         chosen(["speed"], False)
     assert conditions()["cores"] >= 1

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.atomics import prefetch
 from hogwild.kernels.options import JIT
+
+AHEAD = 16  # places are prefetched for entries this far ahead
 
 
 @njit(**JIT)
@@ -119,3 +122,46 @@ def scale_entries(begin, end, indices, values, centres, means, inverse, indptr, 
             to, c = to + 1, c + 1
     indptr[len(begin)] = to
     return to
+
+
+@njit(**JIT)
+def look_up(indices, place, out):
+    """Fill ``out`` (nnz,) int32, which may be ``indices`` itself, with ``place[indices]``."""
+    n = len(indices)
+    for j in range(n):
+        prefetch(place, np.uint32(indices[np.uint64(min(j + AHEAD, n - 1))]))
+        out[np.uint64(j)] = place[np.uint32(indices[np.uint64(j)])]
+
+
+@njit(**JIT)
+def sort_by_degree(degree, first, features):
+    """Sort features by falling degree into ``features`` (width,), stably; degrees from ``len(first) - 1`` on are alike.
+
+    ``first`` holds zeros, and then, for each degree, where the next smaller one begins.
+    """
+    most = len(first) - 1
+    for u in range(len(degree)):
+        first[min(degree[u], most)] += 1
+    total = 0
+    for d in range(most, -1, -1):
+        total, first[d] = total + first[d], total
+    for u in range(len(degree)):
+        d = min(degree[u], most)
+        features[first[d]] = u
+        first[d] += 1
+
+
+@njit(**JIT)
+def put_back(ranked, features, own):
+    """Copy row r of ``ranked`` (width, stride) to row ``features[r]`` of ``own``."""
+    for r in range(len(features)):
+        u = np.uint32(features[np.uint64(r)])
+        for k in range(ranked.shape[1]):
+            own[u, np.uint64(k)] = ranked[np.uint64(r), np.uint64(k)]
+
+
+@njit(**JIT)
+def invert(features, place):
+    """Fill ``place`` (width,) int32 with the place of each feature in ``features``."""
+    for r in range(len(features)):
+        place[np.uint32(features[np.uint64(r)])] = r

@@ -3,19 +3,26 @@
 Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; with very many features one thread
 counts alone. Known degrees are not counted again: a store has its degrees beside it, and those of the rows that a
 hold-out leaves are the store's minus the held-out rows'. ``Rows.degrees`` is the slow twin.
+
+A model that outgrows the cache trains about twice as fast if features are numbered by degree, since popular weights
+then share cache lines: :func:`by_popularity` and :func:`renumbered`.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.counts_kernel import count_features
+from hogwild.data.parallel import map_pieces
+from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.counts_kernel import count_features, invert, look_up, put_back, sort_by_degree
 
 OWN_BYTES = 64 << 20  # for all threads' arrays together
+MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
+PIECE = 1 << 20  # entries renumbered at a time
 
 
 def frequencies(rows: Rows, threads: int | None = None) -> tuple[int, np.ndarray]:
@@ -38,8 +45,13 @@ def degrees(rows: Rows, threads: int | None = None) -> np.ndarray:
     threads : int, optional
         Default: the cores available to this process.
     """
-    if rows.known_degrees is not None:
-        return rows.known_degrees
+    if rows.known_degrees is None:
+        rows.known_degrees = readonly(_count(rows, threads))
+    return rows.known_degrees
+
+
+def _count(rows: Rows, threads: int | None) -> np.ndarray:
+    """Count on several threads, or take the held-out rows' from the whole's."""
     if rows.left_by is not None and rows.left_by[0].known_degrees is not None:
         return rows.left_by[0].known_degrees - degrees(rows.left_by[1], threads)
     threads = threads or len(os.sched_getaffinity(0))
@@ -59,3 +71,29 @@ def degrees(rows: Rows, threads: int | None = None) -> np.ndarray:
     for other in others:
         first += other
     return first
+
+
+def by_popularity(rows: Rows) -> np.ndarray:
+    """Features from the one in most rows to the rarest, (width,) int32; of equal ones the lower number comes first."""
+    degree = degrees(rows) if rows.totals is None else rows.totals.degrees
+    first, features = np.zeros(MANY + 1, dtype=np.int64), np.empty(len(degree), dtype=np.int32)
+    sort_by_degree(degree, first, features)
+    hot = features[: first[MANY]]
+    hot[:] = hot[np.argsort(-degree[hot], kind="stable")]
+    return features
+
+
+def renumbered(indices: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """A copy of the indices, (nnz,) int32, with the place of each feature in ``features`` for the feature.
+
+    The entries of a row keep their order, so they no longer ascend, and sums over them are the same to the last bit.
+    """
+    place, found = np.empty(len(features), dtype=np.int32), np.empty(len(indices), dtype=np.int32)
+    invert(features, place)
+    deque(map_pieces(len(indices), PIECE, lambda low, high: look_up(indices[low:high], place, found[low:high])), 0)
+    return readonly(found)
+
+
+def unranked(ranked: np.ndarray, features: np.ndarray, own: np.ndarray) -> None:
+    """Copy row r of ``ranked`` (width, stride) to row ``features[r]`` of ``own``."""
+    deque(map_pieces(len(features), PIECE, lambda low, high: put_back(ranked[low:high], features[low:high], own)), 0)

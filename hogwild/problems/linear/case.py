@@ -29,10 +29,11 @@ from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
-from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.problem import FAR, LinearProblem
 from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.sums import Sums
+from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 
@@ -50,6 +51,10 @@ class LinearCase:
         self.held_out = test is not None and train.left_by is not None and train.left_by[1] is test
         self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
         self._pose(self._own)
+        self._by_rank = renumbers(self.config, self.problem, self._own)
+        if self._by_rank:
+            said = "features numbered by popularity while training (--renumber never: as they are)"
+            self.note = f"{self.note}; {said}" if self.note else said
         self.order = Order.of(
             len(train), config.order == "shuffled", 8 * self._own.nnz / len(train), outgrows_memory(self._own)
         )
@@ -124,8 +129,9 @@ class LinearCase:
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
             job = Job.of_rows(
-                self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group
-            )
+                self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group,
+                self._by_rank,
+            )  # fmt: skip
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
@@ -205,3 +211,18 @@ def outgrows_memory(rows: Rows) -> bool:
     """Whether rows in a store should not be copied into memory."""
     total, _ = machine.memory()
     return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2
+
+
+def renumbers(config: TrainConfig, problem: LinearProblem, rows: Rows) -> bool:
+    """Whether workers number the features by popularity.
+
+    It takes some 16 ns a feature and 4 ns a nonzero, and saves about 4 ns a nonzero in each epoch if what they look up
+    by feature outgrows the cache.
+    """
+    if config.renumber != "auto":
+        return config.renumber == "always"
+    if why_not_renumber(config) or problem.discipline not in RENUMBERED or outgrows_memory(rows):
+        return False
+    numbers = problem.stride * (2 if config.adagrad else 1) + (config.l1 > 0 or config.l2 > 0)
+    outgrown = 4 * rows.width * numbers > FAR * machine.l2_bytes()
+    return outgrown and rows.nnz * (config.epochs - 1) > 4 * rows.width

@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import frequencies
+from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.degrees import by_popularity, frequencies, renumbered
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 
 if TYPE_CHECKING:
@@ -102,6 +102,18 @@ def plan_tiers(
     )
 
 
+def in_ranks(
+    features: np.ndarray, entries: dict[str, np.ndarray], arrays: dict[str, np.ndarray], tiers: Tiers | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], Tiers | None]:
+    """The kernels' inputs where feature r is the r-th most popular one, ``features[r]`` to the user."""
+    rates = arrays["rates"]  # empty, or one or two of each feature
+    if rates.size:
+        rates = rates.reshape(-1, len(features))[:, features].ravel()
+    if tiers is not None:
+        tiers = tiers._replace(features=np.arange(len(features), dtype=np.int32))
+    return entries | {"indices": renumbered(entries["indices"], features)}, arrays | {"rates": readonly(rates)}, tiers
+
+
 class _Ranking(NamedTuple):
     """What the tiers are without regard to the price of a merge; arrays by rank, float64."""
 
@@ -113,7 +125,7 @@ class _Ranking(NamedTuple):
 
 
 def _rank(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray) -> _Ranking:
-    features = np.argsort(-frequency, kind="stable").astype(np.int32)
+    features = by_popularity(rows)
     frequency = frequency[features]
     bounds = _cut(frequency)
     rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)

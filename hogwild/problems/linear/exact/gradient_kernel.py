@@ -51,8 +51,8 @@ def slope(code, p, y, param):
 def curvature(code, p, y, param):
     """Second derivative of a smooth loss in the margin, where it has one.
 
-    Beyond the bends of the Huber losses it is zero, and a model with it has no minimum there: it is that of the parabola
-    which touches the loss here and has its minimum where the loss has it, as in iteratively reweighted least squares.
+    Beyond the bends of the Huber losses it is zero, and a model with it has no minimum there. It is then that of the
+    parabola which touches the loss here and has its minimum there, as in iteratively reweighted least squares.
     """
     z, r = y * p, p - y
     if code == 0:

@@ -1,8 +1,8 @@
 """Candidates trained side by side: a lane for each step and penalty, in vectors of up to 16 lanes.
 
 What they share (loss, normalisation, columns, the rows and their order) is the linear problem; what they differ in is a
-:class:`Lane`. A group of lanes reads the rows once and has its own memory, so groups are trained by threads that share
-nothing: the result is the same on any number of cores, to the last bit.
+:class:`Candidate`. A group of lanes reads the rows once and has its own memory, so groups are trained by threads that
+share nothing: the result is the same on any number of cores, to the last bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROBED = 3  # penalties whose steps are searched for
 
 
 @dataclass(frozen=True)
-class Lane:
+class Candidate:
     """One candidate.
 
     Attributes
@@ -73,7 +73,7 @@ class Candidates:
     rows : Rows
     arrays : dict of arrays
         ``targets``, ``weights`` and ``scales`` of the rows, as ``LinearProblem.row_arrays`` returns them.
-    lanes : sequence of Lane
+    lanes : sequence of Candidate
     order : Order
     seed : int
         The order of an epoch is that of a run with this seed.
@@ -89,8 +89,8 @@ class Candidates:
     """
 
     def __init__(
-        self, problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], lanes: Sequence[Lane], order: Order,
-        seed: int = 0, fold_of: np.ndarray | None = None, first: float = 0.0,
+        self, problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], lanes: Sequence[Candidate],
+        order: Order, seed: int = 0, fold_of: np.ndarray | None = None, first: float = 0.0,
     ) -> None:  # fmt: skip
         _check_room(problem, len(lanes), fold_of is not None)
         self.rows, self.order, self.epoch, self.seed = rows, order, 0, seed
@@ -140,7 +140,7 @@ def _check_room(problem: LinearProblem, lanes: int, folded: bool) -> None:
 class _Group:
     """Lanes that fill one vector, and their memory."""
 
-    def __init__(self, of: Candidates, lanes: Sequence[Lane], size: int) -> None:
+    def __init__(self, of: Candidates, lanes: Sequence[Candidate], size: int) -> None:
         self.lanes, self.size, self.rates = lanes, size, of.data.rates
         width, adagrad = of.problem.width, of.problem.adagrad
         sizes = [width * size, size, *((width * size, size) if adagrad else (0, 0))]

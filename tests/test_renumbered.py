@@ -1,0 +1,167 @@
+"""Features numbered by popularity while workers train: the same bits with one worker, and everything else as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows import degrees
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
+from hogwild.errors import UsageError
+from hogwild.hosts.job import Job
+from hogwild.model_file import load_checkpoint
+from hogwild.problems.linear.problem import LinearProblem
+from tests.runs import QUIET, toy
+
+WAYS = ("never", "always")
+
+
+def popular(n: int = 1500, width: int = 304, seed: int = 0, **options: Any) -> Rows:
+    """``toy`` rows without most entries of some features, and features that no row holds."""
+    rows = toy(n, width, 8, seed, **options)
+    X, y = rows.to_scipy()
+    rng = np.random.default_rng(seed)
+    X = X.copy()
+    X.data[rng.random(X.nnz) > rng.random(width)[X.indices]] = 0
+    X.eliminate_zeros()
+    return Rows.from_scipy(X, y, width=width + 5)
+
+
+@pytest.mark.parametrize("many", [3, degrees.MANY])
+def test_features_are_sorted_by_degree_and_ties_by_number(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(degrees, "MANY", many)
+    rows = popular()
+    features = degrees.by_popularity(rows)
+    assert features.dtype == np.int32
+    np.testing.assert_array_equal(features, np.argsort(-rows.degrees(), kind="stable"))
+
+
+def test_indices_become_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(degrees, "PIECE", 1000)  # the indices take several, the last one short
+    rows = popular()
+    features = degrees.by_popularity(rows)
+    found = degrees.renumbered(rows.indices, features)
+    np.testing.assert_array_equal(features[found], rows.indices)
+    assert found.dtype == np.int32
+    assert not found.flags.writeable
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "log": ({}, {}),
+    "a step that falls within epochs": ({}, {"schedule": "rows"}),
+    "no penalty": ({}, {"l2": 0.0}),
+    "l1": ({}, {"l1": 1e-3}),
+    "adagrad": ({}, {"adagrad": True}),
+    "softmax": ({"classes": 3}, {"loss": "softmax"}),
+    "hogwild": ({}, {"discipline": "hogwild"}),
+    "atomic": ({}, {"discipline": "atomic"}),
+    "locked": ({}, {"discipline": "locked"}),
+    "tiered": ({}, {"discipline": "tiered"}),
+    "tiered, l1": ({}, {"discipline": "tiered", "l1": 1e-3}),
+    "tiered, adagrad": ({}, {"discipline": "tiered", "adagrad": True}),
+    "tiered, softmax": ({"classes": 3}, {"discipline": "tiered", "loss": "softmax"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_worker_gives_the_same_bits(case: str) -> None:
+    data, options = CASES[case]
+    rows = popular(**data)
+    plain, ranked = (hogwild.train(rows, **QUIET | options, epochs=3, renumber=way) for way in WAYS)
+    for mine, other in zip(plain, ranked, strict=True):
+        assert mine["objective"] == other["objective"]
+    np.testing.assert_array_equal(plain.model.coef_, ranked.model.coef_)
+    np.testing.assert_array_equal(plain.model.intercept_, ranked.model.intercept_)
+    assert np.any(plain.model.coef_)
+
+
+def test_scaled_columns_keep_their_rates() -> None:
+    rows = popular()
+    X, y = rows.to_scipy()
+    X = X.multiply(2.0 ** np.random.default_rng(0).integers(-5, 5, rows.width)).tocsr()
+    options = QUIET | {"l1": 1e-4, "l2": 1e-3, "epochs": 2, "order": "file"}
+    plain, ranked = (hogwild.train((X, y), **options, renumber=way) for way in WAYS)
+    assert np.array_equal(plain.finish().coef_, ranked.finish().coef_)
+    assert ranked.history[-1]["columns_scaled"] > 0
+
+
+@pytest.mark.parametrize("begun", WAYS)
+def test_a_checkpoint_is_in_the_users_numbering(begun: str, tmp_path: Path) -> None:
+    rows, options = popular(), QUIET | {"adagrad": True, "checkpoint": tmp_path / "saved"}
+    other = WAYS[1 - WAYS.index(begun)]
+    first = hogwild.train(rows, **options, epochs=2, renumber=begun).finish()
+    arrays, _ = load_checkpoint(tmp_path / "saved")
+    np.testing.assert_array_equal(arrays["flat"][: rows.width], np.ravel(first.coef_))
+    resumed = hogwild.train(rows, **options, epochs=4, renumber=other, resume=True).finish()
+    whole = hogwild.train(rows, **QUIET, adagrad=True, epochs=4, renumber=begun).finish()
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+
+
+@pytest.mark.parametrize(("host", "discipline"), [("processes", "hogwild"), ("threads", "tiered")])
+def test_two_workers_are_as_good_as_one(host: str, discipline: str, tmp_path: Path) -> None:
+    rows = popular(3000)
+    if host == "processes":
+        rows = open_store(save_store(rows, tmp_path / "rows"))
+    one = hogwild.train(rows, **QUIET, epochs=4, renumber="never")
+    two = hogwild.train(
+        rows, **QUIET | {"workers": 2, "host": host}, discipline=discipline, epochs=4, renumber="always"
+    )
+    assert [*two][-1]["objective"] < 1.1 * [*one][-1]["objective"]
+    assert np.all(two.model.coef_[:, -5:] == 0)  # the features of no row are the user's last
+
+
+def test_processes_of_a_store_map_all_but_the_indices(tmp_path: Path) -> None:
+    rows = open_store(save_store(popular(), tmp_path / "rows"))
+    problem = LinearProblem.of(TrainConfig(), rows, "hogwild")
+    arrays = problem.row_arrays(rows, None)
+    job = Job.of_rows(problem, Order.of(len(rows), True, 64.0), 0, 1, rows, arrays, shared=True, by_rank=True)
+    features = degrees.by_popularity(rows)
+    assert set(job.mapped) == {"begin", "end", "values"}
+    np.testing.assert_array_equal(features[job.data().indices], rows.indices)
+    np.testing.assert_array_equal(job.data().rates, arrays["rates"][features])
+    assert job.__getstate__()["features"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"discipline": "aig"}, "discipline='aig' goes by the order of a row's features"),
+        ({"discipline": "round-robin"}, "discipline='round-robin' goes by the order"),
+        ({"exchange": "averaging"}, "replicas trade weights in the user's numbering"),
+        ({"machines": 2}, "replicas trade weights"),
+        ({"host": "simulator"}, "it is for the caches of real workers on a CPU"),
+        ({"device": "cuda"}, "it is for the caches of real workers on a CPU"),
+    ],
+)
+def test_what_cannot_be_renumbered(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=f"renumber='always': {reason}.*: leave renumber out"):
+        TrainConfig(renumber="always", **options)
+    assert TrainConfig(**options).renumber == "auto"
+
+
+def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = popular()
+
+    def renumbers(cache: int, **options: Any) -> bool:
+        monkeypatch.setattr(machine, "l2_bytes", lambda: cache)
+        with hogwild.train(rows, **QUIET | options) as run:
+            renumbered = run.engine.job.features is not None
+            assert ("numbered by popularity" in run.note) == renumbered
+            return renumbered
+
+    assert renumbers(500)
+    assert not renumbers(1 << 20)
+    assert not renumbers(500, epochs=1)  # it would not pay
+    assert not renumbers(500, discipline="aig")
+    assert not renumbers(500, renumber="never")
+    enough = 4 * rows.width // 4  # for weights alone
+    assert not renumbers(enough, l2=0.0)
+    assert renumbers(enough)
