@@ -136,3 +136,14 @@ def test_steps_between_those_that_are_probed() -> None:
     own = [hogwild.train(noisy(300).split(0.2, 0)[0], l2=each["l2"], workers=1).config.step for each in path[::15]]
     assert steps[::15] == own
     assert choose_l2(TrainConfig(l2=PATH, epochs=1, schedule="optimal"), noisy(300)).path[0]["step"] is None
+
+
+def test_the_path_is_drawn(tmp_path: Path) -> None:
+    from hogwild.cli.path_plot import draw
+    from hogwild.cli.session import TrainRequest
+
+    draw(choose_l2(TrainConfig(l2=(0.0, 1e-5, 1e-2), epochs=1), noisy(300)), str(tmp_path / "path.png"))
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    for name, chooses, what in (("a.png", False, "give --l2 auto"), ("a.jpg", True, "ends in .png")):
+        with pytest.raises(UsageError, match=what):
+            TrainRequest("synthetic:rcv1", plot_path=name).check(chooses=chooses)

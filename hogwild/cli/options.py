@@ -86,6 +86,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
     "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
     "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png"),
+    "plot_path": row("Draw the held-out loss of each l2 of --l2 auto here.", RESULTS, metavar="FILE.png"),
     "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
     "machine": row("This machine's number from 0.", MACHINES, kind=int, min=0, metavar="K",
                    show_default="as they come; 0 is the one at the address"),

@@ -63,6 +63,7 @@ class TrainRequest:
     histogram: str | None = None  # file for the staleness of a simulation
     segmentation: str | None = None
     plot: str | None = None
+    plot_path: str | None = None
     programs: tuple[str, ...] = ()  # further files that are read
 
     def check(self, problem: str = "linear", chooses: bool = False) -> None:
@@ -81,8 +82,11 @@ class TrainRequest:
         if self.segmentation is not None and not self.segmentation.endswith(LABEL_FILES):
             endings = ", ".join(LABEL_FILES)
             raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
-        if self.plot is not None and not self.plot.endswith(".png"):
-            raise UsageError(f"--plot {self.plot}: expected a name that ends in .png")
+        if self.plot_path is not None and not chooses:
+            raise UsageError(f"--plot-path {self.plot_path}: draws the choice of l2: give --l2 auto")
+        for option, name in (("--plot", self.plot), ("--plot-path", self.plot_path)):
+            if name is not None and not name.endswith(".png"):
+                raise UsageError(f"{option} {name}: expected a name that ends in .png")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
         if self.resume and self.checkpoint is None:
@@ -91,6 +95,7 @@ class TrainRequest:
         for name in inputs:
             check_readable(name, problem)
         outputs = {"--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot}
+        outputs["--plot-path"] = self.plot_path
         check_apart(outputs | {"--json": self.json, "--histogram": self.histogram}, inputs)
         for option, name in outputs.items():
             if name is not None:
@@ -173,6 +178,11 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
         run.stopwatch.add(before)
         for line in () if run.chosen is None else lines_of_choice(run.chosen):
             display.say(line)
+        if request.plot_path is not None and run.chosen is not None:
+            from hogwild.cli.path_plot import draw
+
+            draw(run.chosen, request.plot_path)
+            display.say(f"the path is drawn in {request.plot_path}")
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run

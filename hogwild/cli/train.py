@@ -19,7 +19,7 @@ DEFAULT_DATA = CONTAINERS["linear"].default
 @takes(
     f"{READING} {MINIMISED} step schedule decay power adagrad order seed average discipline exchange link workers "
     f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
-    "segmentation plot"
+    "segmentation plot plot_path"
 )
 def train(
     data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,

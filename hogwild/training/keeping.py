@@ -53,8 +53,7 @@ class Keeper:
         self.judged = judged and case.problem.size <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
-        judged_early = config.l2_path is not None  # a penalty chosen by fits of few epochs is for such a fit
-        self.exact = self.finishes and not self.best and not judged_early and meant
+        self.exact = self.finishes and not self.best and meant
         self.exact_seconds: float | None = None  # that exact steps took
         self.ended = False  # whether they came to their end
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
@@ -112,7 +111,8 @@ class Keeper:
                 solution, mine = self._improved(solution, mine)
         if judged:
             norm, gain = case.judge(solution, mine["objective"])
-            if self.exact and is_whole(row) and (gain is None or gain >= UNSETTLED):
+            early = "l2_path" in history[0]  # the penalty was chosen by fits of few epochs, and is for such a fit
+            if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])
                 gain = 0.0 if gain is None and self.ended else gain
