@@ -92,8 +92,10 @@ def test_scales_and_shifts_leave_a_fit_near_the_optimum(shift: Any, factor: Any,
 def test_the_defaults_end_within_a_thousandth() -> None:
     x, y = made()
     x = (x + SHIFTS) * FACTORS
-    assert fit(rows_of(x, y)).history[-1]["objective"] <= 1.001 * optimum(x, y, 1e-5)
-    worse = fit(rows_of(x, y), scale_columns=False).history[-1]["objective"]
+    found, worse = (  # without exact steps, which reach the optimum either way
+        fit(rows_of(x, y), scale_columns=scaled, keep="last").history[-1]["objective"] for scaled in (True, False)
+    )
+    assert found <= 1.001 * optimum(x, y, 1e-5)
     assert worse > 1.05 * optimum(x, y, 1e-5)  # so the assertion above can fail
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from hogwild.kernels import directory as place
@@ -15,7 +16,7 @@ from hogwild.kernels.directory import kernel_directory
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(place.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "user"))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / "user"))
     monkeypatch.setattr(place.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
     kernel_directory.cache_clear()
     yield tmp_path
