@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ class Campaign:
         self.ended: Counter[str] = Counter()
         self.found: list[str] = []
         self._began = time.monotonic()
+        # a shell's job in the background ignores it, and so would all programs that the campaign starts
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def rounds(self) -> Iterator[int]:
         """Numbers, until there were enough."""
