@@ -147,3 +147,16 @@ def test_the_path_is_drawn(tmp_path: Path) -> None:
     for name, chooses, what in (("a.png", False, "give --l2 auto"), ("a.jpg", True, "ends in .png")):
         with pytest.raises(UsageError, match=what):
             TrainRequest("synthetic:rcv1", plot_path=name).check(chooses=chooses)
+
+
+def test_losses_of_counts_may_be_negative() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    rows = Rows.from_scipy(X, random.poisson(np.exp(1.5 + 0.3 * X[:, 0])).astype(float))
+    found = choose_l2(TrainConfig(loss="poisson", l2=(1e-6, 1e-3, 10.0), epochs=5), rows)
+    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
+    assert min(losses.values()) < 0.0
+    assert found.l2 == max(l2 for l2, loss in losses.items() if loss <= 0.99 * min(losses.values()))
+    none = Rows.from_scipy(X, rows.targets, weights=np.where(np.arange(300) == 7, 1.0, 0.0))
+    with pytest.raises(InputError, match="have no weight: hold more out"):
+        choose_l2(TrainConfig(loss="poisson", l2=(1e-6, 1e-3)), none)

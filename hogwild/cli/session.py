@@ -183,6 +183,8 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
 
             draw(run.chosen, request.plot_path)
             display.say(f"the path is drawn in {request.plot_path}")
+        elif request.plot_path is not None:
+            display.say(f"l2 was chosen when the run began: nothing is drawn in {request.plot_path}")
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run

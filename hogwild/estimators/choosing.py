@@ -32,6 +32,7 @@ from hogwild.training.schedule import Schedule, Step
 FOLDS = 5
 ROWS = 20_000  # visits of rows that a candidate makes at least, in at most
 EPOCHS = 10, 100  # epochs, and at least
+CHOSEN = ("alpha_", "alphas_", "path_", "best_score_")  # attributes that say how alpha was chosen
 
 
 class LinearFall(Schedule):
@@ -96,10 +97,16 @@ def settle_alpha(
             else:
                 score = _scored(estimator, scoring, coef, intercept, labels, X[ids], y[ids])
             scores[k, fold] = score if math.isfinite(score) else -math.inf
-    means = scores.mean(axis=1)
+    told = (scores > -math.inf).any(
+        axis=0
+    )  # not by a fold of rows without weight, or of one class where scores need two
+    means = scores[:, told].mean(axis=1) if told.any() else scores[:, 0]
     best = len(alphas) - 1 - int(np.argmax(means[::-1]))  # the strongest of equals
     if means[best] == -math.inf:
-        raise TrainingError("alpha='auto': every candidate diverged, or has no finite score: scale the columns of X")
+        why = "every candidate diverged, or its score is not finite on the rows held out"
+        raise TrainingError(
+            f"alpha='auto': {why}: scale the columns of X, or see whether folds hold weights and classes"
+        )
     estimator.alpha_, estimator.alphas_, estimator.path_ = alphas[best], np.array(alphas), scores
     estimator.best_score_ = float(means[best])
     return at(options, alphas[best])
@@ -129,7 +136,7 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, seed: int) -> np.
     Raises
     ------
     UsageError
-        If folds overlap, or leave other rows out too.
+        If folds overlap, are empty, or do not train on all rows that they do not hold out.
     """
     from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
@@ -142,9 +149,15 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, seed: int) -> np.
         cv = kind(max(many, 2), shuffle=True, random_state=seed % 2**32)
     fold_of = np.full(len(y), NONE, np.int32)
     for fold, (rest, held) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y)):
-        if (fold_of[held] != NONE).any() or len(rest) + len(held) != len(y):
-            raise UsageError("cv: expected folds that hold each row out at most once and leave no other row out")
+        if not all(np.asarray(part).dtype.kind in "iu" and len(part) for part in (rest, held)):
+            raise UsageError("cv: expected folds as two arrays of row numbers, of which none is empty")
+        if not np.array_equal(np.sort(np.append(rest, held)), np.arange(len(y))):
+            raise UsageError(f"cv: expected folds that hold some of the {len(y)} rows out and train on all others")
+        if (fold_of[held] != NONE).any():
+            raise UsageError("cv: expected folds that hold each row out at most once")
         fold_of[held] = fold
+    if fold_of.max() == NONE:
+        raise UsageError("cv: expected one fold or more, got none")
     return fold_of
 
 

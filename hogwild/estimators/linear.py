@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
-from hogwild.estimators.choosing import settle_alpha
+from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.descent import FitResult, descend
 from hogwild.estimators.jobs import drawn_seed, workers_for
 from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
@@ -226,6 +226,8 @@ class LinearEstimator(Fitted):
             weights = None if weights is None else weights[held[0]]
         if isinstance(self.alpha, str):
             options = settle_alpha(self, options, X, targets, weights, labels, seed, start)
+        else:  # what an earlier fit chose is no longer true
+            self.__dict__ = {name: value for name, value in vars(self).items() if name not in CHOSEN}
         rows = rows_of(X, targets, weights)
         workers = self._workers(options, rows, classes)
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:

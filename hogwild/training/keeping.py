@@ -64,7 +64,8 @@ class Keeper:
     def follow(self, flat: np.ndarray, epoch: int) -> None:
         """Update the tail mean at the end of an epoch."""
         if self.mean is not None:
-            move_mean(self.mean, flat, epoch)
+            with np.errstate(all="ignore"):  # parameters that are not finite show in the row
+                move_mean(self.mean, flat, epoch)
 
     def averaged(self, epoch: int) -> np.ndarray | None:
         """The mean, float32, where it is what a run evaluates."""

@@ -131,11 +131,14 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
         solution = found.model(range(k * len(of_classes), (k + 1) * len(of_classes)))
         loss = judge.evaluate(*(solution if columns is None else columns.back(*solution)))["loss"]
         losses.append(loss if loss is not None and math.isfinite(loss) else None)
+    if held.weights is not None and not held.weights.any():
+        raise InputError(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
     if not any(loss is not None for loss in losses):
         raise InputError("every candidate for l2 diverged: give a smaller step, or adagrad")
     path = [dict(zip(("l2", "step", "held_out_loss"), each)) for each in zip(penalties, steps, losses, strict=True)]
     finite = [(loss, l2) for loss, l2 in zip(losses, penalties) if loss is not None]
-    best = max(l2 for loss, l2 in finite if loss <= min(finite)[0] * (1 + NEAR))
+    lowest = min(finite)[0]  # which may be negative, of counts
+    best = max(l2 for loss, l2 in finite if loss <= lowest + NEAR * abs(lowest))
     return L2Choice(best, path, len(rest), len(held), epochs, time.perf_counter() - began)
 
 

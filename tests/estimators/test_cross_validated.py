@@ -89,7 +89,11 @@ def test_early_stopping_holds_its_rows_out_of_the_folds() -> None:
     [
         ({"alphas": [1.0]}, "two or more"),
         ({"alphas": [-1.0, 1.0]}, "at least 0"),
-        ({"cv": TimeSeriesSplit(3)}, "leave no other row out"),
+        ({"cv": TimeSeriesSplit(3)}, "train on all others"),
+        ({"cv": [(np.arange(30), np.arange(30))]}, "train on all others"),
+        ({"cv": [(np.arange(60), np.arange(0))]}, "none is empty"),
+        ({"cv": [(np.arange(60) < 30, np.arange(60) >= 30)]}, "row numbers"),
+        ({"cv": []}, "one fold or more"),
         ({"cv": ShuffleSplit(5, test_size=0.5, random_state=0)}, "at most once"),
         ({"penalty": None}, "penalty is None"),
         ({"learning_rate": "pa1"}, "no passive steps"),
@@ -108,3 +112,19 @@ def test_more_refusals() -> None:
     with pytest.raises(UsageError, match="chosen by fit"):
         HogwildRegressor(alpha="auto").partial_fit(X, y)
     assert not hasattr(HogwildClassifierCV(), "partial_fit")
+
+
+def test_a_number_forgets_what_was_chosen_before() -> None:
+    X, y = data(60)
+    found = HogwildClassifierCV(alphas=ALPHAS, cv=3, random_state=0).fit(X, y)
+    assert found.alpha_ in ALPHAS
+    assert not hasattr(found.set_params(alpha=1e-3).fit(X, y), "alpha_")
+
+
+def test_folds_without_weight_do_not_count() -> None:
+    X, y = data(60)
+    weights = np.where(np.arange(60) < 40, 1.0, 0.0)
+    folds = KFold(3)
+    found = HogwildClassifierCV(alphas=ALPHAS, cv=folds, random_state=0).fit(X, y, sample_weight=weights)
+    assert np.isfinite(found.best_score_)
+    assert (found.path_[:, 2] == -np.inf).all()

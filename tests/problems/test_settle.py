@@ -114,6 +114,19 @@ def test_exact_steps_reach_the_optimum(loss: str) -> None:
     assert found <= 1.01 * best
 
 
+def test_counts_whose_objective_is_negative_are_finished_too() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 6)) @ (np.ones((6, 6)) + 0.1 * random.normal(size=(6, 6)))
+    y = random.poisson(np.exp(np.clip(2.0 + 0.2 * X[:, 0] - 0.3 * X[:, 1], 0.0, 4.0))).astype(float)
+    last, run = (hogwild.train((X, y), loss="poisson", step=1e-4, workers=1, keep=keep) for keep in ("last", None))
+    last.finish()
+    run.finish()
+    ends = [each.history[-1]["objective"] for each in (last, run)]
+    assert ends[1] < ends[0] < 0.0
+    assert run.history[-1]["exact_seconds"] > 0.0
+    assert last.history[-1]["verdict"] != run.history[-1]["verdict"] == "settled"
+
+
 @pytest.mark.parametrize("l1", [1e-2, 2e-3])
 def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
     from sklearn.linear_model import LogisticRegression

@@ -124,11 +124,11 @@ class Ending:
         at = self.local(w, b)
         start, norm = self._norm(np.zeros_like(w), at.start), self._norm(w, at.here)
         ratio = norm / start if start > 0 else norm
-        if at.curved is None or not 0.0 < objective < math.inf:
+        if at.curved is None or not math.isfinite(objective) or objective == 0.0:
             return ratio, None if at.curved is None else 0.0
         most = int(np.clip(STEPS_WORK / (2 * self.rows.nnz * len(w) + 1), 1, STEPS))
         found = self._step(w, b, at, objective, most, 0.0)
-        return ratio, 0.0 if found is None else 1.0 - found[2] / objective
+        return ratio, 0.0 if found is None else (objective - found[2]) / abs(objective)
 
     def lowered(self, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[Solution, bool]:
         """Parameters after exact steps, and whether these have come to their end.
@@ -164,7 +164,7 @@ class Ending:
             before = objective
             w, b, objective, steps = found
             allowance -= unit * (4 + 2 * steps)
-            if before - objective < SMALLEST_GAIN * before:
+            if before - objective < SMALLEST_GAIN * abs(before):
                 break
         return w, b, allowance
 
@@ -174,7 +174,9 @@ class Ending:
         """Parameters after a Newton step of at most ``most`` conjugate gradients, their objective, and how many there
         were; None if the objective does not fall.
         """
-        toward, shift, steps = self._newton(w, at, SMALLEST_GAIN * objective * (0.01 if share else 1.0), share, most)
+        toward, shift, steps = self._newton(
+            w, at, SMALLEST_GAIN * abs(objective) * (0.01 if share else 1.0), share, most
+        )
         for t in LENGTHS:
             with np.errstate(all="ignore"):
                 there = w + t * toward.T, b + t * shift
