@@ -116,11 +116,14 @@ class StoreWriter:
     def _make_folder(self) -> Path:
         while True:
             folder = make_temporary(self.path)
-            column = self._columns["indices"] = Column(folder / LOCKED, ARRAYS["indices"])
-            # Another process may sweep the folder away before it is locked.
-            if lock_exclusive(column.file) is not False and still_named(column.file, column.path):
-                return folder
-            column.discard()
+            try:
+                column = self._columns["indices"] = Column(folder / LOCKED, ARRAYS["indices"])
+                if lock_exclusive(column.file) is not False and still_named(column.file, column.path):
+                    return folder
+                column.discard()  # another process swept the folder away before it was locked
+            except BaseException:  # Ctrl-C, while no caller can discard the writer yet
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     def _failure(self, error: OSError) -> OutputError:
         return OutputError(f"{self.path}: cannot write the store: {error.strerror or error}")
