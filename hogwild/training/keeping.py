@@ -53,7 +53,9 @@ class Keeper:
         self.judged = judged and case.problem.size <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
-        self.exact = self.finishes and not self.best and meant
+        self.exact = (
+            self.finishes and not self.best and meant and not config.l1 > 0
+        )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
         self.ended = False  # whether they came to their end
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST

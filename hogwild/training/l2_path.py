@@ -101,7 +101,7 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
     Raises
     ------
     InputError
-        If the part that is trained on lacks a class, or no candidate has a finite loss.
+        If the part that is trained on lacks a class, the other one has no weight, or no candidate has a finite loss.
     UsageError
         If the candidates take too much memory.
     """
@@ -111,6 +111,8 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
     penalties = list(config.l2_path or ())
     if len(np.unique(rest.targets)) < len(labels):
         raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
+    if held.weights is not None and not held.weights.any():
+        raise InputError(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
     columns, own, _ = scaled_for(config, rest)
     problem = LinearProblem.of(config, own, "serial")
     arrays = problem.row_arrays(own, config.class_weight)
@@ -131,8 +133,6 @@ def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) ->
         solution = found.model(range(k * len(of_classes), (k + 1) * len(of_classes)))
         loss = judge.evaluate(*(solution if columns is None else columns.back(*solution)))["loss"]
         losses.append(loss if loss is not None and math.isfinite(loss) else None)
-    if held.weights is not None and not held.weights.any():
-        raise InputError(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
     if not any(loss is not None for loss in losses):
         raise InputError("every candidate for l2 diverged: give a smaller step, or adagrad")
     path = [dict(zip(("l2", "step", "held_out_loss"), each)) for each in zip(penalties, steps, losses, strict=True)]

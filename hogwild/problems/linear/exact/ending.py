@@ -80,7 +80,7 @@ class _Local:
 
 
 class Ending:
-    """The objective's gradient on given rows, and the steps that an l1 penalty ends with.
+    """The objective's gradient on given rows, and exact steps that lower it.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class Ending:
         loops.by_feature(*self.entries(first, last), slopes, bends, total, squares)
         return total, slopes.sum(axis=0), squares, bends.sum(axis=0)
 
-    def _sum(self, function: Callable[[int, int], Sums], columns: int, bends: int = 0) -> Sums:
+    def _sum(self, function: Callable[[int, int], Sums], columns: int) -> Sums:
         """Sums of what ``function`` returns for pieces of the rows, in order."""
 
         def part(first: int, last: int) -> Sums:
