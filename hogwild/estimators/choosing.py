@@ -22,7 +22,7 @@ from hogwild.data.scaled import columns_of
 from hogwild.errors import TrainingError, UsageError
 from hogwild.estimators.arrays import converted, problem_of, rows_of
 from hogwild.estimators.descent import try_steps
-from hogwild.estimators.options import Options
+from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
@@ -46,21 +46,19 @@ class LinearFall(Schedule):
         return self.step * (1 - epoch / self.epochs), 1.0, 0.0
 
 
-ALPHA = "``auto``: the best of ``alphas``. A number is trained with as it is."
-ALPHAS = "The values to choose among; None: sixteen from 1e-8 to 0.32."
-CV = (
-    "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may be held out once. None: 5, "
-    "or fewer where a class has fewer rows."
-)
-SCORING = "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean loss."
-
-
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class CrossValidated:
     """What the estimators that choose ``alpha`` have beside the others' parameters."""
 
-    alphas: Any
-    cv: Any
-    scoring: Any
+    # fmt: off
+    alpha: float | str = parameter("auto", "``auto``: the best of ``alphas``. A number is trained with as it is.",
+        like="l2")
+    alphas: Any = parameter(None, "The values to choose among; None: sixteen from 1e-8 to 0.32.")
+    cv: Any = parameter(None, "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
+        "be held out once. None: 5, or fewer where a class has fewer rows.")
+    scoring: Any = parameter(None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean "
+        "loss.")
+    # fmt: on
 
     def _choosing(self) -> tuple[Any, Any, Any]:
         return self.alphas, self.cv, self.scoring

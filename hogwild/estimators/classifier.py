@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import as_targets, rows_of
-from hogwild.estimators.choosing import ALPHA, ALPHAS, CV, SCORING, CrossValidated
+from hogwild.estimators.choosing import CrossValidated
 from hogwild.estimators.linear import LinearEstimator, or_as_before
 from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel, probabilities
@@ -234,14 +234,6 @@ class HogwildClassifierCV(CrossValidated, HogwildClassifier):
     coef_, intercept_, classes_, n_iter_ and others
         As in :class:`HogwildClassifier`.
     """
-
-    # fmt: off
-    _: KW_ONLY
-    alpha: float | str = parameter("auto", ALPHA, like="l2")
-    alphas: Any = parameter(None, ALPHAS)
-    cv: Any = parameter(None, CV)
-    scoring: Any = parameter(None, SCORING)
-    # fmt: on
 
 
 # Scikit-learn's own message, which says how to obtain the weights.

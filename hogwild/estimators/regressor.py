@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +14,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from hogwild.estimators.arrays import real_targets, rows_of
-from hogwild.estimators.choosing import ALPHA, ALPHAS, CV, SCORING, CrossValidated
+from hogwild.estimators.choosing import CrossValidated
 from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
+from hogwild.estimators.options import documented, loss_functions, loss_of, read_options
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
 
@@ -100,14 +100,6 @@ class HogwildRegressorCV(CrossValidated, HogwildRegressor):
     coef_, intercept_, n_iter_ and others
         As in :class:`HogwildRegressor`.
     """
-
-    # fmt: off
-    _: KW_ONLY
-    alpha: float | str = parameter("auto", ALPHA, like="l2")
-    alphas: Any = parameter(None, ALPHAS)
-    cv: Any = parameter(None, CV)
-    scoring: Any = parameter(None, SCORING)
-    # fmt: on
 
 
 def _at_mean(targets: np.ndarray, weights: np.ndarray | None, loss: str) -> Any:
