@@ -113,7 +113,7 @@ class CompletionLauncher:
         visit = self._backend.kernels("completion").visit
 
         def run(segment: Segment) -> None:
-            if len(segment.rows):
+            if segment.visits.count:
                 visit(self, segment, in_flight)
 
         return run

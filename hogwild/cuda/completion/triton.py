@@ -3,8 +3,8 @@
 A visit is that of ``problems/completion/kernel.py`` and ``problems/completion/implicit_kernel.py``: rows ``p_u`` and
 ``q_i`` are read, each moves along the other's old value, and the penalty divides. It reads two rows, writes two and
 computes almost nothing, so only memory matters. A program is one warp and holds ``GROUP`` ratings at a time as a tile
-(GROUP, TILE), whose rows are read and written 16 bytes a thread; the next rows are known one turn ahead, so a turn
-waits for memory once and not three times. Rows are read past the L1 cache (``.cg``), which does not see other
+(GROUP, TILE), whose rows are read and written 16 bytes a thread; the next ratings are read one turn ahead, so a turn
+waits for memory once and not twice. Rows are read past the L1 cache (``.cg``), which does not see other
 programs' writes.
 
 How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, as read) is added by relaxed
@@ -28,6 +28,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.work import Segment
 from hogwild.kernels import order
 from hogwild.problems.completion import implicit_kernel as on_cpu
@@ -132,29 +133,29 @@ def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
 
 
 # only a launch's constants select another kernel, which would be compiled while the clock runs
-RATINGS = ("users", "items", "values", "rows", "steps")
+RATINGS = ("users", "items", "values")
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=RATINGS)
+@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=RATINGS)
 def squared_error(
     p, q, b_u, b_i,  # float32: factors of users and items, biases
     users, items, values,  # of the part's ratings: int32, int32, float32
-    rows, steps,  # of the visits: int32, float32
     user_rates, item_rates,  # float32, if PER_ROW
-    count: tl.int64, l2,  # visits
+    l2,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
     PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on."""
     WHOLE: tl.constexpr = WIDTH == TILE
     lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
-    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
-    # Past the end the last rating is read again and not written. This reads ahead for the next two turns.
-    row = tl.load(rows + tl.minimum(at + lanes, count - 1))
+    at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
+    # past the end the last rating is read again and not written
+    v = start + tl.minimum(at + lanes, count - 1)
+    row, step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
     u, i, r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
-    step = tl.load(steps + tl.minimum(at + lanes, count - 1))
-    row = tl.load(rows + tl.minimum(at + hop + lanes, count - 1))
     while at < count:
         at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
         raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
@@ -162,10 +163,10 @@ def squared_error(
         shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
         shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
 
-        ahead = at + hop
+        # the next ratings, which are not waited for in this turn
+        v = start + tl.minimum(at + hop + lanes, count - 1)
+        row, next_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
         next_u, next_i, next_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
-        next_step = tl.load(steps + tl.minimum(ahead + lanes, count - 1))
-        row = tl.load(rows + tl.minimum(ahead + hop + lanes, count - 1))
 
         old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
         e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
@@ -176,23 +177,22 @@ def squared_error(
         if BIASED:
             write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
             write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
-        at, u, i, r, step = ahead, next_u, next_i, next_r, next_step
+        at, u, i, r, step = at + hop, next_u, next_i, next_r, next_step
 
 
-@triton.jit(do_not_specialize=["salt", "n_items", "count", "negatives"], do_not_specialize_on_alignment=RATINGS)
+@triton.jit(do_not_specialize=["salt", "n_items", "negatives", *VISITS], do_not_specialize_on_alignment=RATINGS)
 def implicit(
     p, q, b_u, b_i,  # float32: factors of users and items, biases
     users, items,  # of the part's ratings: int32
-    rows, steps,  # of the visits: int32, float32
     user_rates, item_rates,  # float32, if PER_ROW
     seen_begin, seen_items,  # int64, int32: items of each user, ascending
-    salt: tl.uint64, n_items: tl.int64,
-    count: tl.int64, l2,
-    negatives: tl.int32,
+    salt: tl.uint64, n_items: tl.int64, negatives: tl.int32, l2,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     BPR: tl.constexpr,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
     PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Visit ratings for the implicit losses: ``log`` and, with BPR, ``bpr``, against drawn items.
 
@@ -201,10 +201,10 @@ def implicit(
     """
     WHOLE: tl.constexpr = WIDTH == TILE
     lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
-    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
     while at < count:
         here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
-        row, step = tl.load(rows + visit), tl.load(steps + visit)
+        row, step = visit_at(start + visit, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
         u, i = tl.load(users + row), tl.load(items + row)
         at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
         raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
@@ -271,22 +271,20 @@ def implicit(
 
 def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
-    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, (segment.rows, segment.steps)
-    rates, count = (tables.user_rates, tables.item_rates), len(segment.rows)
+    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, segment.visits
+    rates = tables.user_rates, tables.item_rates
     kernel: Any
     arguments: tuple[Any, ...]
     if problem.loss == "squared-error":
-        kernel = squared_error
-        arguments = (data["users"], data["items"], data["values"], *visits, *rates, count, problem.l2)
+        kernel, arguments = squared_error, (data["users"], data["items"], data["values"], *rates, problem.l2)
     else:
+        drawn = launcher.salt(segment), problem.items, problem.negatives
         kernel = implicit
-        arguments = (
-            data["users"], data["items"], *visits, *rates, tables.seen_begin, tables.seen_items,
-            launcher.salt(segment), problem.items, count, problem.l2, problem.negatives,
-        )  # fmt: skip
-    arguments, constants = (*tables[:4], *arguments), launcher.constants()
+        arguments = (data["users"], data["items"], *rates, tables.seen_begin, tables.seen_items, *drawn, problem.l2)
+    arguments = (*tables[:4], *arguments, *visits.arguments)
+    constants = launcher.constants() | visits.constants
     group, programs = launcher.grid(in_flight)
     if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
         launcher.rehearsed = True
         kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)
-    kernel[(min(programs, -(-count // group)),)](*arguments, GROUP=group, **constants)
+    kernel[(min(programs, -(-visits.count // group)),)](*arguments, GROUP=group, **constants)

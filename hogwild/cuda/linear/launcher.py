@@ -90,7 +90,7 @@ class LinearLauncher:
         block = kernels.block_of(problem, mean)
 
         def launch(segment: Segment) -> None:
-            kernels.visit(problem, parameters, self.rates, segment.data, segment.rows, segment.steps, in_flight, block)
+            kernels.visit(problem, parameters, self.rates, segment.data, segment.visits, in_flight, block)
 
         return launch
 
