@@ -43,12 +43,12 @@ class Load:
     epochs: int
     visited: int  # examples visited before position 0, since the run began
     data: dict[str, torch.Tensor] = field(default_factory=dict)  # valid once the device has reached ``ready``
-    rows: torch.Tensor | None = None  # (visits.count,) int32, if examples come in minibatches; valid likewise
+    rows: torch.Tensor | None = None  # (visits.size,) int32, if examples come in minibatches; valid likewise
     ready: Event | None = None  # None: the data are there
 
     def segment(self, first: int, last: int) -> Segment:
         """The visits at positions from ``first`` to ``last`` (exclusive)."""
-        begin, visits = self.visits.first, self.visits._replace(first=first, count=last - first)
+        begin, visits = self.visits.first, self.visits._replace(first=first, size=last - first)
         rows = None if self.rows is None else self.rows[first - begin : last - begin]
         return Segment(self.data, visits, self.visited + first, rows)
 

@@ -18,7 +18,7 @@ class Visits(NamedTuple):
     """
 
     first: int  # position of the first visit
-    count: int  # visits
+    size: int  # visits
     n: int  # examples of an epoch
     key: int  # of the order, uint32
     epoch: int  # number of the epoch of position 0

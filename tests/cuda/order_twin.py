@@ -25,7 +25,7 @@ def permuted(x, bits, random):
 
 def rows(visits):
     """The examples of all visits, (count,) int32."""
-    v = np.arange(visits.first, visits.first + visits.count, dtype=np.uint64)
+    v = np.arange(visits.first, visits.first + visits.size, dtype=np.uint64)
     epoch, i = v // visits.n, v % max(visits.n, 1)
     if not visits.shuffled:
         return i.astype(np.int32)
@@ -41,6 +41,6 @@ def rows(visits):
 
 def steps(visits):
     """Their steps, (count,) float32."""
-    v = np.arange(visits.first, visits.first + visits.count)
+    v = np.arange(visits.first, visits.first + visits.size)
     found = visits.scale * 2.0 ** (visits.rate * (v // max(visits.n, 1))) * (visits.since + v) ** -visits.power
     return found.astype(np.float32)

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import weakref
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,7 +19,7 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.errors import InputError
 from hogwild.hosts.job import Task
 from hogwild.training import engine
-from tests.cuda.standin import Queued, StandIn
+from tests.cuda.standin import Queued
 from tests.cuda.test_streams import SMALL, STEP, do, parts_of
 from tests.cuda.test_training import begin, device  # noqa: F401
 
@@ -115,7 +114,7 @@ def test_negatives_are_not_those_of_the_epoch_before(loss, monkeypatch, tmp_path
 
     def noted(self, segment):
         if segment.visits.scale:
-            salts.append((salt(self, segment), segment.visits.count))
+            salts.append((salt(self, segment), segment.visits.size))
         return salt(self, segment)
 
     monkeypatch.setattr(CompletionLauncher, "salt", noted)

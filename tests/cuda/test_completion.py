@@ -58,7 +58,7 @@ def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, **o
 
 
 VISITS = Visits(0, N + 3, N, 7, 0, 0.3, -0.5, 2.0, 0.2, together=32)  # some of them in a second epoch
-LATE = VISITS._replace(first=N - 13, count=16)  # the interpreter is slow
+LATE = VISITS._replace(first=N - 13, size=16)  # the interpreter is slow
 
 
 def in_file_order(n):
@@ -180,7 +180,7 @@ def draws(begin, items, users, rows, out, salt: tl.uint64, n_items: tl.int64, t,
 def test_drawn_items_are_never_chosen_ones(salt):
     problem, arrays, _ = a_problem("log")
     rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
-    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, VISITS._replace(count=0), triton=False)
+    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, VISITS._replace(size=0), triton=False)
     users, tables = arrays["users"][rows], launcher.tables
     pairs = completion_torch.seen_pairs(tables, SHAPE[1])
     seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
@@ -209,7 +209,7 @@ def test_every_visit_draws_anew(triton):
         run = launcher.replica(0, StandIn().stream(), 1)
         launcher.flat.copy_(torch.from_numpy(flat))
         for before in visited:
-            run(Segment(data, in_file_order(6)._replace(count=rows), before))
+            run(Segment(data, in_file_order(6)._replace(size=rows), before))
         return launcher.flat.numpy().tobytes()
 
     assert train(1, 0) == train(1, 0)

@@ -94,7 +94,7 @@ class Trial:
 
 def visits_of(count=12, n=12, **options):
     """Visits in a random order, with falling steps."""
-    return Visits(**{"first": 0, "count": count, "n": n, "key": 3, "epoch": 1, "scale": 0.1, "power": 0.5} | options)
+    return Visits(**{"first": 0, "size": count, "n": n, "key": 3, "epoch": 1, "scale": 0.1, "power": 0.5} | options)
 
 
 def options_of(case):

@@ -10,6 +10,8 @@ import torch
 
 pytest.importorskip("triton")
 
+import itertools
+
 import triton
 import triton.language as tl
 
@@ -33,8 +35,8 @@ def look(
 
 def looked(visits):
     """Rows and steps as a kernel finds them."""
-    rows, steps = torch.zeros(visits.count, dtype=torch.int32), torch.zeros(visits.count)
-    size = triton.next_power_of_2(visits.count)
+    rows, steps = torch.zeros(visits.size, dtype=torch.int32), torch.zeros(visits.size)
+    size = triton.next_power_of_2(visits.size)
     look[(1,)](rows, steps, *visits.arguments, **visits.constants, SIZE=size)
     return rows.numpy(), steps.numpy()
 
@@ -53,7 +55,7 @@ def test_kernels_look_where_the_twin_does(n, together, shuffled):
         assert sorted(epoch) == list(range(n))
         for block in epoch[: n - n % together].reshape(-1, together):  # neighbours are
             assert block.tolist() == list(range(block[0], block[0] + together))
-    part = visits._replace(first=n // 2, count=n + 1)
+    part = visits._replace(first=n // 2, size=n + 1)
     assert looked(part)[0].tolist() == rows[n // 2 :][: n + 1].tolist()
 
 
@@ -81,7 +83,7 @@ def test_permutations_are_even(n):
     visits = Visits(0, 600 * n, n, 12345, 0, 1.0)
     epochs = order_twin.rows(visits).reshape(600, n)
     places = Counter((place, int(e)) for epoch in epochs for place, e in enumerate(epoch))
-    pairs = Counter((int(a), int(b)) for epoch in epochs for a, b in zip(epoch, epoch[1:]))
+    pairs = Counter((int(a), int(b)) for epoch in epochs for a, b in itertools.pairwise(epoch))
     assert len(places) == n * n
     assert len(pairs) == n * (n - 1)
     for found in (places, pairs):

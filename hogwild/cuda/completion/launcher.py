@@ -113,7 +113,7 @@ class CompletionLauncher:
         visit = self._backend.kernels("completion").visit
 
         def run(segment: Segment) -> None:
-            if segment.visits.count:
+            if segment.visits.size:
                 visit(self, segment, in_flight)
 
         return run

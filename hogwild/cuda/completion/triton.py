@@ -287,4 +287,4 @@ def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
         launcher.rehearsed = True
         kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)
-    kernel[(min(programs, -(-visits.count // group)),)](*arguments, GROUP=group, **constants)
+    kernel[(min(programs, -(-visits.size // group)),)](*arguments, GROUP=group, **constants)

@@ -375,12 +375,12 @@ def visit(
     block : int
         See :func:`block_of`.
     """
-    if not visits.count:
+    if not visits.size:
         return
     targets = data["targets"]  # placeholder for missing arrays
     weights, scales = data.get("weights"), data.get("scales")
     kernel = one_margin if problem.classes == 1 else many_margins
-    kernel[(min(in_flight, visits.count),)](
+    kernel[(min(in_flight, visits.size),)](
         parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
         data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
         targets if weights is None else weights, targets if scales is None else scales,
