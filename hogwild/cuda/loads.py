@@ -67,18 +67,18 @@ class Loads:
         self._stream: DeviceStream = backend.stream()
         share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
         self._parts = cut_parts(launcher, order, int(share * backend.free()))
-        self._whole: dict[str, torch.Tensor] | None = None
+        self.whole: dict[str, torch.Tensor] | None = None  # all data, if they are on the device to stay
         if len(self._parts) == 1:
             self._stream.run(self._take_all)
             self._stream.record().wait()
 
     def _take_all(self) -> None:
-        self._whole, scattered = {}, None
+        self.whole, scattered = {}, None
         if self._together > 1:  # so that a block of neighbours is a random choice
             scattered = self._permutation(BEFORE, 0, self._order.n_rows)
         for name, array in self._launcher.part(0, self._order.n_rows).items():  # at most two copies at a time
             there = _upload(array, self._backend.device)
-            self._whole[name] = there if scattered is None else there[scattered]
+            self.whole[name] = there if scattered is None else there[scattered]
 
     @property
     def parts(self) -> int:
@@ -97,10 +97,10 @@ class Loads:
         memory is reused.
         """
         n, chunk, steps = self._order.n_rows, self._order.chunk, list(steps)
-        while steps and self._whole is not None:
+        while steps and self.whole is not None:
             count, rate = (1, 0.0) if self._launcher.granule() else alike(steps[: max(TOGETHER // n, 1)])
             load = self._load(epoch, 0, start * chunk, n, count, steps[0], rate)
-            load.data = self._whole
+            load.data = self.whole
             yield load
             epoch, start, steps = epoch + count, 0, steps[count:]
         for k, step in enumerate(steps, epoch):
@@ -125,11 +125,11 @@ class Loads:
             self._together,
         )  # fmt: skip
         load = Load(visits, epochs, visited)
-        if self._whole is None:
+        if self.whole is None:
             self._stream.run(self._copy(load, part))
         if self._launcher.granule():
             self._stream.run(lambda: setattr(load, "rows", self._permutation(epoch, part, length)[skip:]))
-        if self._whole is None or self._launcher.granule():
+        if self.whole is None or self._launcher.granule():
             load.ready = self._stream.record()
         return load
 

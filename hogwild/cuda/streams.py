@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from hogwild.cuda import trial
@@ -153,6 +154,10 @@ class DeviceJob:
         if self._dirty:
             self.job.flat[:] = self._launcher.flat.cpu().numpy()
             self._dirty = False
+
+    def sums(self) -> np.ndarray | None:
+        """The evaluator's sums over all examples; None if the device has not all, or cannot make them."""
+        return None if self._loads.whole is None else self._launcher.sums(self._loads.whole)
 
     def _fill(self) -> None:
         """Copy the parameters to the device."""
@@ -328,6 +333,10 @@ class Streams(Pool):
             with naming("a worker failed"):
                 self._at_work = not self._desk.go_on(time.perf_counter() + timeout)
         return not self._at_work
+
+    def sums(self) -> np.ndarray | None:
+        with naming("evaluation"):
+            return None if self._desk is None else self._desk.sums()
 
     def release(self, job: Job) -> None:
         if self._desk is None or self._desk.job is not job:

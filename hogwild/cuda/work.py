@@ -77,5 +77,8 @@ class Launcher(Protocol):
     def judge(self, flat: np.ndarray) -> float:
         """Return the loss of these parameters on a sample, for trials of how many examples may be in flight."""
 
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums over all examples, which are on the device, as the problem's evaluator makes them; None: it must."""
+
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""

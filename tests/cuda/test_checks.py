@@ -29,7 +29,7 @@ def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     visit = torch_linear.visit
 
     def lossy(*about):
-        one_less = about[4]._replace(first=about[4].first + 1, count=about[4].count - 1)
+        one_less = about[4]._replace(first=about[4].first + 1, size=about[4].size - 1)
         visit(*about[:4], one_less, *about[5:])
 
     monkeypatch.setattr(torch_linear, "visit", lossy)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.linear.sums import sums
 from hogwild.cuda.work import Segment
 from hogwild.data.rows.container import Rows
 from hogwild.problems.linear.objective import Objective
@@ -82,6 +83,11 @@ class LinearLauncher:
     def judge(self, flat: np.ndarray) -> float:
         """Return the objective on evenly spaced rows."""
         return float(self._objective.evaluate(*self._problem.solution(flat))["objective"] or 0.0)
+
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums over all rows, as the evaluator's."""
+        found: np.ndarray = sums(self._problem, self._parameters, data).cpu().numpy()
+        return found
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that visits a segment with ``in_flight`` programs."""
