@@ -81,11 +81,6 @@ class Loads:
             self.whole[name] = there if scattered is None else there[scattered]
 
     @property
-    def parts(self) -> int:
-        """Number of parts: 1 if everything is on the device."""
-        return len(self._parts)
-
-    @property
     def _together(self) -> int:
         """Neighbours that are visited together: in random places, if the data are on the device to stay."""
         return self._launcher.block if self._order.shuffled and len(self._parts) == 1 else 1

@@ -203,18 +203,18 @@ def test_every_visit_draws_anew(triton):
     """The same at the same place in a run; else others, also for a rating that a launch visits twice."""
     problem, arrays, flat = a_problem("bpr", rank=3)
 
-    def train(seed, *visited, rows=6):
+    def train(seed, *visited, rows=3):
         launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, seed=seed)
         data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
         run = launcher.replica(0, StandIn().stream(), 1)
         launcher.flat.copy_(torch.from_numpy(flat))
         for before in visited:
-            run(Segment(data, in_file_order(6)._replace(size=rows), before))
+            run(Segment(data, in_file_order(3)._replace(size=rows), before))
         return launcher.flat.numpy().tobytes()
 
     assert train(1, 0) == train(1, 0)
-    assert len({train(1, 0), train(1, 6), train(2, 0), train(1, 2**40)}) == 4
-    assert train(1, 0, 6) == train(1, 0, rows=12) != train(1, 0, 0)  # however it is cut
+    assert len({train(1, 0), train(1, 3), train(2, 0), train(1, 2**40)}) == 4
+    assert train(1, 0, 3) == train(1, 0, rows=6) != train(1, 0, 0)  # however it is cut
 
 
 @triton.jit

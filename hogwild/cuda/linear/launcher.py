@@ -69,7 +69,9 @@ class LinearLauncher:
     def bytes_of(self, first: int, last: int) -> int:
         """Bytes of :meth:`part`."""
         nonzeros = int((self._rows.end[first:last] - self._rows.begin[first:last]).sum())
-        row = 2 * np.dtype(self._offsets(nonzeros)).itemsize + 4 * (1 + sum(map(bool, map(len, self._per_row))))
+        row = 2 * np.dtype(self._offsets(nonzeros)).itemsize + 4 * (
+            1 + bool(len(self._weights)) + bool(len(self._scales))
+        )
         return row * (last - first) + (4 if self._problem.unit else 8) * nonzeros
 
     def granule(self) -> int:
@@ -104,10 +106,6 @@ class LinearLauncher:
     def _parameters(self) -> Any:
         """Views of the flat array, as tensors."""
         return self._problem.parameters(self.flat)
-
-    @property
-    def _per_row(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._weights, self._scales
 
     @staticmethod
     def _offsets(nonzeros: int) -> type[np.signedinteger[Any]]:
