@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from hogwild.config import TrainConfig
 from hogwild.hosts.job import Job
 from hogwild.methods import PROBLEMS, located
@@ -65,8 +67,8 @@ class Case(Protocol):
     def solution(self, flat: Any) -> tuple[Any, ...]:
         """The arrays ``names`` of flat parameters in the user's numbering, as copies."""
 
-    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
-        """The ``objective`` and the metrics, as fields of a row."""
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
 
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
         """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""

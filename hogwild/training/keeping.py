@@ -150,3 +150,8 @@ class Keeper:
 def _is_number(row: dict[str, Any], name: str) -> bool:
     value = row.get(name)
     return value is not None and math.isfinite(value)
+
+
+def rest_of(found: dict[str, Any]) -> dict[str, Any]:
+    """Other training metrics than the loss: they appear in the last row only, and are null in others."""
+    return {name: value for name, value in found.items() if name.startswith("train_") and name != "train_loss"}

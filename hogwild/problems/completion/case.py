@@ -110,8 +110,8 @@ class CompletionCase:
         with np.errstate(all="ignore"):  # the objective shows if the run has diverged
             return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
-        return self._evaluator(solution)  # type: ignore[arg-type]
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        return self._evaluator(solution, sums)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"updates_per_second": updates / seconds if seconds else None}

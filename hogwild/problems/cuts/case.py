@@ -72,7 +72,7 @@ class CutsCase:
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         return {**self._evaluator(*solution)}
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:

@@ -146,8 +146,11 @@ class LinearCase:
         found = self.problem.solution(flat)
         return found if self._columns is None else self._columns.back(*found)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
-        return self._evaluator(*solution)
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        if sums is None:
+            return self._evaluator(*solution)
+        tested = [] if self._evaluator.test is None else [self._evaluator.test.sums(*solution)]
+        return self.facts(solution, [[Sums(sums, self.n), *tested]])
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
