@@ -71,9 +71,9 @@ class Case(Protocol):
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
         """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
 
-    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        """A solution after exact steps on all rows, or the same one if its objective is as low; and whether they ended
-        by themselves.
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+        """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
+        that it may be above the optimum, None if that is unknown.
         """
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:

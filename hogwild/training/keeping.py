@@ -57,7 +57,7 @@ class Keeper:
             self.finishes and not self.best and meant and not config.l1 > 0
         )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
-        self.ended = False  # whether they came to their end
+        self.left: float | None = None  # share of the objective that it may be above the optimum after them
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
         self.mean = np.zeros(case.problem.size) if config.average or followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
@@ -113,25 +113,25 @@ class Keeper:
             if self.config.l1 > 0:
                 solution, mine = self._improved(solution, mine)
         if judged:
-            norm, gain = case.judge(solution, mine["objective"])
+            norm, gain, bound = *case.judge(solution, mine["objective"]), None
             early = "l2_path" in history[0]  # the penalty was chosen by fits of few epochs, and is for such a fit
             if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])
-                gain = 0.0 if gain is None and self.ended else gain
+                bound = self.left if gain is None else None
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
             if newest and mine is not row:
                 self.raw = {name: row[name] for name in (*mine, "train_seconds")}
                 row.update(mine, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
             row["gradient_norm"], row["exact_seconds"] = norm, self.exact_seconds
-            row["verdict"] = verdict(self.config, history, gain) if newest else "settled"
+            row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
         row["kept_epoch"] = self.kept
         return solution
 
     def _improved(self, solution: Any, mine: Any) -> tuple[Any, Any]:
         """The solution after exact steps, if it is better; they are on the clock."""
         began = time.perf_counter()
-        found, self.ended = self.case.improved(solution, mine["objective"])
+        found, self.left = self.case.improved(solution, mine["objective"])
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, mine, found, or_equal=True)
 

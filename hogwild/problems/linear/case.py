@@ -26,7 +26,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.exact.ending import Ending, ending_of
-from hogwild.problems.linear.exact.settle import settled
+from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import FAR, LinearProblem
@@ -168,9 +168,9 @@ class LinearCase:
         coef, intercept = solution
         return self._ending().judge(coef, intercept, objective)
 
-    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        ending, (coef, intercept) = self._ending(), solution
-        return settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+        coef, intercept = solution
+        return improved(self._ending(), coef, intercept, objective)
 
     def _ending(self) -> Ending:
         return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)
