@@ -62,7 +62,7 @@ BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
 OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
     "test": row("Data to test on after each epoch; they choose nothing.", DATA, autocompletion=shell.data),
-    "holdout": row("Fraction of DATA to hold out: it chooses the epoch, and l2 unless that is given.", DATA, kind=float,
+    "holdout": row("Fraction of DATA to hold out and test on.", DATA, kind=float,
                    show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named"),
     "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
     "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
