@@ -323,7 +323,12 @@ def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
     if isinstance(given, str) and given == "auto":
         return L2_PATH
     try:
-        path = sorted({float(each) for each in (given.split(",") if isinstance(given, str) else given)})
+        values = (
+            given.split(",")
+            if isinstance(given, str)
+            else [each.item() if hasattr(each, "item") else each for each in given]
+        )
+        path = [] if any(isinstance(each, bool) for each in values) else sorted({float(each) for each in values})
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:

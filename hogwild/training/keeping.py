@@ -45,8 +45,8 @@ class Keeper:
         if config.keep == "best" and not tested:
             raise UsageError("keep='best' goes by held-out rows, and there are none: hold some out (--holdout 0.2)")
         self.config, self.case = config, case
-        held_out = tested and (case.held_out or config.keep == "best")
-        self.watched = "test_loss" if held_out else "objective"  # by patience too
+        held_out = tested and (case.held_out != "" or config.keep == "best")
+        self.watched = (case.held_out or "test_loss") if held_out else "objective"  # by patience too
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
         judged = case.convex and not config.own_rows  # on all rows, here

@@ -1,15 +1,17 @@
 """``l2="auto"``: the penalty with the lowest loss on held-out rows, among candidates that are trained in one pass.
 
 The candidates are lanes of a vector (``problems/linear/lanes``): each has its own penalty and step, all see the same
-rows in the same order. They are trained on a part of the training rows and judged on the others. Whoever asks then
-trains a model on all of them with the penalty that was chosen, as if it had been given. No two threads share a
-candidate, so the choice depends on rows, options and seed alone. Test rows have no part in it.
+rows in the same order. They are judged on rows that were held out before, or else on a fifth of the training rows,
+which is held out for that alone: whoever asks then trains a model on all training rows with the penalty that was
+chosen, as if it had been given. No two threads share a candidate, so the choice depends on rows, options and seed
+alone. Test rows have no part in it.
 
 Of those within ``NEAR`` of the lowest loss the strongest wins. The rows held out tell no smaller difference, and weak
 penalties look better than they are: after ten epochs their weights are still on the way to an optimum that fits noise.
 
-A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto``, and those between
-get one in between.
+A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
+of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
+same however few it holds; several classes take a lane each, and there the better half goes on, twice.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError
+from hogwild.errors import InputError, NoChoice
+from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
+from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of
@@ -37,8 +40,9 @@ from hogwild.training.checkpoint import resumable
 from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
 
-HELD_OUT = 0.2  # of the training rows, if nothing else is asked for
+HELD_OUT = 0.2  # of the training rows, if none are held out already
 EPOCHS = 10  # at most
+LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
 NEAR = 0.01  # share of the lowest held-out loss
 
 
@@ -50,19 +54,22 @@ class L2Choice:
     ----------
     l2 : float
     path : list of dict
-        ``l2``, ``step`` and ``held_out_loss`` of each candidate, by ascending penalty; the loss of one that diverged is
-        None, and so is the step of a schedule that has its own.
+        ``l2``, ``step``, ``held_out_loss`` and ``epochs`` of each candidate, by ascending penalty; the loss of one that
+        diverged is None, and so is the step of a schedule that has its own.
+    refitted : bool
+        Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
     rows, held_out, epochs : int
-        Numbers of rows that were trained on and held out, and of epochs.
+        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before.
     seconds : float
     """
 
     l2: float
-    path: list[dict[str, float | None]]
+    path: list[dict[str, Any]]
     rows: int
     held_out: int
     epochs: int
     seconds: float
+    refitted: bool = False
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -76,7 +83,7 @@ class L2Choice:
 
 
 def settle_l2(
-    config: TrainConfig, rows: Any, resumed: str | Path | None = None, fraction: float | None = None
+    config: TrainConfig, rows: Rows, resumed: str | Path | None = None, held: Rows | None = None
 ) -> tuple[TrainConfig, L2Choice | None]:
     """Return the config with the penalty that was chosen, and how.
 
@@ -90,56 +97,103 @@ def settle_l2(
         if l2 not in (config.l2_path or ()):
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
-        found = choose_l2(config, rows, fraction)
+        found = choose_l2(config, rows, held)
         l2 = found.l2
     return dataclasses.replace(config, l2=l2, l2_path=None), found
 
 
-def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) -> L2Choice:
-    """Return the best of ``config.l2_path`` for these training rows, of which ``fraction`` is held out.
+def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Choice:
+    """Return the best of ``config.l2_path`` for these training rows.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    rows : Rows
+    held : Rows, optional
+        Rows to judge the candidates by, which are not among ``rows``; else a fifth of ``rows`` is held out.
 
     Raises
     ------
-    InputError
+    NoChoice
         If the part that is trained on lacks a class, the other one has no weight, or no candidate has a finite loss.
     UsageError
         If the candidates take too much memory.
     """
-    began, config = time.perf_counter(), _alone(config, len(rows))
-    rest, held = rows.split(HELD_OUT if fraction is None else fraction, config.seed)
+    began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    penalties = list(config.l2_path or ())
+    rest, held = rows.split(HELD_OUT, config.seed) if held is None else (rows, held)
     if len(np.unique(rest.targets)) < len(labels):
-        raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
+        raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if held.weights is not None and not held.weights.any():
-        raise InputError(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
-    columns, own, _ = scaled_for(config, rest)
-    problem = LinearProblem.of(config, own, "serial")
-    arrays = problem.row_arrays(own, config.class_weight)
-    steps = _steps(config, own, arrays["weights"], penalties)
-    of_classes = range(problem.classes) if problem.classes > 1 else [NONE]
-    more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
-    lanes = [
-        Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
-        for step, l2 in zip(steps, penalties, strict=True)
-        for label in of_classes
-    ]
-    found = Candidates(problem, own, arrays, lanes, Order.of(len(own), config.order == "shuffled"), config.seed)
+        raise NoChoice(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
+    found = _Path(config, rest, held, labels)
     epochs = min(config.epochs, EPOCHS)
+    for look in LOOKS if len(labels) > 2 else ():
+        if look < epochs:
+            found.train(look)
+            found.halve()
     found.train(epochs)
-    judge = Objective(held, config.loss, problem.loss_param, normalize=config.normalize, labels=labels)
-    losses = []
-    for k in range(len(penalties)):
-        solution = found.model(range(k * len(of_classes), (k + 1) * len(of_classes)))
-        loss = judge.evaluate(*(solution if columns is None else columns.back(*solution)))["loss"]
-        losses.append(loss if loss is not None and math.isfinite(loss) else None)
-    if not any(loss is not None for loss in losses):
-        raise InputError("every candidate for l2 diverged: give a smaller step, or adagrad")
-    path = [dict(zip(("l2", "step", "held_out_loss"), each)) for each in zip(penalties, steps, losses, strict=True)]
-    finite = [(loss, l2) for loss, l2 in zip(losses, penalties) if loss is not None]
-    lowest = min(finite)[0]  # which may be negative, of counts
-    best = max(l2 for loss, l2 in finite if loss <= lowest + NEAR * abs(lowest))
-    return L2Choice(best, path, len(rest), len(held), epochs, time.perf_counter() - began)
+    best = found.ranked()[0]
+    if found.losses[best] is None:
+        raise NoChoice("every candidate for l2 diverged: give a smaller step, or adagrad")
+    seconds = time.perf_counter() - began
+    return L2Choice(found.penalties[best], found.path, len(rest), len(held), epochs, seconds, refitted)
+
+
+class _Path:
+    """The candidates of a choice, by number, and what the rows held out have said of each."""
+
+    def __init__(self, config: TrainConfig, rest: Rows, held: Rows, labels: list[float]) -> None:
+        self.penalties = list(config.l2_path or ())
+        self.columns, own, _ = scaled_for(config, rest)
+        problem = LinearProblem.of(config, own, "serial")
+        arrays = problem.row_arrays(own, config.class_weight)
+        self.steps = _steps(config, own, arrays["weights"], self.penalties)
+        own_classes = range(problem.classes) if problem.classes > 1 else [NONE]
+        more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
+        lanes = [
+            Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
+            for step, l2 in zip(self.steps, self.penalties, strict=True)
+            for label in own_classes
+        ]
+        self.each = len(own_classes)  # lanes of a candidate
+        order = Order.of(len(own), config.order == "shuffled")
+        self.candidates = Candidates(problem, own, arrays, lanes, order, config.seed)
+        self.judge = Objective(held, config.loss, problem.loss_param, normalize=config.normalize, labels=labels)
+        self.left = list(range(len(self.penalties)))
+        self.losses: list[float | None] = [None] * len(self.left)
+        self.epochs = [0] * len(self.left)
+
+    def train(self, until: int) -> None:
+        """Train those that are left up to an epoch, and judge them."""
+        self.candidates.train(until - self.candidates.epoch)
+        for place, k in enumerate(self.left):
+            solution = self.candidates.model(range(place * self.each, (place + 1) * self.each))
+            solution = solution if self.columns is None else self.columns.back(*solution)
+            loss = self.judge.evaluate(*solution)["loss"]
+            self.losses[k] = loss if loss is not None and math.isfinite(loss) else None
+            self.epochs[k] = until
+
+    def ranked(self) -> list[int]:
+        """Those that are left, the best first; within ``NEAR`` of the lowest loss that is the strongest."""
+        losses = {k: math.inf if (loss := self.losses[k]) is None else loss for k in self.left}
+        lowest = min(losses.values())  # which may be negative, of counts
+        near = lowest + NEAR * abs(lowest)
+        return sorted(self.left, key=lambda k: (max(losses[k], near), -self.penalties[k]))
+
+    def halve(self) -> None:
+        """Go on with the better half, and with the default, which the winner is compared with."""
+        usual = PROBLEMS["linear"]["defaults"]["l2"]
+        better = self.ranked()[: -(-len(self.left) // 2)]
+        kept = [k for k in self.left if k in better or self.penalties[k] == usual]
+        places = [self.left.index(k) for k in kept]
+        self.candidates.keep([place * self.each + lane for place in places for lane in range(self.each)])
+        self.left = kept
+
+    @property
+    def path(self) -> list[dict[str, Any]]:
+        columns = zip(self.penalties, self.steps, self.losses, self.epochs, strict=True)
+        return [dict(zip(("l2", "step", "held_out_loss", "epochs"), each, strict=True)) for each in columns]
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:
@@ -157,6 +211,6 @@ def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray, penalties: list
         return [config.step] * len(penalties)
 
     def probe(l2: float) -> float:
-        return Probe(dataclasses.replace(config, l2=l2), rows, weights if weights.size else None).search()
+        return Probe(dataclasses.replace(config, l2=l2), rows, weights if weights.size else None, 1 / PROBED).search()
 
     return list(steps_between(probe, penalties))
