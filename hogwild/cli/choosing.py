@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")  # a run
 USUAL = PROBLEMS["linear"]["defaults"]["l2"]
-FEWEST = 200  # rows, below which the part that is held out tells too little
+FEWEST = 50  # rows, below which those that are held out tell too little
 FEWEST_OF_CLASS = 5
 MOST_ENTRIES = 50_000_000  # nonzeros times classes: candidates take up to about ten seconds
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
@@ -35,13 +35,8 @@ def chosen_unasked(config: TrainConfig) -> tuple[TrainConfig, str]:
     """Return the config that chooses l2 where nobody gave it, or else the same one and why it does not."""
     if config.problem != "linear" or config.host == "simulator" or config.machines > 1:
         return config, ""
-    why = ""
-    if config.loss == "softmax":
-        why = "its candidates are trained a class at a time, and softmax trains all at once"
-    elif config.target is not None:
-        why = "--target is a value of one objective"
-    if why:
-        return config, why
+    if config.target is not None:
+        return config, "--target is a value of one objective"
     return TrainConfig.from_json(config.to_json() | {"l2": None, "l2_path": L2_PATH}), ""
 
 
@@ -91,18 +86,24 @@ def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Cal
 def line_of_choice(chosen: L2Choice) -> str:
     """Say what was chosen where nobody asked for it."""
     values = [each["l2"] for each in chosen.path]
-    then = " before the fit on all" if chosen.refitted else ""
+    then = " in turns" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
     worth, usual = chosen.loss(chosen.l2), chosen.loss(USUAL)
     against = "" if chosen.l2 == USUAL else f", {'none' if usual is None else f'{usual:.5g}'} with {USUAL:g}"
     return (
         f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: loss {worth:.5g} on "
-        f"{chosen.held_out:,} rows held out{then}{against} ({chosen.seconds:.2f} s)"
+        f"{_held_out(chosen)}{then}{against} ({chosen.seconds:.2f} s)"
     )
+
+
+def _held_out(chosen: L2Choice) -> str:
+    if chosen.folds > 1:
+        return f"the {chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out"
+    return f"{chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
 
 
 def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
     """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
-    what = f"l2 by the loss on {chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
+    what = f"l2 by the loss on {_held_out(chosen)}"
     yield f"choosing {what}: {len(chosen.path)} values side by side, {chosen.epochs} epochs, {chosen.seconds:.2f} s"
     yield f"{'l2':>9}  {'step':>9}  {'held-out loss':>13}  {'epochs':>6}"
     for each in chosen.path:

@@ -114,7 +114,9 @@ class Keeper:
                 solution, mine = self._improved(solution, mine)
         if judged:
             norm, gain, bound = *case.judge(solution, mine["objective"]), None
-            early = "l2_path" in history[0]  # the penalty was chosen by fits of few epochs, and is for such a fit
+            early = (
+                history[0].get("l2_folds") == 1
+            )  # the penalty was chosen by fits of few epochs, and is for such a fit
             if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])

@@ -3,7 +3,8 @@
 The candidates are lanes of a vector (``problems/linear/lanes``): each has its own penalty and step, all see the same
 rows in the same order. They are judged on rows that were held out before, or else on a fifth of the training rows,
 which is held out for that alone: whoever asks then trains a model on all training rows with the penalty that was
-chosen, as if it had been given. No two threads share a candidate, so the choice depends on rows, options and seed
+chosen, as if it had been given. Of few rows each is held out once: by five candidates for each penalty, which share its
+step and leave a fifth each. No two threads share a candidate, so the choice depends on rows, options and seed
 alone. Test rows have no part in it.
 
 Of those within ``NEAR`` of the lowest loss the strongest wins. The rows held out tell no smaller difference, and weak
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import TrainConfig
+from hogwild.config import L2_PATH, TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, NoChoice
@@ -41,7 +42,9 @@ from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
 
 HELD_OUT = 0.2  # of the training rows, if none are held out already
-EPOCHS = 10  # at most
+FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (times classes)
+VISITS, MOST_EPOCHS = 20_000, 100  # of rows by a candidate then: so many, in at most so many epochs
+EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
 NEAR = 0.01  # share of the lowest held-out loss
 
@@ -58,6 +61,8 @@ class L2Choice:
         diverged is None, and so is the step of a schedule that has its own.
     refitted : bool
         Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
+    folds : int
+        Number of parts of which each was held out once; 1: only one was.
     rows, held_out, epochs : int
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before.
     seconds : float
@@ -70,11 +75,12 @@ class L2Choice:
     epochs: int
     seconds: float
     refitted: bool = False
+    folds: int = 1
 
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
-        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs}
+        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
         return {"l2_path": self.path, "l2_seconds": self.seconds} | about
 
     def loss(self, l2: float) -> float | None:
@@ -94,7 +100,7 @@ def settle_l2(
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
             l2 = header["config"]["l2"]
-        if l2 not in (config.l2_path or ()):
+        if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
         found = choose_l2(config, rows, held)
@@ -121,13 +127,22 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     """
     began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    rest, held = rows.split(HELD_OUT, config.seed) if held is None else (rows, held)
+    fold_of, epochs = None, min(config.epochs, EPOCHS)
+    if held is not None:
+        rest, parts = rows, [held]
+    elif rows.nnz * (len(labels) if len(labels) > 2 else 1) <= FEW:
+        rest, fold_of = rows, _folds(rows.targets, len(labels), config.seed)
+        parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
+        if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
+            epochs = max(EPOCHS, min(VISITS // len(rows), MOST_EPOCHS))
+    else:
+        rest, held = rows.split(HELD_OUT, config.seed)
+        parts = [held]
     if len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
-    if held.weights is not None and not held.weights.any():
-        raise NoChoice(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
-    found = _Path(config, rest, held, labels)
-    epochs = min(config.epochs, EPOCHS)
+    if any(part.weights is not None and not part.weights.any() for part in parts):
+        raise NoChoice(f"the {len(parts[0]):,} rows held out to choose l2 have no weight: hold more out, or give l2")
+    found = _Path(config, rest, parts, fold_of, labels)
     for look in LOOKS if len(labels) > 2 else ():
         if look < epochs:
             found.train(look)
@@ -136,15 +151,38 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     best = found.ranked()[0]
     if found.losses[best] is None:
         raise NoChoice("every candidate for l2 diverged: give a smaller step, or adagrad")
-    seconds = time.perf_counter() - began
-    return L2Choice(found.penalties[best], found.path, len(rest), len(held), epochs, seconds, refitted)
+    trained, seconds = len(rest) - len(parts[0]) * (fold_of is not None), time.perf_counter() - began
+    return L2Choice(
+        found.penalties[best], found.path, trained, len(parts[0]), epochs, seconds, refitted, folds=len(parts)
+    )
+
+
+def _folds(targets: np.ndarray, classes: int, seed: int) -> np.ndarray:
+    """The part of the rows that each belongs to, (n,) int32: each class is spread evenly over them."""
+    random, found = np.random.default_rng(seed), np.empty(len(targets), np.int32)
+    groups = (
+        [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
+    )
+    many = min(FOLDS, min(map(len, groups)))
+    if many < 2:
+        raise NoChoice("l2='auto': a class has one row, which cannot be held out: give l2 as a number")
+    for group in groups:
+        found[random.permutation(group)] = np.arange(len(group)) % many
+    return found
 
 
 class _Path:
     """The candidates of a choice, by number, and what the rows held out have said of each."""
 
-    def __init__(self, config: TrainConfig, rest: Rows, held: Rows, labels: list[float]) -> None:
+    def __init__(
+        self, config: TrainConfig, rest: Rows, parts: list[Rows], fold_of: np.ndarray | None, labels: list[float]
+    ) -> None:
+        if config.loss == "softmax":
+            config = dataclasses.replace(config, loss="log")
         self.penalties = list(config.l2_path or ())
+        if config.l2_path == L2_PATH and config.normalize == "none":
+            unit = _unit(rest)
+            self.penalties = [float(f"{l2 * unit:.2g}") for l2 in L2_PATH]
         self.columns, own, _ = scaled_for(config, rest)
         problem = LinearProblem.of(config, own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)
@@ -152,14 +190,17 @@ class _Path:
         own_classes = range(problem.classes) if problem.classes > 1 else [NONE]
         more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
         lanes = [
-            Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
+            Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, fold, label)
             for step, l2 in zip(self.steps, self.penalties, strict=True)
+            for fold in (range(len(parts)) if fold_of is not None else [NONE])
             for label in own_classes
         ]
-        self.each = len(own_classes)  # lanes of a candidate
+        self.each = len(own_classes)  # lanes of a model
         order = Order.of(len(own), config.order == "shuffled")
-        self.candidates = Candidates(problem, own, arrays, lanes, order, config.seed)
-        self.judge = Objective(held, config.loss, problem.loss_param, normalize=config.normalize, labels=labels)
+        self.candidates = Candidates(problem, own, arrays, lanes, order, config.seed, fold_of)
+        about: dict[str, Any] = {"normalize": config.normalize, "labels": labels}
+        self.judges = [Objective(part, config.loss, problem.loss_param, **about) for part in parts]
+        self.sizes = [len(part) if part.weights is None else float(part.weights.sum()) for part in parts]
         self.left = list(range(len(self.penalties)))
         self.losses: list[float | None] = [None] * len(self.left)
         self.epochs = [0] * len(self.left)
@@ -168,11 +209,17 @@ class _Path:
         """Train those that are left up to an epoch, and judge them."""
         self.candidates.train(until - self.candidates.epoch)
         for place, k in enumerate(self.left):
-            solution = self.candidates.model(range(place * self.each, (place + 1) * self.each))
-            solution = solution if self.columns is None else self.columns.back(*solution)
-            loss = self.judge.evaluate(*solution)["loss"]
-            self.losses[k] = loss if loss is not None and math.isfinite(loss) else None
+            losses = [self._loss(place, fold) for fold in range(len(self.judges))]
+            whole = [loss for loss in losses if loss is not None]
+            self.losses[k] = float(np.average(whole, weights=self.sizes)) if len(whole) == len(losses) else None
             self.epochs[k] = until
+
+    def _loss(self, place: int, fold: int) -> float | None:
+        """The loss of a candidate on the part that it left out; None if it diverged."""
+        first = (place * len(self.judges) + fold) * self.each
+        solution = self.candidates.model(range(first, first + self.each))
+        loss = self.judges[fold].evaluate(*(solution if self.columns is None else self.columns.back(*solution)))["loss"]
+        return loss if loss is not None and math.isfinite(loss) else None
 
     def ranked(self) -> list[int]:
         """Those that are left, the best first; within ``NEAR`` of the lowest loss that is the strongest."""
@@ -187,13 +234,28 @@ class _Path:
         better = self.ranked()[: -(-len(self.left) // 2)]
         kept = [k for k in self.left if k in better or self.penalties[k] == usual]
         places = [self.left.index(k) for k in kept]
-        self.candidates.keep([place * self.each + lane for place in places for lane in range(self.each)])
+        each = self.each * len(self.judges)
+        self.candidates.keep([place * each + lane for place in places for lane in range(each)])
         self.left = kept
 
     @property
     def path(self) -> list[dict[str, Any]]:
         columns = zip(self.penalties, self.steps, self.losses, self.epochs, strict=True)
         return [dict(zip(("l2", "step", "held_out_loss", "epochs"), each, strict=True)) for each in columns]
+
+
+def _unit(rows: Rows) -> float:
+    """What penalties are multiples of: the power of ten nearest to a typical row's squared length.
+
+    That is 1 for rows of unit length. A typical entry is the geometric mean of those that are not zero, so that a few
+    columns of another scale do not count.
+    """
+    values = np.abs(rows.select(rows.spread(100_000)).compact().values)
+    values = values[values > 0]
+    if not len(values):
+        return 1.0
+    squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
+    return float(10.0 ** round(squared))
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:

@@ -69,8 +69,7 @@ def test_rows_held_out_choose_it_and_stay_out(train: Train, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("data", "more", "why"), [
-    (DATA.replace("600", "150"), (), "150 rows are too few to hold some out, below 200"),
-    (DATA, ("--loss", "softmax"), "softmax trains all at once"),
+    (DATA.replace("600", "40"), (), "40 rows are too few to hold some out, below 50"),
     (DATA, ("--target", "0.1"), "--target is a value of one objective"),
 ])  # fmt: skip
 def test_where_it_is_the_default(train: Train, data: str, more: tuple[str, ...], why: str) -> None:
