@@ -86,6 +86,7 @@ class Run(Generic[M]):
     def __init__(
         self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
         pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None, chosen: Any = None,
+        held: Any = None,
     ) -> None:  # fmt: skip
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
@@ -98,7 +99,7 @@ class Run(Generic[M]):
         self._n = len(examples)
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
-        case = self._case = case_of(config.problem)(self.config, examples, test)
+        case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
         self.reason, self.note, self.problem, self._n = case.reason, case.note, case.problem, case.n
         self.config, self._held = case.config, self.checkpoint and hold_directory(self.checkpoint)
         self._engine: Engine | None = None

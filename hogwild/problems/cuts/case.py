@@ -25,7 +25,7 @@ class CutsCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names: tuple[str, ...] = ("x",)
-    held_out = convex = False
+    held_out, convex = "", False
 
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:

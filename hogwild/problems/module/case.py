@@ -79,7 +79,7 @@ class ModuleCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names: tuple[str, ...] = ("parameters", "buffers")
-    held_out = convex = False
+    held_out, convex = "", False
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n, self.reason, self.note = len(train), "", ""
