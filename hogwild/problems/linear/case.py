@@ -151,8 +151,8 @@ class LinearCase:
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         if sums is None:
             return self._evaluator(*solution)
-        tested = [] if self._evaluator.test is None else [self._evaluator.test.sums(*solution)]
-        return self.facts(solution, [[Sums(sums, self.n), *tested]])
+        others = [each.sums(*solution) for each in self._evaluator.others.values()]
+        return self.facts(solution, [[Sums(sums, self.n), *others]])
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
