@@ -13,6 +13,7 @@ from hogwild.config import L2_PATH, TrainConfig
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.training import l2_path
 from hogwild.training.l2_path import choose_l2
 from tests.runs import QUIET, toy
 
@@ -38,7 +39,7 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     assert tuple(losses) == L2_PATH
     near = [l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values())]
     assert run.config.l2 == max(near) > 1e-5
-    assert (run.chosen.rows, run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (480, 120, 5, 33)
+    assert (run.chosen.rows + run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (600, 5, 100)
     plain = hogwild.train(rows, test, l2=run.config.l2, workers=1)
     same(model, plain.finish())
     assert run.history[-1]["test_loss"] == plain.history[-1]["test_loss"]
@@ -114,7 +115,7 @@ def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:
         run.finish()
         first, last = run.history
         assert first["l2_path"] == runs[0].history[0]["l2_path"]
-        assert (first["l2_rows"], first["l2_held_out"], first["l2_epochs"]) == (240, 60, 1)
+        assert (first["l2_rows"] + first["l2_held_out"], first["l2_folds"], first["l2_epochs"]) == (300, 5, 1)
         assert first["train_seconds"] >= first["l2_seconds"] == run.chosen.seconds > 0
         assert first["l2"] == last["l2"] == run.config.l2
         assert "l2_path" not in last
@@ -156,13 +157,20 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
         (rows, {"l2": 1e-3, "holdout": noisy(40)}, r"holdout: expected a fraction, or what rows.split\(fraction\)"),
         (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for linear models"),
         (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
-        (rare, {"l2": PATH, "seed": _seed_that_holds_out(17), "holdout": 0.2}, "all rows of a class were held out"),
         (rare, {"l2": PATH}, "a class has one row, which cannot be held out"),
         (toy(100, classes=0), {"l2": PATH, "loss": "squared-error", "step": 1e30}, "every candidate for l2 diverged"),
     ]
     for data, options, what in cases:
         with pytest.raises(HogwildError, match=what):
             hogwild.train(data, workers=1, **options)
+
+
+def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = noisy(40)
+    rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
+    monkeypatch.setattr(l2_path, "FEW", 0)
+    with pytest.raises(InputError, match="all rows of a class were held out"):
+        choose_l2(TrainConfig(l2=PATH, seed=_seed_that_holds_out(17)), rare)
 
 
 def _seed_that_holds_out(row: int) -> int:
@@ -184,10 +192,9 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     small = Rows((rows.begin, rows.end), rows.indices, rows.values * np.float32(2**-10), rows.targets, rows.width)
     loss = "log" if classes == 2 else "softmax"
     found, other = (choose_l2(TrainConfig(loss=loss, l2="auto"), data) for data in (rows, small))
-    assert (found.folds, found.rows, found.held_out) == (5, 240, 60)
+    assert (found.folds, found.rows + found.held_out) == (5, 300)
     assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=1e-6)
-    for one, less in zip(found.path, other.path):  # 2^-20 is 1e-6 within 5 %
-        assert less["held_out_loss"] == pytest.approx(one["held_out_loss"], rel=0.01)
+    assert other.loss(other.l2) == pytest.approx(found.loss(found.l2), rel=0.02)  # 2^-20 is 1e-6 within 5 %
 
 
 def test_the_path_is_drawn(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Cal
 def line_of_choice(chosen: L2Choice) -> str:
     """Say what was chosen where nobody asked for it."""
     values = [each["l2"] for each in chosen.path]
-    then = " in turns" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
+    then = "" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
     worth, usual = chosen.loss(chosen.l2), chosen.loss(USUAL)
     against = "" if chosen.l2 == USUAL else f", {'none' if usual is None else f'{usual:.5g}'} with {USUAL:g}"
     return (
@@ -97,7 +97,7 @@ def line_of_choice(chosen: L2Choice) -> str:
 
 def _held_out(chosen: L2Choice) -> str:
     if chosen.folds > 1:
-        return f"the {chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out"
+        return f"{chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out once"
     return f"{chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
 
 

@@ -23,6 +23,7 @@ from hogwild.problems.case import Case
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
+EARLY = 30  # epochs, below which fits are not near their optimum
 MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
@@ -114,9 +115,7 @@ class Keeper:
                 solution, mine = self._improved(solution, mine)
         if judged:
             norm, gain, bound = *case.judge(solution, mine["objective"]), None
-            early = (
-                history[0].get("l2_folds") == 1
-            )  # the penalty was chosen by fits of few epochs, and is for such a fit
+            early = history[0].get("l2_epochs", EARLY) < EARLY  # then l2 was chosen by such fits, and is for one
             if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])

@@ -43,7 +43,7 @@ from hogwild.training.schedule import make_schedule, usual_schedule
 
 HELD_OUT = 0.2  # of the training rows, if none are held out already
 FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (times classes)
-VISITS, MOST_EPOCHS = 20_000, 100  # of rows by a candidate then: so many, in at most so many epochs
+VISITS, MOST_EPOCHS = 100_000, 100  # of rows by a candidate then: so many, in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
 NEAR = 0.01  # share of the lowest held-out loss
@@ -134,7 +134,7 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
         rest, fold_of = rows, _folds(rows.targets, len(labels), config.seed)
         parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
         if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
-            epochs = max(EPOCHS, min(VISITS // len(rows), MOST_EPOCHS))
+            epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS))
     else:
         rest, held = rows.split(HELD_OUT, config.seed)
         parts = [held]
