@@ -37,9 +37,6 @@ def bad_number(token: bytes) -> str:
     return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
 
 
-# -- the pipeline -----------------------------------------------------------------------------------------------------
-
-
 def shown_word(word: bytes) -> str:
     """A word in quotation marks, cut where it is long."""
     text = word.decode(errors="replace")
