@@ -217,7 +217,7 @@ class RowGenerator:
         lengths = self.lengths(first, last)
         begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         longest = int(lengths.max())
-        slots = np.zeros(1 << (2 * longest).bit_length(), dtype=np.int32)
+        slots = np.zeros(1 << (2 * max(longest, 8)).bit_length(), dtype=np.int32)
         ranks, counts, order = (np.empty(longest, dtype=np.int64) for _ in range(3))
         indices, values = np.empty(begin[-1], np.int32), np.empty(begin[-1], np.float32)
         margins = np.zeros((last - first, self.topics))
