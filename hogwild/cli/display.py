@@ -36,6 +36,7 @@ COLUMNS = (
     ("seconds", "train_seconds", 8, ".2f"),
 )
 REFRESHES = 5  # per second
+BAR = 20  # width of the bar of an epoch
 
 
 class Display:
@@ -128,9 +129,9 @@ def _cell(value: Any, width: int, form: str) -> str:
     return f"{value:{width}{form}}"
 
 
-def bar(fraction: float, width: int = 20) -> str:
-    full = round(min(max(fraction, 0.0), 1.0) * width)
-    return "━" * full + "╌" * (width - full)
+def bar(fraction: float) -> str:
+    full = round(min(max(fraction, 0.0), 1.0) * BAR)
+    return "━" * full + "╌" * (BAR - full)
 
 
 def clock(seconds: float) -> str:

@@ -349,9 +349,6 @@ class CompletionProblem:
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
-        self.rehearse()
-
-    def rehearse(self) -> None:
         small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))

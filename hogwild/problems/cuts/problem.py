@@ -14,7 +14,6 @@ terminals are a bundle that is one update.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -223,29 +222,19 @@ class CutsProblem(InChunks):
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one edge of weight zero."""
-        self.rehearse(1)
-
-    def rehearse(self, n_rows: int, width: int = 2) -> float:
-        """Seconds that one worker takes for ``n_rows`` edges of weight zero, all of them between two vertices."""
-        terminals = ((1, 0),)
-        small = replace(self, n_vertices=2, terminals=terminals, delay=min(self.delay, 1))
-        order, flat = Order(n_rows, 1, False), np.zeros(small.size, dtype=np.float32)
+        small = replace(self, n_vertices=2, terminals=((1, 0),), delay=min(self.delay, 1))
+        order, flat = Order(1, 1, False), np.zeros(small.size, dtype=np.float32)
         small.start(flat, 0)
-        arrays = {name: np.full(n_rows, end, dtype=np.int32) for name, end in (("u", 0), ("v", 1))}
-        arrays |= {name: np.zeros(n_rows, dtype=np.float32) for name in ("forward", "backward")}
+        arrays = {name: np.full(1, end, dtype=np.int32) for name, end in (("u", 0), ("v", 1))}
+        arrays |= {name: np.zeros(1, dtype=np.float32) for name in ("forward", "backward")}
         arrays["rates"] = np.array([1.0, 0.0], dtype=np.float32)
-        arrays["bundle"] = np.full(0 if self.scalar else n_rows, -1, dtype=np.int32)
+        arrays["bundle"] = np.full(0 if self.scalar else 1, -1, dtype=np.int32)
         arrays["weights"] = np.empty(0, dtype=np.float32)
         data = small.data({name: readonly(array) for name, array in arrays.items()})
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(2, np.int32), no_tiers())
-        part, scratch = OrderSlice(order, np.arange(n_rows, dtype=np.int32), 0, 0, 0, 0, 1), small.scratch(order)
-        seconds = 0.0
-        for _ in range(2 if n_rows > 1 else 1):  # the first run may compile
-            small.begin_epoch(shared.control, order, 0)
-            start = time.perf_counter()
-            small.prepare(shared, scratch, data, part, (0.0, 1.0, 0.0))()
-            seconds = time.perf_counter() - start
-        return seconds
+        part = OrderSlice(order, np.zeros(1, dtype=np.int32), 0, 0, 0, 0, 1)
+        small.begin_epoch(shared.control, order, 0)
+        small.prepare(shared, small.scratch(order), data, part, (0.0, 1.0, 0.0))()
 
 
 def _single(weights: np.ndarray) -> np.ndarray:
