@@ -128,12 +128,8 @@ class RatingsOfItems:
         from hogwild import machine
 
         stride = -(-(config.rank or 0) // 16) * 16
-        needed, available = 4 * COPIES * stride * sum(examples.shape), machine.memory()[1]
-        if available is not None and needed > available:
-            raise InputError(
-                f"{name}: {sum(examples.shape):,} users and items at rank {config.rank} need {needed / 2**30:.1f} GiB "
-                f"of memory, and {available / 2**30:.1f} GiB are available: give a smaller --rank"
-            )
+        what = f"{name}: {sum(examples.shape):,} users and items at rank {config.rank}"
+        machine.check_memory(what, 4 * COPIES * stride * sum(examples.shape), ": give a smaller --rank")
         yield from ()
 
     def hold_out(self, examples: Ratings, fraction: float, seed: int, by: str) -> tuple[Ratings, Ratings]:
@@ -155,12 +151,8 @@ class GraphsToCut:
         from hogwild import machine
 
         graph = sources.graph(name, progress)
-        needed, available = VERTEX_BYTES * graph.n_vertices * graph.n_labels, machine.memory()[1]
-        if available is not None and needed > available:  # the first line of a file is enough to exceed it
-            raise InputError(
-                f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels need {needed / 2**30:.1f} GiB of "
-                f"memory or more, and {available / 2**30:.1f} GiB are available"
-            )
+        what = f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels"
+        machine.check_memory(what, VERTEX_BYTES * graph.n_vertices * graph.n_labels)
         return graph
 
     def open_test(self, sources: Sources, name: str, train: Graph, progress: BytesRead | None = None) -> Graph:

@@ -12,7 +12,6 @@ Boisvert, Pozo and Remington, "The Matrix Market Exchange Formats: Initial Desig
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from hogwild.data.progress import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.text.lines import Source
 from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
-from hogwild.data.text.tokens import bad_number, quoted
+from hogwild.data.text.tokens import bad_number, line_of, quoted
 from hogwild.errors import InputError, expected_one_of
 
 BANNER = "%%MatrixMarket matrix"
@@ -90,10 +89,7 @@ def read_matrix_market(
 
 def check_room(rows: int) -> None:
     """Raise InputError if ``rows`` rows, which a file can claim in a few bytes, need more memory than there is."""
-    available = machine.memory()[1]
-    if available is not None and rows * ROW_BYTES > available:
-        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
-        raise InputError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
+    machine.check_memory(f"{rows:,} rows", rows * ROW_BYTES)
 
 
 class _Reader:
@@ -146,7 +142,7 @@ class _Reader:
         faults, expected = [block.error] if block.error else [], self.header.entries
         if self.entries + len(block.values) > expected:
             what = f"more than the {expected:,} entries that the size line tells of"
-            faults.append((_line_of(buffer, expected - self.entries), what))
+            faults.append((line_of(buffer, expected - self.entries, b"%"), what))
         if faults:
             raise self.fail(*min(faults))
         self.entries += len(block.values)
@@ -266,12 +262,6 @@ def _token(buffer: bytearray, start: int) -> bytes:
     """Return the bytes from ``start`` to the next blank or line end."""
     match = TOKEN.match(buffer, start)
     return match.group() if match else b""
-
-
-def _line_of(buffer: bytearray, entry: int) -> int:
-    """Line of the chunk, from 1, that holds ``entry``; used for errors only, so in plain Python."""
-    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", b"%"))
-    return next(itertools.islice(lines, entry, None))
 
 
 def _describe(buffer: bytearray, position: int, code: int, header: MatrixHeader) -> str:

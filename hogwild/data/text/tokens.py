@@ -9,9 +9,9 @@ import re
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
 
 
-def line_of(buffer: bytearray, row: int) -> int:
+def line_of(buffer: bytearray, row: int, comment: bytes = b"#") -> int:
     """Line of the chunk, from 1, that holds its row ``row``; for an error, so in plain Python."""
-    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", b"#"))
+    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", comment))
     return next(itertools.islice(lines, row, None))
 
 
