@@ -51,7 +51,7 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True)
 class CutsProblem(InChunks):
-    """Everything a worker must know besides the arrays; made by :meth:`of`."""
+    """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
 
     discipline: str
     n_vertices: int
@@ -111,16 +111,13 @@ class CutsProblem(InChunks):
 
     @property
     def locks(self) -> int:
-        """Number of locks the discipline takes."""
         return self.n_vertices if self.discipline == "aig" else 1
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 parameter array."""
         return -(-self.n_vertices * self.stride // FLOATS) * FLOATS
 
     def parameters(self, flat: np.ndarray) -> Parameters:
-        """Named view of the flat array."""
         return Parameters(flat[: self.n_vertices * self.stride])
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
@@ -187,11 +184,9 @@ class CutsProblem(InChunks):
         }  # fmt: skip
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
-        """The kernel's read-only inputs, made of arrays by name."""
         return Data(**arrays)
 
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
-        """A worker's own memory."""
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.zeros(2 * self.stride + FLOATS, dtype=np.float32),
@@ -199,7 +194,6 @@ class CutsProblem(InChunks):
         )
 
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
-        """Return a function that does up to ``part.limit`` examples and returns how many; a further call continues."""
         if part.crew is not None:
             raise UsageError("virtual workers by events run the linear problem only: simulate cuts by quanta of edges")
         scratch.state[:] = 0
@@ -214,7 +208,6 @@ class CutsProblem(InChunks):
         return counted(kernel, shared.control, part.worker)
 
     def _kernel(self) -> Any:
-        """The compiled loop for this discipline."""
         two, delayed = int(self.scalar), int(self.delay > 0)
         if self.discipline == "round-robin":
             return cuts.turns(two, delayed)
