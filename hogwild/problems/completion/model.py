@@ -290,7 +290,7 @@ class CompletionModel:
         arrays = {name: getattr(self, name) for name in SHAPES}
         for side, ids in zip(SIDES, (self.user_ids, self.item_ids), strict=True):
             if ids is not None:
-                arrays |= {f"{side}_ids.{name}": array for name, array in ids.arrays().items()}
+                arrays |= ids.arrays(f"{side}_ids.")
         header = {
             "problem": "completion",
             "loss": self.loss,
@@ -315,10 +315,9 @@ class CompletionModel:
         InputError
             If anything does not fit; one line that begins with ``where``.
         """
-        rest = dict(arrays)
         with usable(where):
-            given: dict[str, Any] = {name: rest.pop(name) for name in SHAPES}
-            given |= {f"{side}_ids": _ids_of(rest, f"{side}_ids.") for side in SIDES}
+            given: dict[str, Any] = {name: arrays[name] for name in SHAPES}
+            given |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
             given |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
             model = cls(
                 **given,
@@ -327,18 +326,13 @@ class CompletionModel:
                 history=[dict(row) for row in header["history"]],
             )
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
-        if rest:
-            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(sorted(rest))}")
+        prefixes = tuple(f"{side}_ids." for side in SIDES)
+        if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):
+            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(rest)}")
         if (*model.shape, model.rank) != expected:
             holds = f"{model.shape[0]} users, {model.shape[1]} items, rank {model.rank}"
             raise InputError(f"{where}: damaged: holds {holds}; its header says {', '.join(map(str, expected))}")
         return model
-
-
-def _ids_of(arrays: dict[str, np.ndarray], prefix: str) -> Ids | None:
-    """Remove from ``arrays`` the ids under names with ``prefix`` and return them; None if there are none."""
-    found = {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
-    return Ids.from_arrays(found) if found else None
 
 
 def _numbers(ids: Ids | None, names: Any, size: int) -> np.ndarray:
