@@ -174,8 +174,7 @@ class GraphsToCut:
 
 def problem_of(name: str, format: str | None = None) -> str:
     """The problem that data of this format or name are for, as far as these tell; "linear" where they do not."""
-    from hogwild.data.beside import PACKED
-    from hogwild.data.graphs.source import DIMACS
+    from hogwild.data.graphs.source import graph_format
     from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
     from hogwild.data.public.catalogue import find
     from hogwild.data.ratings.store import is_rating_store
@@ -188,8 +187,7 @@ def problem_of(name: str, format: str | None = None) -> str:
         return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
     if (found := find(name)) is not None:
         return found[0].problem
-    plain = next((name.removesuffix(suffix) for suffix in PACKED if name.endswith(suffix)), name)
-    if plain.endswith(DIMACS):
+    if graph_format(name) == "dimacs":
         return "cuts"
     return "completion" if is_rating_store(name) else "linear"
 
