@@ -42,7 +42,7 @@ ENTRY = re.compile(r".*-[0-9a-f]{24}")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe for making some data.
+    """How some data are made, and under which name they are kept.
 
     Attributes
     ----------

@@ -143,7 +143,7 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
 
 @dataclass(frozen=True)
 class RatingRecipe:
-    """Recipe for ratings: like :class:`hogwild.data.cache.Recipe`, but ``make`` returns all of them, and facts."""
+    """How ratings are made: a :class:`hogwild.data.cache.Recipe` whose ``make`` returns all of them, and facts."""
 
     label: str
     key: dict[str, Any]

@@ -6,9 +6,9 @@ favours one topic by rejecting most words of the others. Labels come from a plan
 (the topic with the largest margin), and a share of them is then flipped, so a linear model can come close to
 ``1 - noise``.
 
-The decision that matters: only operations that IEEE 754 rounds exactly, logarithms and powers included
-(``portable_log``, ``portable_exp``), and one random stream per row; a test pins a checksum. It costs about 50 ns per
-nonzero on one core.
+Only operations that IEEE 754 rounds exactly are used, logarithms and powers included (``portable_log``,
+``portable_exp``), and each row has a random stream of its own; a test pins a checksum. A nonzero takes about 50 ns on
+one core.
 
 ``rcv1`` is shaped after the text set of Lewis et al. (2004): 47,236 features, 73 nonzeros a row, the most popular
 feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf, it is in 97 %).

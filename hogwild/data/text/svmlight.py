@@ -154,7 +154,7 @@ def _sort_rows(block: _Block) -> int | None:
 
 
 def _sort_buckets(block: _Block, bits: int) -> int | None:
-    """Do the same for a hashed chunk, whose rows are all unsorted."""
+    """Do what :func:`_sort_rows` does for a hashed chunk, whose rows are all unsorted."""
     lengths, indices, values, targets = block.arrays
     indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
     block.arrays = lengths, indices, values, targets
