@@ -40,11 +40,6 @@ class Chunk(NamedTuple, Generic[Block]):
     done: int
 
 
-def always(buffer: bytearray, size: int) -> bool:
-    """Return True: every chunk is parsed."""
-    return True
-
-
 def usual_workers() -> int:
     """Return the number of threads that parse unless a number is given: one for each usable core, up to eight."""
     return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
@@ -74,7 +69,7 @@ class ChunkParser:
         self,
         source: Source,
         parse: Callable[[bytearray, int], Block],
-        ready: Callable[[bytearray, int], bool] = always,
+        ready: Callable[[bytearray, int], bool] | None = None,
     ) -> Iterator[Chunk[Block]]:
         """Yield the chunks of a text, in order.
 
@@ -83,7 +78,7 @@ class ChunkParser:
         source : Source
         parse : function of (buffer, size)
             Called on the pool's threads.
-        ready : function of (buffer, size)
+        ready : function of (buffer, size), optional
             Called on this thread before a chunk is parsed; one for which it returns False is passed over.
 
         Raises
@@ -96,7 +91,7 @@ class ChunkParser:
         room, failure = self.chunk * (self.workers + 1), None
         try:
             for buffer, size in chunks(source, self.chunk, self._free):
-                if not ready(buffer, size):
+                if ready is not None and not ready(buffer, size):
                     self.lines += buffer.count(b"\n", 0, size)
                     continue
                 jobs.append((self._pool.submit(parse, buffer, size), buffer, size, source.done))
