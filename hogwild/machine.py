@@ -2,7 +2,7 @@
 
 The default number of workers is that of *physical* cores, since two hyper-threads share one core's caches and load
 ports; a container's CPU quota counts as well. Everything comes from /proc and /sys in a few milliseconds. A fact that
-cannot be read is None or left out, so nothing here raises.
+cannot be read is None or left out, so reading facts never raises.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from hogwild.errors import InputError
 
 CPUS = Path("/sys/devices/system/cpu")
 USUAL_L2 = 1 << 20  # bytes
@@ -112,6 +114,17 @@ def memory() -> tuple[int | None, int | None]:
         total = int(limit)
         available = min(available or total, total)
     return total, available
+
+
+def check_memory(what: str, needed: int, hint: str = "") -> None:
+    """Raise InputError, ``what need ... GiB of memory or more``, if that many bytes are not available.
+
+    One wrong number in a file is enough for that, and the system would kill the process without a message.
+    """
+    available = memory()[1]
+    if available is not None and needed > available:
+        there = f"{available / 2**30:.1f} GiB are available"
+        raise InputError(f"{what} need {needed / 2**30:.1f} GiB of memory or more, and {there}{hint}")
 
 
 def shared_memory() -> tuple[int, int] | None:

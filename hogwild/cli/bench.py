@@ -209,25 +209,13 @@ def show(
     display: Display, title: str, columns: tuple[tuple[str, str, Format], ...], rows: list[dict[str, Any]]
 ) -> None:
     """Print one table, with the reasons of rows that have no figures."""
-    if display.quiet:
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    notes = [row.get("status", "ok") for row in rows]
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for header, _, form in columns:
-        table.add_column(header, justify="left" if form is _text else "right", no_wrap=True)
-    if any(note != "ok" for note in notes):
-        table.add_column("status")
-    for row, note in zip(rows, notes):
-        cells = [form((row | {"spread": spread(row)}).get(field)) for _, field, form in columns]
-        table.add_row(*cells, *([] if note == "ok" else [note]))
-    console = Console(file=display.stream, highlight=False)
-    if not console.is_terminal:
-        console.width = 160  # in a file lines are not wrapped
-    console.print(table)
+    notes = ["" if (note := row.get("status", "ok")) == "ok" else str(note) for row in rows]
+    cells = [[form((row | {"spread": spread(row)}).get(field)) for _, field, form in columns] for row in rows]
+    heads = [(header, form is _text) for header, _, form in columns]
+    if any(notes):
+        heads.append(("status", True))
+        cells = [[*line, note] for line, note in zip(cells, notes, strict=True)]
+    display.table(title, heads, cells)
     if doubtful := sum((spread(row) or 0.0) > WIDE for row in rows):
         display.say(f"warning: {doubtful} of these rows have a spread above {WIDE:.0%}: the machine was not quiet")
 

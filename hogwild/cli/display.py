@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
@@ -37,6 +37,8 @@ COLUMNS = (
     ("seconds", "train_seconds", 8, ".2f"),
 )
 REFRESHES = 5  # per second
+BAR = 20  # width of the bar of an epoch
+WIDE = 200  # columns of a table in a file
 
 
 class Display:
@@ -84,6 +86,27 @@ class Display:
             notes.append(f"{row['workers_lost']} worker(s) lost")
         self.say("  ".join([line, *notes]))
 
+    def table(self, title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table; ``columns`` are names, and whether they hold words, which stand at the left, or figures."""
+        if self.quiet:
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        for name, is_text in columns:
+            shown.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+        for row in rows:
+            shown.add_row(*(Text(printable(cell)) for cell in row))
+        console = Console(file=self.stream, highlight=False, markup=False)
+        if not console.is_terminal:
+            console.width = WIDE  # in a file lines are not wrapped
+        with console.capture() as text:  # rich itself would end silently, as a failure, at a closed pipe
+            console.print(shown)
+        print(text.get(), end="", file=self.stream, flush=True)
+
     @contextmanager
     def live(self, draw: Callable[[], str]) -> Iterator[None]:
         """Show ``draw()``, refreshed from a thread, while the block runs."""
@@ -129,9 +152,9 @@ def _cell(value: Any, width: int, form: str) -> str:
     return f"{value:{width}{form}}"
 
 
-def bar(fraction: float, width: int = 20) -> str:
-    full = round(min(max(fraction, 0.0), 1.0) * width)
-    return "━" * full + "╌" * (width - full)
+def bar(fraction: float) -> str:
+    full = round(min(max(fraction, 0.0), 1.0) * BAR)
+    return "━" * full + "╌" * (BAR - full)
 
 
 def clock(seconds: float) -> str:

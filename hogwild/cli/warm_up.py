@@ -76,9 +76,9 @@ def _finish(name: str, child: subprocess.Popen[str]) -> None:
 # ---- the parts
 
 
-def sample_text(classes: int = 2) -> bytes:
+def sample_text() -> bytes:
     """Return rows of svmlight text, every second of them binary."""
-    rows = (f"{i % classes} {1 + i % WIDTH}:{1 if i % 2 else 0.5} {1 + WIDTH + i % 7}:1" for i in range(ROWS))
+    rows = (f"{i % 2} {1 + i % WIDTH}:{1 if i % 2 else 0.5} {1 + WIDTH + i % 7}:1" for i in range(ROWS))
     return "\n".join(rows).encode() + b"\n"
 
 

@@ -42,7 +42,7 @@ ENTRY = re.compile(r".*-[0-9a-f]{24}")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe for making some data.
+    """How some data are made, and under which name they are kept.
 
     Attributes
     ----------
@@ -213,13 +213,22 @@ def identity(path: str | Path) -> dict[str, Any]:
     """
     absolute = os.path.abspath(path)
     digest = hashlib.blake2b(digest_size=16)
-    with open(absolute, "rb") as file:
-        status = os.fstat(file.fileno())
-        for at in (0, status.st_size // 2, max(0, status.st_size - SAMPLE)):
-            file.seek(at)
-            digest.update(file.read(SAMPLE))
+    try:
+        with open(absolute, "rb") as file:
+            status = os.fstat(file.fileno())
+            for at in (0, status.st_size // 2, max(0, status.st_size - SAMPLE)):
+                file.seek(at)
+                digest.update(file.read(SAMPLE))
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
     times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
     return {"path": absolute, "bytes": status.st_size, **times, "sample": digest.hexdigest()}
+
+
+def check_unchanged(path: str | Path, before: dict[str, Any]) -> None:
+    """Raise InputError unless :func:`identity` still returns ``before``."""
+    if identity(path) != before:
+        raise InputError(f"{os.fspath(path)}: changed while it was being read: try again")
 
 
 def _source(path: Path) -> str:
@@ -227,10 +236,3 @@ def _source(path: Path) -> str:
         return str(read_meta(path).get("source", "?"))
     except InputError:
         return "(damaged or of another version)"
-
-
-def file_identity(path: str) -> dict[str, Any]:
-    try:
-        return identity(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -103,14 +103,9 @@ def whole(text: str, path: Path, line: int, what: str) -> int:
 
 def check_width(path: Path, width: int, rows: int = 1) -> None:
     """Raise InputError if ``rows`` of ``width`` weights are more than a model or this machine's memory can hold."""
-    available = machine.memory()[1]
     if width > INDEX_LIMIT:
         raise InputError(f"{path}: {width:,} features: expected at most {INDEX_LIMIT:,}")
-    if available is not None and width * rows * DENSE_BYTES > available:
-        needs = f"{width * rows * DENSE_BYTES / 2**30:.1f} GiB of memory"
-        raise InputError(
-            f"{path}: {rows} x {width:,} weights need {needs}, and {available / 2**30:.1f} GiB are available"
-        )
+    machine.check_memory(f"{path}: {rows} x {width:,} weights", width * rows * DENSE_BYTES)
 
 
 def check_finite(path: Path, coef: np.ndarray, intercept: np.ndarray) -> None:

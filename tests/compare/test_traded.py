@@ -77,19 +77,12 @@ def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [path.read_bytes() for path in kept] == before
 
     table = write_report(exchanges.folders(tmp_path), tmp_path).tables[0]
-    assert table.title == "Exchanges: here, and as simulated before"
-    found = {row[:3]: row for row in table.rows}
-    assert [*found] == [
+    assert table.title == "Replicas that trade"
+    assert [row[:3] for row in table.rows] == [
         (name, method, count)
-        for name, often in (("categories x10", 100), ("clicks", 1000))
+        for name, often in (("categories-x10", 100), ("clicks", 1000))
         for method, count in (("serial", "1"), (names[0], "4"), (f"gossip:period={often},home=0", "4"))
     ]
-    places = table.columns.index("before"), len(table.columns) - 1 - table.columns[::-1].index("before")
-    shown = {key[:2]: tuple(row[place] for place in places) for key, row in found.items()}
-    assert shown["categories x10", "serial"] == ("274", "574")
-    assert shown["categories x10", names[0]] == ("177", "–")
-    assert shown["clicks", names[0]] == ("", "")  # was not simulated
-    assert shown["clicks", "gossip:period=1000,home=0"] == ("19.1", "53")
 
 
 @pytest.mark.parametrize(

@@ -136,11 +136,7 @@ def test_unsorted_and_repeated() -> None:
 def test_width() -> None:
     text = b"1 1:1 3:3\n2 4:1 2:1\n3 9:1 8:1e-3"
     assert "<stdin>:2: index 4 is beyond the given width of 3" in error_of(text, width=3)
-    rows, summary = parse(text, width=3, ignore_beyond=True)
-    assert rows == [(1.0, [(0, 1.0), (2, 3.0)]), (2.0, [(1, 1.0)]), (3.0, [])]
-    assert (summary.width, summary.ignored, summary.nnz, summary.unsorted_rows) == (3, 3, 3, 0)
     assert parse(text, width=100)[1].width == 100
-    assert "<stdin>:1: bad value" in error_of(b"1 9:x", width=3, ignore_beyond=True)
 
 
 def test_optional_labels() -> None:
@@ -277,7 +273,7 @@ def test_mutated_text(text: bytes, mutations: list[tuple[int, int, int]], chunk:
 @settings(max_examples=150, deadline=None)
 def test_any_bytes(data: bytes, head: bytes) -> None:
     outcome(head + data, chunk_bytes=64)
-    outcome(head + data, labels="optional", width=10, ignore_beyond=True)
+    outcome(head + data, labels="optional", width=10)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -513,8 +509,8 @@ def test_iterator() -> None:
     assert blocks[-1].width == summary.width == 4
     for rows in blocks:
         Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width)  # checks
-    pinned = list(iter_svmlight(io.BytesIO(TEXT), width=2, ignore_beyond=True))
-    assert [rows.width for rows in pinned] == [2]
+    pinned = list(iter_svmlight(io.BytesIO(TEXT), width=7))
+    assert [rows.width for rows in pinned] == [7]
     iterator = iter_svmlight(io.BytesIO(TEXT * 100), chunk_bytes=64)
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]

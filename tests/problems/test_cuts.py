@@ -257,9 +257,7 @@ def test_bundles_are_one_update_and_edges_between_terminals_none():
     assert (fixed[arrays["u"]] < 0).all()
 
 
-def test_compiling_and_rehearsing_work():
+def test_compiling_works():
     for graph, disciplines in ((random_graph(0), ("serial", "atomic")), (random_graph(0, 3, False), ("round-robin",))):
         for discipline in disciplines:
-            problem = CutsProblem.of(graph, discipline)
-            problem.compile()
-            assert 0 <= problem.rehearse(50) < 5.0
+            CutsProblem.of(graph, discipline).compile()

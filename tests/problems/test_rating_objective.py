@@ -148,12 +148,6 @@ def test_what_it_refuses():
         RatingEvaluator(ratings, make(users=8)[0], "squared-error")
 
 
-def test_degrees_can_be_given():
-    ratings, solution = make()
-    given_ = RatingObjective(ratings, "squared-error", l2=1, degrees=ratings.degrees()).evaluate(*solution)
-    assert given_ == RatingObjective(ratings, "squared-error", l2=1).evaluate(*solution)
-
-
 # -- negatives --------------------------------------------------------------------------------------------------------
 
 

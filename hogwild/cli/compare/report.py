@@ -11,11 +11,9 @@ import typer
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet
 from hogwild.errors import UsageError
-from hogwild.screen import printable
 
 if TYPE_CHECKING:
     from hogwild.compare.report.page import Report
-    from hogwild.compare.report.tables import Table
 
 
 def report(
@@ -50,32 +48,11 @@ def show_report(display: Display, report: Report) -> None:
     if display.quiet:
         return
     for table in report.tables:
-        show_table(display, table)
+        display.table(table.title, zip(table.columns, table.texts, strict=True), table.rows)
+        for line in (*table.notes, ""):
+            display.say(line)
     for sentence in report.verdict:
         display.say(sentence)
     display.say("")
     pages = [path for path in report.files if path.name == "report.html"]
     display.say(f"report: {', '.join(map(str, pages))}")
-
-
-def show_table(display: Display, table: Table) -> None:
-    """Print one table with its notes below."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    shown = RichTable(title=Text(table.title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, is_text in zip(table.columns, table.texts):
-        shown.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for row in table.rows:
-        shown.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(file=display.stream, highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = 200  # in a file lines are not wrapped
-    with console.capture() as text:  # if rich itself printed, a closed pipe would end it as a failure without a message
-        console.print(shown)
-    print(text.get(), end="", file=display.stream, flush=True)
-    for note in table.notes:
-        display.say(note)
-    display.say("")

@@ -128,12 +128,8 @@ class RatingsOfItems:
         from hogwild import machine
 
         stride = -(-(config.rank or 0) // 16) * 16
-        needed, available = 4 * COPIES * stride * sum(examples.shape), machine.memory()[1]
-        if available is not None and needed > available:
-            raise InputError(
-                f"{name}: {sum(examples.shape):,} users and items at rank {config.rank} need {needed / 2**30:.1f} GiB "
-                f"of memory, and {available / 2**30:.1f} GiB are available: give a smaller --rank"
-            )
+        what = f"{name}: {sum(examples.shape):,} users and items at rank {config.rank}"
+        machine.check_memory(what, 4 * COPIES * stride * sum(examples.shape), ": give a smaller --rank")
         yield from ()
 
     def hold_out(self, examples: Ratings, fraction: float, seed: int, by: str) -> tuple[Ratings, Ratings]:
@@ -155,12 +151,8 @@ class GraphsToCut:
         from hogwild import machine
 
         graph = sources.graph(name, progress)
-        needed, available = VERTEX_BYTES * graph.n_vertices * graph.n_labels, machine.memory()[1]
-        if available is not None and needed > available:  # the first line of a file is enough to exceed it
-            raise InputError(
-                f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels need {needed / 2**30:.1f} GiB of "
-                f"memory or more, and {available / 2**30:.1f} GiB are available"
-            )
+        what = f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels"
+        machine.check_memory(what, VERTEX_BYTES * graph.n_vertices * graph.n_labels)
         return graph
 
     def open_test(self, sources: Sources, name: str, train: Graph, progress: BytesRead | None = None) -> Graph:
@@ -182,8 +174,7 @@ class GraphsToCut:
 
 def problem_of(name: str, format: str | None = None) -> str:
     """The problem that data of this format or name are for, as far as these tell; "linear" where they do not."""
-    from hogwild.data.beside import PACKED
-    from hogwild.data.graphs.source import DIMACS
+    from hogwild.data.graphs.source import graph_format
     from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
     from hogwild.data.public.catalogue import find
     from hogwild.data.ratings.store import is_rating_store
@@ -196,8 +187,7 @@ def problem_of(name: str, format: str | None = None) -> str:
         return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
     if (found := find(name)) is not None:
         return found[0].problem
-    plain = next((name.removesuffix(suffix) for suffix in PACKED if name.endswith(suffix)), name)
-    if plain.endswith(DIMACS):
+    if graph_format(name) == "dimacs":
         return "cuts"
     return "completion" if is_rating_store(name) else "linear"
 

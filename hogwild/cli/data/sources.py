@@ -177,19 +177,11 @@ def _same_file(name: str, other: str) -> bool:
 
 
 def check_memory(name: str, width: int, bytes_each: int) -> None:
-    """Raise InputError if ``bytes_each`` for every feature exceed the available memory.
-
-    One wrong index is enough for that, and the system would kill the process without a message.
-    """
+    """Raise InputError if ``bytes_each`` for every feature exceed the available memory."""
     from hogwild import machine
 
-    available = machine.memory()[1]
-    if available is not None and width * bytes_each > available:
-        raise InputError(
-            f"{name}: {width:,} features need {width * bytes_each / 2**30:.1f} GiB of memory or more, and "
-            f"{available / 2**30:.1f} GiB are available; is the largest index a mistake? (--features pins the number, "
-            "--hash-bits B makes it 2^B)"
-        )
+    hint = "; is the largest index a mistake? (--features pins the number, --hash-bits B makes it 2^B)"
+    machine.check_memory(f"{name}: {width:,} features", width * bytes_each, hint)
 
 
 def check_writable(option: str, name: str, directory: bool = False, regular: bool = False) -> None:

@@ -16,6 +16,7 @@ from hogwild.cli.data.sources import Sources, check_apart, check_writable
 from hogwild.cli.models.predict import Model, output
 from hogwild.cli.options import CACHE, takes
 from hogwild.cli.shell import data
+from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _asked(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
         return np.array([_text(name) for name in names], dtype=object)
     for name in names:  # as in the data: 7 does not match 007
         if not WHOLE.fullmatch(name) or not -(2**63) <= int(name) < 2**63:
-            raise UsageError(f"{_shown(name)}: the model's names are whole numbers, such as 7, not 007")
+            raise UsageError(f"{shown_word(name)}: the model's names are whole numbers, such as 7, not 007")
     return np.array([int(name) for name in names], dtype=np.int64)
 
 
@@ -140,12 +141,8 @@ def _text(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:  # command-line bytes that are not UTF-8
-        raise UsageError(f"{_shown(name)}: expected a name in UTF-8") from None
+        raise UsageError(f"{shown_word(name)}: expected a name in UTF-8") from None
     return name
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 40 else name[:37] + "...")
 
 
 def _write(stream: IO[bytes], asked: Any, found: Any, scores: Any) -> None:

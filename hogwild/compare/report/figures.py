@@ -36,7 +36,6 @@ REFERENCES = ("serial", "outside")
 ALONE = (*REFERENCES, "in step")  # kinds with some methods that run on one worker only
 FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
 APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
-DODGE = 1.03  # offset between methods that would hide each other
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from hogwild.compare.report.summary import (
     trials,
 )
 from hogwild.compare.report.tables import Table, facts_of, lost_share, tables
-from hogwild.compare.report.traded import beside, sentences, traded
+from hogwild.compare.report.traded import sentences, traded
 from hogwild.compare.report.verdict import verdict
 from hogwild.errors import OutputError, UsageError
 from hogwild.screen import printable
@@ -85,7 +85,7 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     verdicts = [sentences(source) + verdict(source) for source in found]
     said = [f"{source.label}: {text}" if len(found) > 1 else text for source, texts in zip(found, verdicts)
             for text in texts]  # fmt: skip
-    made = beside(found) + traded(found) + tables(found)
+    made = traded(found) + tables(found)
     contents = {"summary.json": to_json(found, verdicts, said).encode()}
     figures = []
     with settings():

@@ -257,7 +257,6 @@ class DelayPoint:
     workers: int
     delay: float  # seconds, as requested
     cost: float  # seconds per row that serial takes with it
-    row_seconds: Spread  # of this method
     speedup: Spread  # over serial, by repeat
 
 
@@ -274,9 +273,9 @@ def delay_points(source: ComparisonResult) -> list[DelayPoint]:
     points = []
     for (method, workers, delay), times in found.items():
         ratios = spread(base.get(delay, {}).get(seed, math.nan) / seconds for seed, seconds in times.items())
-        own, reference = spread(times.values()), spread(base.get(delay, {}).values())
-        if kinds[method] != "serial" and ratios and own and reference:
-            points.append(DelayPoint(method, kinds[method], workers, delay, reference.median, own, ratios))
+        reference = spread(base.get(delay, {}).values())
+        if kinds[method] != "serial" and ratios and reference:
+            points.append(DelayPoint(method, kinds[method], workers, delay, reference.median, ratios))
     order = list(dict.fromkeys(point.method for point in points))
     return sorted(points, key=lambda point: (order.index(point.method), point.workers, point.delay))
 

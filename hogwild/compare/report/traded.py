@@ -13,50 +13,6 @@ from hogwild.compare.report.verdict import Race, aim, duration
 
 MOST_SAID = 3  # methods, beside serial, that the sentences are about
 FIELDS = ("messages", "bytes_sent", "waited_seconds")
-#: Virtual milliseconds to 1 % and to 0.1 %, by the method without its period; None: not reached. Simulated before any
-#: scheme was built, at scale 1, with another simulator and other generated data of these shapes.
-BEFORE: dict[tuple[str, int], dict[str, tuple[float | None, float | None]]] = {
-    ("serial", 1): {"rcv1": (38, 158), "rcv1 x10": (122, 368), "categories x10": (274, 574), "clicks": (63, 198)},
-    ("averaging", 4): {"rcv1": (13.5, 58), "rcv1 x10": (48, 154), "categories x10": (142, None), "clicks": (133, 377)},
-    ("averaging:mean=rows", 4): {"rcv1": (12.9, 56), "rcv1 x10": (53, None), "categories x10": (177, None)},
-    ("averaging:period", 4): {
-        "rcv1": (22.9, 119), "rcv1 x10": (91, 307), "categories x10": (243, None), "clicks": (349, 1022),
-    },
-    ("gossip", 4): {"rcv1": (9.9, 58), "rcv1 x10": (43.5, 106), "categories x10": (76, 156), "clicks": (19.1, 53)},
-    ("server", 4): {
-        "rcv1": (31.5, 82), "rcv1 x10": (59, None), "categories x10": (None, None), "clicks": (None, None),
-    },
-    ("averaging", 16): {"rcv1": (11.8, 39), "rcv1 x10": (45, None), "categories x10": (98, None),
-                        "clicks": (117, None)},
-    ("gossip", 16): {"rcv1": (11.5, None), "rcv1 x10": (None, None), "categories x10": (30, None),
-                     "clicks": (None, None)},
-}  # fmt: skip
-
-
-def beside(sources: Sequence[ComparisonResult]) -> list[Table]:
-    """Return the table of ``--suite exchanges``, with what was simulated before; none of other comparisons."""
-    rows = []
-    for source in sources:
-        for group in own(source) if source.about.get("suite") == "exchanges" else ():
-            cells = [source.about["data"], group.method, str(group.replicas), step_text(group.step)]
-            simulated = _before(group.method, group.replicas, source.about["data"])
-            for place, eps in enumerate(source.eps):
-                reached = group.reached(eps, "virtual_seconds") if group.share(eps) >= 0.5 else None
-                earlier = None if simulated is None else simulated[place]
-                cells.append(digits(1e3 * reached.median) if reached else NONE)
-                cells.append("" if simulated is None else NONE if earlier is None else f"{earlier:g}")
-            sent = group.reached(source.eps[0], "bytes_sent") if group.share(source.eps[0]) >= 0.5 else None
-            rows.append((*cells, _megabytes(sent.median) if sent and group.replicas > 1 else NONE))
-    if not rows:
-        return []
-    aims = [aim(eps) for eps in next(source for source in sources if source.about.get("suite")).eps]
-    timed = [name for eps in aims for name in (f"ms to {eps}", "before")]
-    columns = ("data", "method", "replicas", "step", *timed, f"MB to {aims[0]}")
-    notes = [
-        "Virtual milliseconds and megabytes of all replicas; medians over seeds. Before: simulated before the schemes "
-        "were built, by another program on other data of these shapes, with more rows if the scale is below 1."
-    ]
-    return [Table("Exchanges: here, and as simulated before", columns, rows, notes)]
 
 
 def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
@@ -125,12 +81,3 @@ def _share(group: Group, eps: float, text: str) -> str:
 
 def _megabytes(size: float) -> str:
     return digits(1e-6 * size) if size else "0"
-
-
-def _before(method: str, replicas: int, name: str) -> tuple[float | None, float | None] | None:
-    """Return the milliseconds of the table simulated before, for the same kind of method; None if it has none."""
-    scheme, _, parameters = method.partition(":")
-    kind = method if parameters.startswith("mean") else scheme
-    if scheme == "averaging" and parameters.startswith("period"):
-        kind = "averaging:period"
-    return BEFORE.get((kind, replicas), {}).get(name)

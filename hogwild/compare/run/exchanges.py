@@ -2,7 +2,7 @@
 
 Replicas are set beside one worker on data shaped like RCV1, on the same rows at ten times the work a row, on crossed
 categories, and on clicks with a million features. Every method is tuned over the same grid of steps, on an order that
-is not reported. ``report/traded.py`` sets the figures that were simulated before any scheme was built beside ours.
+is not reported.
 """
 
 from __future__ import annotations

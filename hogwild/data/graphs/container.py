@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,8 +52,6 @@ class Graph:
         The energy that the graph represents is the cut's value plus this.
     image, truth : array, shape ``shape``, optional
         The image that was segmented, for pictures; and the labels it was made from.
-    store : path, optional
-        Directory the arrays are mapped from; None: they are in memory.
     check : bool
         Verify all of this (one sort). Readers that guarantee it pass False; :meth:`of` sorts edges first.
 
@@ -80,7 +77,6 @@ class Graph:
         offset: float = 0.0,
         image: Any = None,
         truth: Any = None,
-        store: str | Path | None = None,
         check: bool = True,
     ) -> None:
         if check:
@@ -99,7 +95,7 @@ class Graph:
         self.offset = float(offset)
         self.image = None if image is None else frozen_array(image, np.float32)
         self.truth = None if truth is None else frozen_array(truth, np.int32)
-        self.store = None if store is None else Path(store)
+        self.store = None  # graphs are in memory
         if check:
             self._check_edges()
             self._check_terminals()

@@ -8,7 +8,6 @@ A graph is kept as its DIMACS file, since graphs have no stores.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -151,7 +150,7 @@ def read_qrels(paths: list[Path], topic: str) -> dict[bytes, bool]:
     return found
 
 
-class _Labelled(io.RawIOBase):
+class _Labelled:
     """Text ``DOCUMENT feature:value ...`` as svmlight text, each document's number replaced by its label."""
 
     def __init__(self, path: Path, positive: dict[bytes, bool], progress: BytesRead | None) -> None:
@@ -173,19 +172,11 @@ class _Labelled(io.RawIOBase):
                 block = []
         yield b"\n".join(block) + b"\n"
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, view: Any) -> int:
-        while not self.rest:
-            block = next(self.blocks, None)
-            if block is None:
-                return 0
-            self.rest = block
-        size = min(len(view), len(self.rest))
-        view[:size] = self.rest[:size]
-        self.rest = self.rest[size:]
-        return size
+    def read(self, size: int) -> bytes:
+        if not self.rest:
+            self.rest = next(self.blocks, b"")
+        data, self.rest = self.rest[:size], self.rest[size:]
+        return data
 
 
 # -- ratings and graphs -----------------------------------------------------------------------------------------------

@@ -104,26 +104,30 @@ class Ids:
         at = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
         return np.where(whole & (ordered[at] == asked), order[at], np.int32(-1)).astype(np.int32)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
 
-        ``text`` is all names in UTF-8, concatenated; name ``i`` ends before ``ends[i]``.
+        ``text`` is all names in UTF-8, concatenated; name ``i`` ends before ``ends[i]``. The arrays' names begin with
+        ``prefix``.
         """
         if self.numbers is not None:
-            return {"numbers": self.numbers}
+            return {f"{prefix}numbers": self.numbers}
         encoded = [name.encode() for name in self._all().tolist()]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
-        return {"text": np.frombuffer(b"".join(encoded), np.uint8), "ends": ends}
+        return {f"{prefix}text": np.frombuffer(b"".join(encoded), np.uint8), f"{prefix}ends": ends}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Ids:
-        """Return the ids from which :meth:`arrays` made ``arrays``.
+    def from_arrays(cls, arrays: dict[str, np.ndarray], prefix: str = "") -> Ids | None:
+        """Return the ids from which :meth:`arrays` made those of ``arrays`` with the prefix; None if there are none.
 
         Raises
         ------
         InputError
             If the arrays are not what that method returns.
         """
+        arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        if not arrays:
+            return None
         if set(arrays) == {"numbers"} and arrays["numbers"].ndim == 1 and arrays["numbers"].dtype.kind in "iu":
             return cls(arrays["numbers"])
         if set(arrays) != {"text", "ends"}:

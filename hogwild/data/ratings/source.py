@@ -17,19 +17,19 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.cache import Cache, file_identity
-from hogwild.data.hints import looks_like, missing
+from hogwild.data.cache import Cache, check_unchanged, identity
+from hogwild.data.hints import looks_like
 from hogwild.data.progress import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.ratings.synthetic import parse_rating_spec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import MATRIX_MARKET, load_npz
+from hogwild.data.rows.source import MATRIX_MARKET, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.text.matrix_market import check_room, read_matrix_market
-from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
+from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 PARSER = 2  # version of text.py's result for a text; part of a cache entry's key
 FORMATS = ("ratings", "netflix", "mtx", "npz", "store", "synthetic")
@@ -146,29 +146,11 @@ def convert_ratings(
 
 
 def _kind(name: str, format: str | None) -> str:
-    if format is not None and format not in FORMATS:
-        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
-    if format == "synthetic" or (format is None and name.startswith(PREFIX)):
-        return "synthetic"
-    try:
-        mode = os.stat(name).st_mode
-        if stat.S_ISREG(mode):
-            open(name, "rb").close()
-    except FileNotFoundError:
-        hint = missing(name) or f" (a synthetic set is named like {PREFIX}ratings)"
-        raise InputError(f"{name}: no such file{hint}") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
-    if stat.S_ISDIR(mode):
-        if format not in (None, "store", "netflix"):
-            raise InputError(f"{name}: a directory, expected a file of format {format}")
-        return "netflix" if format == "netflix" or (format is None and _netflix_files(name)) else "store"
-    if format == "store":
-        raise InputError(f"{name}: a file, but a store is a directory")
-    if format is not None:
-        return format
+    kind = kind_of(name, format, FORMATS, "ratings", ("store", "netflix"))
+    if kind == "store" and format is None and _netflix_files(name):
+        return "netflix"
     lowered = name.lower()
-    return "npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "ratings"
+    return kind or ("npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "ratings")
 
 
 def _netflix_files(folder: str) -> list[str]:
@@ -196,15 +178,15 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
     files = _netflix_files(name) if os.path.isdir(name) else [name]
     if not files:
         raise InputError(f"{name}: no files mv_*.txt or combined_data_*.txt in it")
-    before = [file_identity(file) for file in files]
+    before = [identity(file) for file in files]
 
     def make() -> tuple[Ratings, dict[str, Any]]:
         try:
             made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
         except InputError as error:
             raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
-        if [file_identity(file) for file in files] != before:
-            raise InputError(f"{name}: changed while it was being read: try again")
+        for file, old in zip(files, before, strict=True):
+            check_unchanged(file, old)
         return made
 
     return RatingRecipe(

@@ -56,7 +56,7 @@ class RatingStoreWriter(StoreWriter):
         """Write all ratings and their names."""
         arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
         for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
-            arrays |= {} if ids is None else {f"{side}_{name}": array for name, array in ids.arrays().items()}
+            arrays |= {} if ids is None else ids.arrays(f"{side}_")
         try:
             for name, array in arrays.items():
                 if array is not None:
@@ -122,8 +122,7 @@ def open_ratings_store(path: str | Path, verify: str = "auto") -> Ratings:
 
 
 def _ids(arrays: dict[str, np.ndarray], side: str, size: int) -> Ids | None:
-    found = {name: arrays[f"{side}_{name}"] for name in NAMES if f"{side}_{name}" in arrays}
-    ids = Ids.from_arrays(found) if found else None
+    ids = Ids.from_arrays(arrays, f"{side}_")
     if ids is not None and len(ids) != size:
         raise InputError(f"{len(ids)} names for {size} {side}s")
     return ids
@@ -144,7 +143,7 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
 
 @dataclass(frozen=True)
 class RatingRecipe:
-    """Recipe for ratings: like :class:`hogwild.data.cache.Recipe`, but ``make`` returns all of them, and facts."""
+    """How ratings are made: a :class:`hogwild.data.cache.Recipe` whose ``make`` returns all of them, and facts."""
 
     label: str
     key: dict[str, Any]

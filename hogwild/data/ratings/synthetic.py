@@ -191,6 +191,8 @@ class _Source:
         scratch = (
             np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32),
             np.empty(most, np.int64),
+            np.empty(most, np.int64),
+            np.empty(0, np.int16),
             np.empty(spec.rank),
         )
         with np.errstate(over="ignore"):

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -24,8 +22,8 @@ from hogwild.data.progress import BytesRead
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.data.ratings.ids import distinct
 from hogwild.data.ratings.layout import SAID, RatingsLayout, content_lines, cut, sniff
-from hogwild.data.text.lines import ReadError, Source, chunks
-from hogwild.data.text.svmlight import CHUNK_BYTES
+from hogwild.data.text.lines import Source
+from hogwild.data.text.pipeline import CHUNK_BYTES, Chunk, ChunkParser, usual_workers
 from hogwild.data.text.tokens import bad_number, quoted
 from hogwild.errors import InputError
 
@@ -187,94 +185,77 @@ def compact(numbers: np.ndarray) -> tuple[np.ndarray, Ids]:
     return places, Ids(names, check=False)
 
 
-# -- the pipeline -----------------------------------------------------------------------------------------------------
+# -- whole texts ------------------------------------------------------------------------------------------------------
 
 
 class _Reader:
-    """Collects the ratings of one or more texts with one layout as their chunks come back."""
+    """Collects the ratings of one or more texts with one layout."""
 
-    def __init__(self, netflix: bool | None, optional: bool, workers: int, progress: BytesRead | None) -> None:
-        self.netflix, self.optional, self.progress = netflix, optional, progress
-        self.workers, self.chunk = workers, CHUNK_BYTES
+    def __init__(self, parser: ChunkParser, netflix: bool | None, optional: bool, progress: BytesRead | None) -> None:
+        self.parser, self.netflix, self.optional, self.progress = parser, netflix, optional, progress
         self.layout: RatingsLayout | None = None
         self.names = _Names(), _Names()
-        self.lines, self.movie = 0, -1
+        self.movie = -1
         self.values: list[np.ndarray] = []
         self.times: list[np.ndarray] = []
-        self.free: deque[bytearray] = deque()
         _parse(bytearray(b"0 0 0\n"), 6, RatingsLayout(0, 3), False)  # compiles in this thread, where Ctrl-C is noticed
-        self.pool = ThreadPoolExecutor(workers, thread_name_prefix="hogwild-parse")
 
     def read(self, path: str | os.PathLike[str] | BinaryIO, done: int = 0, total: int | None = None) -> int:
         """Add a whole text, after ``done`` of ``total`` bytes were read before. Return the bytes of this one."""
-        source, failure = Source(path), None
-        jobs: deque[tuple[Future[_Block], bytearray, int]] = deque()
-        self.lines, self.movie = 0, -1
-        total = source.total if total is None else total
-        try:
-            try:
-                for buffer, size in chunks(source, self.chunk, self.free):
-                    if not self._told(buffer, size, source.label):
-                        self.lines += buffer.count(b"\n", 0, size)
-                        continue
-                    assert self.layout is not None
-                    job = self.pool.submit(_parse, buffer, size, self.layout, self.optional)
-                    jobs.append((job, buffer, size))
-                    while jobs and (jobs[0][0].done() or len(jobs) > self.workers):
-                        self._add(*jobs.popleft(), source.label)
-                        if self.progress:
-                            self.progress(done + source.done, total)
-            except ReadError as error:
-                failure = str(error)
-            while jobs:
-                self._add(*jobs.popleft(), source.label)
-            if failure is not None:
-                raise InputError(f"{source.label}:{self.lines + 1}: {failure}")
+        self.movie = -1
+        with Source(path) as source:
+            total = source.total if total is None else total
+
+            def told(buffer: bytearray, size: int) -> bool:
+                return self.layout is not None or self._sniff(source, buffer, size)
+
+            for chunk in self.parser.each(source, self._parse, told):
+                self._add(source, chunk)
+                if self.progress:
+                    self.progress(done + chunk.done, total)
             if self.progress:
                 self.progress(done + source.done, total)
             return source.done
-        finally:
-            source.close()
 
-    def _told(self, buffer: bytearray, size: int, label: str) -> bool:
-        """Return whether the layout is known; the first chunk that is not all comments determines it."""
-        if self.layout is None:
-            first = next(iter(content_lines(buffer, size)), None)
-            if first is None:
-                return False
-            told = sniff(buffer, size, self.netflix)
-            if isinstance(told, str):
-                raise InputError(f"{label}:{self.lines + buffer.count(10, 0, first[0]) + 1}: {told}")
-            self.layout = told
+    def _sniff(self, source: Source, buffer: bytearray, size: int) -> bool:
+        """Determine the layout from the first chunk that is not all comments; return False for one that is."""
+        first = next(iter(content_lines(buffer, size)), None)
+        if first is None:
+            return False
+        told = sniff(buffer, size, self.netflix)
+        if isinstance(told, str):
+            raise self.parser.fault(source, buffer.count(10, 0, first[0]) + 1, told)
+        self.layout = told
         return True
 
-    def _add(self, job: Future[_Block], buffer: bytearray, size: int, label: str) -> None:
-        block = job.result()
+    def _parse(self, buffer: bytearray, size: int) -> _Block:
+        assert self.layout is not None
+        return _parse(buffer, size, self.layout, self.optional)
+
+    def _add(self, source: Source, chunk: Chunk[_Block]) -> None:
+        block = chunk.block
         if block.error:
-            raise InputError(f"{label}:{self.lines + block.error[0]}: {block.error[1]}")
+            raise self.parser.fault(source, *block.error)
         if block.leading and self.movie < 0:
-            at = self.lines + buffer.count(10, 0, int(block.spans[0, 0])) + 1
-            raise InputError(f"{label}:{at}: a rating before any movie, expected a line such as 1:")
+            line = chunk.buffer.count(10, 0, int(block.spans[0, 0])) + 1
+            raise self.parser.fault(source, line, "a rating before any movie, expected a line such as 1:")
         block.sides[1][: block.leading] = self.movie
         self.movie = block.movie if block.movie >= 0 else self.movie
-        data = b"" if all(block.whole) else bytes(memoryview(buffer)[:size])
+        data = b"" if all(block.whole) else bytes(memoryview(chunk.buffer)[: chunk.size])
         for side, names in enumerate(self.names):
             if block.whole[side]:
                 names.add_numbers(block.sides[side])
             elif (wrong := names.add_tokens(data, block.spans[:, 2 * side : 2 * side + 2])) is not None:
-                at = self.lines + data.count(b"\n", 0, data.find(wrong)) + 1
-                raise InputError(f"{label}:{at}: id {quoted(wrong)} is not UTF-8: convert the file first")
+                line = data.count(b"\n", 0, data.find(wrong)) + 1
+                raise self.parser.fault(source, line, f"id {quoted(wrong)} is not UTF-8: convert the file first")
         self.values.append(block.values)
         if block.times is not None:
             self.times.append(block.times)
-        self.lines += block.lines
-        if len(buffer) == self.chunk + 1:
-            self.free.append(buffer)
 
     def finish(self, label: str) -> Ratings:
         """Return all ratings read."""
         if not sum(map(len, self.values)):
-            raise InputError(f"{label}:{max(self.lines, 1)}: no ratings in it")
+            raise InputError(f"{label}:{max(self.parser.lines, 1)}: no ratings in it")
         (users, user_ids), (items, item_ids) = (names.finish() for names in self.names)
         times = np.concatenate(self.times) if self.times else None
         shape = len(user_ids), len(item_ids)
@@ -316,9 +297,8 @@ def parse_ratings(
     InputError
         ``name:line: what`` for the first wrong line, a damaged archive or a file without ratings.
     """
-    workers = workers or min(len(os.sched_getaffinity(0)), 8)
-    reader = _Reader(netflix, values == "optional", workers, progress)
-    try:
+    with ChunkParser(workers or usual_workers(), CHUNK_BYTES) as parser:
+        reader = _Reader(parser, netflix, values == "optional", progress)
         if not isinstance(texts, list):
             reader.read(texts)
             return reader.finish(str(getattr(texts, "name", "<stdin>")))
@@ -327,5 +307,3 @@ def parse_ratings(
         for path in texts:
             done += reader.read(path, done, total)
         return reader.finish(texts[0] if len(texts) == 1 else os.path.dirname(texts[0]))
-    finally:
-        reader.pool.shutdown(cancel_futures=True)

@@ -31,8 +31,10 @@ def draw_words(state, n, latent, tilt, cdf, guide, shift, topic, slots, ranks, c
     A word of a topic other than the row's is rejected with probability ``tilt / 4096``. After 64 n draws (a row nearly
     as wide as the vocabulary) the most popular missing words fill the rest.
     """
-    slots[:] = 0
-    mask = len(slots) - 1
+    mask = 15
+    while mask < 2 * n:
+        mask = 2 * mask + 1
+    slots[: mask + 1] = 0
     found, draws, fill = 0, 0, 0
     while found < n:
         draws += 1
@@ -74,14 +76,20 @@ def sort_row(keys, n):
 
 
 @njit(**JIT)
+def normal(bits):
+    """Near-normal deviate: four 16-bit uniforms, mean 0, variance 1, at most 3.46."""
+    total = (bits & LOW16) + ((bits >> S16) & LOW16) + ((bits >> S32) & LOW16) + (bits >> S48)
+    return (float(np.int64(total)) - 131070.0) / 65536.0 * ROOT3
+
+
+@njit(**JIT)
 def word_value(law, rank, count, bits, tf, idf):
     if law == TFIDF:
         return tf[min(count, len(tf) - 1)] * idf[rank]
     if law == COUNTS:
         return float(count)
-    if law == REAL:  # four 16-bit uniforms: near normal, mean 0, variance 1
-        total = (bits & LOW16) + ((bits >> S16) & LOW16) + ((bits >> S32) & LOW16) + (bits >> S48)
-        return (float(np.int64(total)) - 131070.0) / 65536.0 * ROOT3
+    if law == REAL:
+        return normal(bits)
     return 1.0
 
 
@@ -91,7 +99,7 @@ def draw_rows(
     begin, latent,  # (n + 1,) int64 offsets into the output; (n,) topic of each row
     cdf, guide, shift, ids,  # (width,) int64 popularity, cumulative, 52 bits; index by its high bits; feature of a rank
     tf, idf, topic, weight,  # value tables; (planted,) topic of a rank or -1, and its weight
-    slots, ranks, counts, keys,  # scratch: (power of two > 2 longest,), and three of (longest,)
+    slots, ranks, counts, keys,  # scratch: (power of two > 2 longest, at least 16,), and three of (longest,)
     indices, values, margins,  # out: (nnz,) int32, (nnz,) float32, (n, topics) float64
 ):  # fmt: skip
     """Draw rows from ``first`` on, and their margins: per topic, the sum of weight x value over planted words."""

@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.cache import Cache, Recipe, build, file_identity
+from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.progress import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.rows.chunks import fit_width
@@ -206,8 +206,18 @@ def convert(
 
 
 def _kind(name: str, format: str | None) -> str:
-    if format is not None and format not in FORMATS:
-        raise UsageError(f"format={format!r}: {expected_one_of(FORMATS, format)}")
+    return kind_of(name, format, FORMATS, "rcv1") or _by_suffix(name)
+
+
+def kind_of(
+    name: str, format: str | None, formats: Sequence[str], example: str, folders: Sequence[str] = ("store",)
+) -> str | None:
+    """Return which of ``formats`` data have, by ``format`` or the kind of file; None if their name has to tell.
+
+    ``example`` is a family of synthetic data, for an error; a directory may have one of the formats ``folders``.
+    """
+    if format is not None and format not in formats:
+        raise UsageError(f"format={format!r}: {expected_one_of(formats, format)}")
     if format == "synthetic" or (format is None and name.startswith(PREFIX)):
         return "synthetic"
     try:
@@ -217,19 +227,17 @@ def _kind(name: str, format: str | None) -> str:
     except FileNotFoundError:
         from hogwild.data.hints import missing
 
-        hint = missing(name) or f" (a synthetic set is named like {PREFIX}rcv1)"
+        hint = missing(name) or f" (a synthetic set is named like {PREFIX}{example})"
         raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
     if stat.S_ISDIR(mode):
-        if format not in (None, "store"):
+        if format not in (None, *folders):
             raise InputError(f"{name}: a directory, expected a file of format {format}")
-        return "store"
+        return format or "store"
     if format == "store":
         raise InputError(f"{name}: a file, but a store is a directory")
-    if format is not None:
-        return format
-    return _by_suffix(name)
+    return format
 
 
 def _by_suffix(name: str) -> str:
@@ -260,27 +268,21 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
         recipe = synthetic_recipe(parse_spec(name), options["progress"])
     else:
         found = _targets_path(name, targets, options.get("labels", "required"))
-        key = {
-            "format": "mtx",
-            "file": file_identity(name),
-            "targets": found and file_identity(found),
-            "parser": PARSER,
-        }
+        key = {"format": "mtx", "file": identity(name), "targets": found and identity(found), "parser": PARSER}
         how = options.get("workers"), options.get("progress")
         recipe = _copy(name, key, lambda: _matrix(name, lambda path: read_matrix_market(path, *how), found))
     return recipe if bits is None else hashed_recipe(recipe, bits)
 
 
 def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
-    before = file_identity(name)
+    before = identity(name)
     kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
     if options["hash_bits"] is not None:  # so that cache entries from before hashing existed stay valid
         kept["hash_bits"] = options["hash_bits"]
 
     def fill(sink: Sink) -> dict[str, Any]:
         facts = _parse(name, sink, options)
-        if file_identity(name) != before:
-            raise InputError(f"{name}: changed while it was being read: try again")
+        check_unchanged(name, before)
         return facts
 
     return Recipe(

@@ -6,9 +6,9 @@ favours one topic by rejecting most words of the others. Labels come from a plan
 (the topic with the largest margin), and a share of them is then flipped, so a linear model can come close to
 ``1 - noise``.
 
-The decision that matters: only operations that IEEE 754 rounds exactly, logarithms and powers included
-(``portable_log``, ``portable_exp``), and one random stream per row; a test pins a checksum. It costs about 50 ns per
-nonzero on one core.
+Only operations that IEEE 754 rounds exactly are used, logarithms and powers included (``portable_log``,
+``portable_exp``), and each row has a random stream of its own; a test pins a checksum. A nonzero takes about 50 ns on
+one core.
 
 ``rcv1`` is shaped after the text set of Lewis et al. (2004): 47,236 features, 73 nonzeros a row, the most popular
 feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf, it is in 97 %).
@@ -217,7 +217,7 @@ class RowGenerator:
         lengths = self.lengths(first, last)
         begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         longest = int(lengths.max())
-        slots = np.zeros(1 << (2 * longest).bit_length(), dtype=np.int32)
+        slots = np.zeros(1 << (2 * max(longest, 8)).bit_length(), dtype=np.int32)
         ranks, counts, order = (np.empty(longest, dtype=np.int64) for _ in range(3))
         indices, values = np.empty(begin[-1], np.int32), np.empty(begin[-1], np.float32)
         margins = np.zeros((last - first, self.topics))

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.text.lines import ReadError, Source, chunks
+from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError
 
 CHUNK = 2 << 20  # bytes of text in a piece
@@ -74,9 +75,9 @@ class CsvPiece:
                 return self._said(line, f"{len(row)} values, but the first line names {len(names)} columns")
             for name, value in zip(names, row):
                 if _is_bad(value):
-                    return self._said(line, f"column {name}: {_short(value)} is not UTF-8")
+                    return self._said(line, f"column {name}: {shown_word(value)} is not UTF-8")
                 if self.types.get(name) == "number" and not _is_number(value):
-                    return self._said(line, f"column {name}: {_short(value)} is not a number")
+                    return self._said(line, f"column {name}: {shown_word(value)} is not a number")
         return self._said(self.line, reason)
 
     def _said(self, line: int, what: str) -> InputError:
@@ -201,7 +202,7 @@ class CsvSource:
         reader = csv.reader(lines, delimiter=self.delimiter)
         names = next((row for row in reader if row), [])  # blank lines may precede it
         for name in filter(_is_bad, names):
-            raise InputError(f"{self.name}: line {reader.line_num}: the column's name {_short(name)} is not UTF-8")
+            raise InputError(f"{self.name}: line {reader.line_num}: the column's name {shown_word(name)} is not UTF-8")
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InputError(f"{self.name}: line {reader.line_num}: several columns are named {repeated[0]!r}")
@@ -246,9 +247,3 @@ def _is_number(value: str) -> bool:
 
 def _is_bad(value: str) -> bool:
     return any(BAD_UTF8[0] <= character <= BAD_UTF8[1] for character in value)
-
-
-def _short(value: str) -> str:
-    """Return a value as a message shows it."""
-    shown = value if len(value) <= 40 else value[:37] + "..."
-    return repr(shown.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

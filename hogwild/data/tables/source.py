@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hogwild.data.cache import Cache, Recipe, build, identity
+from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.progress import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
@@ -105,7 +105,8 @@ def table_recipe(
     """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
     name, before = "the table", None
     if isinstance(table, str | os.PathLike):
-        name, before = os.fspath(table), _identity(table)
+        name = os.fspath(table)
+        before = identity(name)
 
     def fill(sink: Sink) -> dict[str, Any]:
         source = open_source(table, format, progress)
@@ -117,8 +118,8 @@ def table_recipe(
         gathering = Gathering(made.hash_bits) if plan is None else None  # test data need no names
         for block in read_blocks(source, made, labels, weighted, workers, gathering):
             hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
-        if before is not None and _identity(table) != before:
-            raise InputError(f"{name}: changed while it was being read: try again")
+        if before is not None:
+            check_unchanged(name, before)
         names = None if gathering is None else gathering.names(made)
         return hashed.facts() | {"table": made.to_json(), "names": names}
 
@@ -178,10 +179,3 @@ def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:
     if unknown:
         said = f"{source.name}: the model does not know {shown(unknown)}: passed over"
         warnings.warn(said, HogwildWarning, stacklevel=3)
-
-
-def _identity(path: Any) -> dict[str, Any]:
-    try:
-        return identity(path)
-    except OSError as error:
-        raise InputError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None

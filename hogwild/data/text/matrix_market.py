@@ -12,12 +12,8 @@ Boisvert, Pozo and Remington, "The Matrix Market Exchange Formats: Initial Desig
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,9 +22,9 @@ import numpy as np
 from hogwild import machine
 from hogwild.data.progress import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
-from hogwild.data.text.lines import ReadError, Source, chunks
-from hogwild.data.text.svmlight import CHUNK_BYTES
-from hogwild.data.text.tokens import bad_number, quoted
+from hogwild.data.text.lines import Source
+from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
+from hogwild.data.text.tokens import bad_number, line_of, quoted
 from hogwild.errors import InputError, expected_one_of
 
 BANNER = "%%MatrixMarket matrix"
@@ -87,58 +83,42 @@ def read_matrix_market(
     InputError
         ``name:line: what`` for the first line that is wrong, or a damaged archive.
     """
-    reader = _Reader(Source(path), workers or min(len(os.sched_getaffinity(0)), 8), progress)
-    try:
-        for buffer, size in reader.chunks():
-            reader.submit(buffer, size)
-        return reader.finish()
-    finally:
-        reader.pool.shutdown(cancel_futures=True)
-        reader.source.close()
+    with Source(path) as source, ChunkParser(workers or usual_workers(), CHUNK_BYTES) as parser:
+        return _Reader(source, parser).read(progress)
 
 
 def check_room(rows: int) -> None:
     """Raise InputError if ``rows`` rows, which a file can claim in a few bytes, need more memory than there is."""
-    available = machine.memory()[1]
-    if available is not None and rows * ROW_BYTES > available:
-        needed, there = rows * ROW_BYTES / 2**30, available / 2**30
-        raise InputError(f"{rows:,} rows need {needed:.1f} GiB of memory or more, and {there:.1f} GiB are available")
+    machine.check_memory(f"{rows:,} rows", rows * ROW_BYTES)
 
 
 class _Reader:
-    """Collects blocks of entries as they come back from the pool, in file order."""
+    """Collects the blocks of entries of a file, in order."""
 
-    def __init__(self, source: Source, workers: int, progress: BytesRead | None) -> None:
-        self.source, self.workers, self.progress = source, workers, progress
+    def __init__(self, source: Source, parser: ChunkParser) -> None:
+        self.source, self.parser = source, parser
         self.header: MatrixHeader | None = None
         self.banner: tuple[str, ...] = ()
-        self.lines = self.entries = 0
+        self.entries = 0
         self.blocks: list[_Block] = []
-        self.jobs: deque[tuple[Future[_Block], bytearray]] = deque()
-        self.free: deque[bytearray] = deque()
-        _parse(bytearray(b"\n"), 1, MatrixHeader(True, "real", "", (0, 0), 0))  # compiles where Ctrl-C is noticed
-        self.pool = ThreadPoolExecutor(workers, thread_name_prefix="hogwild-parse")
 
     def fail(self, line: int, what: str) -> InputError:
-        return InputError(f"{self.source.label}:{line}: {what}")
+        return self.parser.fault(self.source, line, what)
 
-    def chunks(self) -> Iterator[tuple[bytearray, int]]:
-        """Yield chunks of entries, after reading the lines before them."""
-        failure = None
-        try:
-            for buffer, size in chunks(self.source, CHUNK_BYTES, self.free):
-                if self.header is not None or self.read_header(buffer, size):
-                    yield buffer, size
-        except ReadError as error:
-            failure = str(error)
-        while self.jobs:
-            self.add(*self.jobs.popleft())
-        if failure is not None:
-            raise self.fail(self.lines + 1, failure)
+    def fail_at_end(self, what: str) -> InputError:
+        return self.fail(0 if self.parser.lines else 1, what)
+
+    def read(self, progress: BytesRead | None) -> Any:
+        _parse(bytearray(b"\n"), 1, MatrixHeader(True, "real", "", (0, 0), 0))  # compiles where Ctrl-C is noticed
+        for chunk in self.parser.each(self.source, self.parse, self.read_header):
+            self.add(chunk.block, chunk.buffer)
+            if progress:
+                progress(chunk.done, self.source.total)
+        return self.finish()
 
     def read_header(self, buffer: bytearray, size: int) -> bool:
-        """Read the banner and the size line from a chunk; return False if the size line is not in it."""
-        at, line = 0, self.lines
+        """Read the lines before the entries unless they are known; return whether they are now."""
+        at = line = 0
         while at < size and self.header is None:
             line, end = line + 1, buffer.index(b"\n", at)
             text = bytes(buffer[at:end]).strip()
@@ -151,43 +131,31 @@ class _Reader:
             except ValueError as error:
                 raise self.fail(line, str(error)) from None
             at = end + 1
-        if self.header is None:
-            self.lines = line
         return self.header is not None
 
-    def submit(self, buffer: bytearray, size: int) -> None:
-        """Submit a chunk for parsing, and collect finished ones."""
+    def parse(self, buffer: bytearray, size: int) -> _Block:
         assert self.header is not None
-        self.jobs.append((self.pool.submit(_parse, buffer, size, self.header), buffer))
-        while self.jobs and (self.jobs[0][0].done() or len(self.jobs) > self.workers):
-            self.add(*self.jobs.popleft())
-        if self.progress:
-            self.progress(self.source.done, self.source.total)
+        return _parse(buffer, size, self.header)
 
-    def add(self, job: Future[_Block], buffer: bytearray) -> None:
+    def add(self, block: _Block, buffer: bytearray) -> None:
         assert self.header is not None
-        block, expected = job.result(), self.header.entries
-        faults = [block.error] if block.error else []
+        faults, expected = [block.error] if block.error else [], self.header.entries
         if self.entries + len(block.values) > expected:
             what = f"more than the {expected:,} entries that the size line tells of"
-            faults.append((_line_of(buffer, expected - self.entries), what))
+            faults.append((line_of(buffer, expected - self.entries, b"%"), what))
         if faults:
-            line, what = min(faults)
-            raise self.fail(self.lines + line, what)
+            raise self.fail(*min(faults))
         self.entries += len(block.values)
-        self.lines += block.lines
         self.blocks.append(block)
-        if len(buffer) == CHUNK_BYTES + 1:
-            self.free.append(buffer)
 
     def finish(self) -> Any:
         """Return the matrix, once all is read."""
         if self.header is None:
             what = "no size line" if self.banner else f"an empty file, expected {BANNER} ..."
-            raise self.fail(max(self.lines, 1), what)
+            raise self.fail_at_end(what)
         if self.entries < self.header.entries:
             told = f"{self.entries:,} entries, but the size line tells of {self.header.entries:,}"
-            raise self.fail(max(self.lines, 1), f"the file ends after {told}: is it cut short?")
+            raise self.fail_at_end(f"the file ends after {told}: is it cut short?")
         values = self.joined("values", np.float64)
         if not self.header.places:
             return _unfold(values, self.header)
@@ -294,12 +262,6 @@ def _token(buffer: bytearray, start: int) -> bytes:
     """Return the bytes from ``start`` to the next blank or line end."""
     match = TOKEN.match(buffer, start)
     return match.group() if match else b""
-
-
-def _line_of(buffer: bytearray, entry: int) -> int:
-    """Line of the chunk, from 1, that holds ``entry``; used for errors only, so in plain Python."""
-    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", b"%"))
-    return next(itertools.islice(lines, entry, None))
 
 
 def _describe(buffer: bytearray, position: int, code: int, header: MatrixHeader) -> str:

@@ -211,8 +211,7 @@ def parse_rows(
     text,  # bytearray: whole lines
     size,  # bytes of it to read; text[size - 1] is a line end
     base,  # 1 or 0: the lowest index
-    limit,  # zero-based indices from here on are refused or, with drop, left out
-    drop,
+    limit,  # zero-based indices from here on are refused
     optional,  # labels may be missing
     bits,  # indices are hashed to this many bits; 0: not hashed
     lengths,  # (line ends,) int64, out
@@ -221,19 +220,19 @@ def parse_rows(
     targets,  # (line ends,) float32, out
     unresolved,  # (room, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
-    """Return ``(code, position of the bad token, rows, entries, width, falls, dropped, queries, unresolved)``.
+    """Return ``(code, position of the bad token, rows, entries, width, falls, queries, unresolved)``.
 
     ``falls`` counts the entries whose index does not ascend, ``queries`` the rows with a ``qid:``, which is left out;
     if ``unresolved`` exceeds the room, call again. With ``bits`` the entries are still in the order of the text: see
     ``hashing_kernel.py``.
     """
-    p, row, k, width, falls, dropped, queries, left = 0, 0, 0, 0, 0, 0, 0, 0
+    p, row, k, width, falls, queries, left = 0, 0, 0, 0, 0, 0, 0
     while p < size:
         start = p = skip_blanks(text, p)
         if text[p] != 10 and text[p] != 35:
             what, p, x = _label(text, p, optional)
             if what == BAD:
-                return BAD_LABEL, start, row, k, width, falls, dropped, queries, left
+                return BAD_LABEL, start, row, k, width, falls, queries, left
             if what == UNRESOLVED:
                 if left < len(unresolved):
                     unresolved[left, 0], unresolved[left, 1] = -1 - row, start
@@ -252,15 +251,12 @@ def parse_rows(
                 else:
                     index, p = _index(text, p)
                     index -= base
-                if index < 0 or index >= INDEX_END or (index >= limit and not drop):
-                    return BAD_FEATURE, start, row, k, width, falls, dropped, queries, left
+                if index < 0 or index >= min(limit, INDEX_END):
+                    return BAD_FEATURE, start, row, k, width, falls, queries, left
                 what, p, x = number(text, p)
                 if what == BAD or not _ends_token(text[p]):
-                    return BAD_FEATURE, start, row, k, width, falls, dropped, queries, left
+                    return BAD_FEATURE, start, row, k, width, falls, queries, left
                 p = skip_blanks(text, p)
-                if index >= limit:
-                    dropped += 1
-                    continue
                 if what == UNRESOLVED:
                     if left < len(unresolved):
                         unresolved[left, 0], unresolved[left, 1] = k, start
@@ -276,4 +272,4 @@ def parse_rows(
         while text[p] != 10:
             p += 1
         p += 1
-    return DONE, p, row, k, width, falls, dropped, queries, left
+    return DONE, p, row, k, width, falls, queries, left

@@ -1,21 +1,16 @@
 """Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label [qid:n] index:value ... [# comment]``.
 
-The calling thread reads, decompresses and cuts the text after the last line end of each chunk; a pool of threads parses
-the chunks in the JIT kernel, which releases the GIL; results come back in file order. So decompression overlaps with
-parsing, the first bad line of the file is the one reported, and the chunks in flight bound the memory, whatever the
-size of the file: about a megabyte of text for each worker, and at most six bytes of arrays for a byte of text.
-
-Line numbers cost nothing until one is needed: a chunk knows how many lines it has, and an error adds those before it.
+Chunks are parsed on several threads (``pipeline.py``): about a megabyte of text for each worker, and at most six bytes
+of arrays for a byte of text.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,11 +20,11 @@ from hogwild.data.progress import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
-from hogwild.data.text.lines import ReadError, Source, chunks
+from hogwild.data.text.lines import Source
+from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
 from hogwild.data.text.tokens import bad_number, line_of, quoted, token_at
 from hogwild.errors import InputError, UsageError
 
-CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
 JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 
@@ -44,7 +39,6 @@ class ParseSummary:
     unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
     duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
-    ignored: int = 0  # features at or beyond the pinned width that were dropped
     bytes_read: int = 0  # of the source: compressed bytes if it is compressed
 
 
@@ -52,7 +46,6 @@ class ParseSummary:
 class _Settings:
     zero_based: bool
     width: int | None
-    drop: bool  # drop features at or beyond the width
     optional: bool  # labels may be missing
     bits: int | None  # bits of the hash
     workers: int
@@ -75,7 +68,6 @@ class _Block:
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     lines: int
     width: int
-    dropped: int
     unsorted_rows: int = 0
     duplicate_rows: int = 0
     query_rows: int = 0
@@ -96,8 +88,8 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     while True:
         unresolved = np.empty((room, 2), np.int64)
         with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
-            code, position, rows, nnz, width, falls, dropped, queries, left = parse.parse_rows(
-                buffer, size, settings.base, settings.limit, settings.drop, settings.optional, settings.bits or 0,
+            code, position, rows, nnz, width, falls, queries, left = parse.parse_rows(
+                buffer, size, settings.base, settings.limit, settings.optional, settings.bits or 0,
                 lengths, indices, values, targets, unresolved,
             )  # fmt: skip
         if left <= room:
@@ -120,7 +112,7 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         fault(position, code == parse.BAD_LABEL)
         nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
-    block = _Block(arrays, lines, width, dropped, query_rows=queries)
+    block = _Block(arrays, lines, width, query_rows=queries)
     overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
     if settings.bits:
         overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
@@ -162,7 +154,7 @@ def _sort_rows(block: _Block) -> int | None:
 
 
 def _sort_buckets(block: _Block, bits: int) -> int | None:
-    """Do the same for a hashed chunk, whose rows are all unsorted."""
+    """Do what :func:`_sort_rows` does for a hashed chunk, whose rows are all unsorted."""
     lengths, indices, values, targets = block.arrays
     indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
     block.arrays = lengths, indices, values, targets
@@ -196,80 +188,47 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
         return f"index {quoted(index)} is beyond the largest, {largest}{hint}"
     if feature < settings.base:
         return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
-    if not settings.bits and feature - settings.base >= settings.limit and not settings.drop:
+    if not settings.bits and feature - settings.base >= settings.limit:
         return f"index {feature} is beyond the given width of {settings.width} features"
     if not value:
         return f"missing value in {quoted(token)}: expected index:value"
     return f"bad value in {quoted(token)}: {bad_number(value)}"
 
 
-@dataclass
-class _Job:
-    """A chunk in the pool."""
-
-    block: Future[_Block]
-    buffer: bytearray
-    size: int
-    done: int  # bytes of the source read up to its end
-
-
 def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, settings: _Settings) -> Iterator[_Block]:
     """Yield parsed chunks in file order, with totals in ``summary``; this thread reads, and those of a pool parse."""
     _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where Ctrl-C is noticed
-    chunk, failure = settings.chunk, None
     summary.width = settings.width or 0
-    room = chunk * (settings.workers + 1)
-    free: deque[bytearray] = deque()
-    jobs: deque[_Job] = deque()
-    source = Source(path)
-    pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="hogwild-parse")
-    try:
-        try:
-            for buffer, size in chunks(source, chunk, free):
-                jobs.append(_Job(pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
-                while jobs and (jobs[0].block.done() or sum(job.size for job in jobs) > room):
-                    yield _finished(jobs.popleft(), source, summary, settings, free)
-        except ReadError as error:
-            failure = str(error)
-        while jobs:
-            yield _finished(jobs.popleft(), source, summary, settings, free)
-        if failure is not None:
-            raise InputError(f"{source.label}:{summary.lines + 1}: {failure}")
+    with Source(path) as source, ChunkParser(settings.workers, settings.chunk) as parser:
+        for block, _, _, done in parser.each(source, partial(_parse, settings=settings)):
+            if block.error:
+                raise parser.fault(source, *block.error)
+            _add(summary, block, settings)
+            summary.bytes_read = done
+            if settings.progress:
+                settings.progress(done, source.total)
+            yield block
         if summary.rows == 0:
-            raise InputError(f"{source.label}:{max(summary.lines, 1)}: no rows in it, expected svmlight text")
+            raise InputError(f"{source.label}:{max(parser.lines, 1)}: no rows in it, expected svmlight text")
         summary.bytes_read = source.done
         if settings.progress:
             settings.progress(source.done, source.total)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        source.close()
 
 
-def _finished(job: _Job, source: Source, summary: ParseSummary, settings: _Settings, free: deque[bytearray]) -> _Block:
-    """Return the next block when its thread is done; raise its error, if any, with the line of the file."""
-    block = job.block.result()
-    if block.error:
-        raise InputError(f"{source.label}:{summary.lines + block.error[0]}: {block.error[1]}")
-    if len(job.buffer) == settings.chunk + 1:
-        free.append(job.buffer)
+def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
     lengths, indices, _, _ = block.arrays
     summary.lines += block.lines
     summary.rows += len(lengths)
     summary.nnz += len(indices)
-    summary.ignored += block.dropped
     summary.unsorted_rows += block.unsorted_rows
     summary.duplicate_rows += block.duplicate_rows
     summary.query_rows += block.query_rows
-    summary.bytes_read = job.done
     if settings.width is None:
         summary.width = max(summary.width, block.width)
-    if settings.progress:
-        settings.progress(job.done, source.total)
-    return block
 
 
 def _settings(
-    zero_based: bool = False, width: int | None = None, ignore_beyond: bool = False, labels: str = "required",
+    zero_based: bool = False, width: int | None = None, labels: str = "required",
     hash_bits: int | None = None, workers: int | None = None, chunk_bytes: int | None = None,
     progress: BytesRead | None = None,
 ) -> _Settings:  # fmt: skip
@@ -283,14 +242,12 @@ def _settings(
         raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
     if labels not in ("required", "optional"):
         raise UsageError(f"labels {labels!r}: expected 'required' or 'optional'")
-    if workers is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = min(cores, 8)  # a single thread reads, and could not supply more
+    workers = usual_workers() if workers is None else workers
     if workers < 1:
         raise UsageError(f"workers {workers}: expected at least 1")
     chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)
     optional = labels == "optional"
-    return _Settings(zero_based, width, ignore_beyond, optional, hash_bits, workers, chunk, progress)
+    return _Settings(zero_based, width, optional, hash_bits, workers, chunk, progress)
 
 
 # -- public functions -------------------------------------------------------------------------------------------------
@@ -308,7 +265,7 @@ def parse_svmlight(path: str | os.PathLike[str] | BinaryIO, sink: Sink, **option
     zero_based : bool
         Indices count from 0 rather than 1. The sink's indices count from 0 either way.
     width : int, optional
-        Number of features. A feature at or beyond it is an error or, with ``ignore_beyond``, dropped and counted.
+        Number of features; one at or beyond it is an error.
     labels : "required" or "optional"
         Whether a row may begin with its first feature; its target is then 0. Blank lines are not rows either way.
     hash_bits : int, optional

@@ -25,7 +25,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_
 from hogwild.methods import PENALTIES
 from hogwild.model_file import outcome, package_version, usable
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
-from hogwild.problems.completion.ranking import AT, USERS, best_of_users, ranking_metrics
+from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
 SIDES = ("user", "item")
@@ -290,7 +290,7 @@ class CompletionModel:
         arrays = {name: getattr(self, name) for name in SHAPES}
         for side, ids in zip(SIDES, (self.user_ids, self.item_ids), strict=True):
             if ids is not None:
-                arrays |= {f"{side}_ids.{name}": array for name, array in ids.arrays().items()}
+                arrays |= ids.arrays(f"{side}_ids.")
         header = {
             "problem": "completion",
             "loss": self.loss,
@@ -315,10 +315,9 @@ class CompletionModel:
         InputError
             If anything does not fit; one line that begins with ``where``.
         """
-        rest = dict(arrays)
         with usable(where):
-            given: dict[str, Any] = {name: rest.pop(name) for name in SHAPES}
-            given |= {f"{side}_ids": _ids_of(rest, f"{side}_ids.") for side in SIDES}
+            given: dict[str, Any] = {name: arrays[name] for name in SHAPES}
+            given |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
             given |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
             model = cls(
                 **given,
@@ -327,18 +326,13 @@ class CompletionModel:
                 history=[dict(row) for row in header["history"]],
             )
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
-        if rest:
-            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(sorted(rest))}")
+        prefixes = tuple(f"{side}_ids." for side in SIDES)
+        if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):
+            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(rest)}")
         if (*model.shape, model.rank) != expected:
             holds = f"{model.shape[0]} users, {model.shape[1]} items, rank {model.rank}"
             raise InputError(f"{where}: damaged: holds {holds}; its header says {', '.join(map(str, expected))}")
         return model
-
-
-def _ids_of(arrays: dict[str, np.ndarray], prefix: str) -> Ids | None:
-    """Remove from ``arrays`` the ids under names with ``prefix`` and return them; None if there are none."""
-    found = {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
-    return Ids.from_arrays(found) if found else None
 
 
 def _numbers(ids: Ids | None, names: Any, size: int) -> np.ndarray:
@@ -355,10 +349,7 @@ def _check_count(n: int) -> None:
         raise UsageError(f"n={n}: expected at least 1")
 
 
-def evaluate_completion(
-    model: CompletionModel, ratings: Ratings, seen: Ratings | None = None, *, at: int = AT, users: int = USERS,
-    threads: int | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings | None = None) -> dict[str, Any]:
     """Metrics of ``model`` on ratings that were not used in training, matched by name.
 
     Parameters
@@ -367,15 +358,12 @@ def evaluate_completion(
     ratings : Ratings
     seen : Ratings, optional
         For the sampled losses: training ratings, whose items are not candidates for their users.
-    at, users : int
-        Depth of precision and NDCG; and the number of evenly spaced users over which these are taken.
-    threads : int, optional
 
     Returns
     -------
     dict
         ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
-        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_<at>`` and ``ndcg_at_<at>``, for known ones.
+        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones.
 
     Raises
     ------
@@ -389,8 +377,8 @@ def evaluate_completion(
     found: dict[str, Any] = {"ratings": len(ratings), "unknown": unknown}
     if model.loss == "squared-error":
         model.warn_unknown(placed.users, placed.items)
-        error = model.scores(placed.users, placed.items, threads) - placed.values
+        error = model.scores(placed.users, placed.items) - placed.values
         return found | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
     lists = None if seen is None else model.place(seen).user_lists()
     parameters = model.user_factors, model.item_factors, model.item_bias
-    return found | ranking_metrics(*parameters, placed.user_lists(), lists, at, users, threads)
+    return found | ranking_metrics(*parameters, placed.user_lists(), lists, AT)

@@ -120,8 +120,6 @@ class RatingObjective:
         and every triple of ``bpr``, as often as a row is in one.
     mean : float
         Constant part of every score.
-    degrees : (user degrees, item degrees), optional
-        Degrees in the ratings, if already known.
     negatives : int
         Sampled items for each rating.
     seen : (begin, items), optional
@@ -145,7 +143,6 @@ class RatingObjective:
         l2: float | tuple[float, float] = 0.0,
         penalty: str = "per-rating",
         mean: float = 0.0,
-        degrees: tuple[np.ndarray, np.ndarray] | None = None,
         negatives: int = 1,
         seen: SeenLists | None = None,
         seed: int = 0,
@@ -165,7 +162,7 @@ class RatingObjective:
             self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], known, seed, threads)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
         if any(self.l2) and penalty == "per-rating":
-            self.degrees = self._visits(*(ratings.degrees() if degrees is None else degrees))
+            self.degrees = self._visits(*ratings.degrees())
 
     def evaluate(
         self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, sums: np.ndarray | None = None
@@ -263,26 +260,26 @@ class RatingEvaluator:
     ----------
     train, test : Ratings
         Training and test ratings; ``test`` may be None, else it has the same users and items.
-    loss, l2, penalty, mean, negatives, seed, threads
+    loss, l2, penalty, mean, negatives
         As in :class:`RatingObjective`. Test negatives are in neither set of ratings.
     """
 
     def __init__(
         self, train: Ratings, test: Ratings | None, loss: str, *, l2: float | tuple[float, float] = 0.0,
-        penalty: str = "per-rating", mean: float = 0.0, degrees: tuple[np.ndarray, np.ndarray] | None = None,
-        negatives: int = 1, seed: int = 0, threads: int | None = None,
+        penalty: str = "per-rating", mean: float = 0.0, negatives: int = 1,
     ) -> None:  # fmt: skip
         if test is not None and test.shape != train.shape:
             raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
-        same: dict[str, Any] = {"mean": mean, "negatives": negatives, "seed": seed, "threads": threads}
         implicit = loss != "squared-error"
         self.seen = train.user_lists() if implicit else None
-        self.train = RatingObjective(train, loss, l2=l2, penalty=penalty, degrees=degrees, seen=self.seen, **same)
+        self.train = RatingObjective(
+            train, loss, l2=l2, penalty=penalty, mean=mean, negatives=negatives, seen=self.seen
+        )
         self.test, self.tested = None, None
         if test is not None:
             self.tested = test.user_lists() if implicit else None
             both = None if self.seen is None or self.tested is None else merge_lists(self.seen, self.tested)
-            self.test = RatingObjective(test, loss, seen=both, **same)
+            self.test = RatingObjective(test, loss, mean=mean, negatives=negatives, seen=both)
 
     def __call__(self, solution: Solution, sums: np.ndarray | None = None) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ``test_loss`` and, for both sets, ``rmse`` and ``mae``.
@@ -300,9 +297,7 @@ class RatingEvaluator:
         named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
         if self.seen is not None and self.tested is not None:
             user_factors, item_factors, _, item_bias = solution
-            ranked = ranking_metrics(
-                user_factors, item_factors, item_bias, self.tested, self.seen, AT, threads=self.train.threads
-            )
+            ranked = ranking_metrics(user_factors, item_factors, item_bias, self.tested, self.seen, AT)
             named |= {f"test_{name}": value for name, value in ranked.items()}
         return named
 

@@ -68,7 +68,7 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True)
 class CompletionProblem:
-    """Everything a worker must know besides the arrays; made by :meth:`of`."""
+    """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
 
     users: int
     items: int
@@ -134,12 +134,10 @@ class CompletionProblem:
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 parameter array."""
         return sum(self._layout())
 
     @property
     def numbers(self) -> int:
-        """How many parameters a user or item has: its factors and its bias."""
         return self.rank + 1
 
     @property
@@ -149,7 +147,6 @@ class CompletionProblem:
 
     @property
     def holds(self) -> bool:
-        """Whether a worker that dies may hold what others wait for."""
         return self.discipline in HOLDS or self.order == "blocks"
 
     @property
@@ -245,11 +242,9 @@ class CompletionProblem:
         return arrays
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
-        """The kernel's read-only inputs, made of arrays by name."""
         return Data(**{name: arrays[name] for name in Data._fields})
 
     def scratch(self, order: Tiles, tiers: int = 0) -> Scratch:
-        """A worker's own memory."""
         turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
         rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
         (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)
@@ -300,7 +295,6 @@ class CompletionProblem:
         return np.concatenate([self.factors(flat)[side][rows], bias[rows, None]], axis=1).ravel()
 
     def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
-        """Set what :meth:`copy_out` has returned."""
         values = values.reshape(len(rows), self.numbers)
         self.factors(flat)[side][rows] = values[:, :-1]
         self.parameters(flat)[2 + side][rows] = values[:, -1]
@@ -312,11 +306,9 @@ class CompletionProblem:
         control[LAST] = completion_turns.UNKNOWN
 
     def position(self, control: np.ndarray, order: Tiles) -> int:
-        """Number of tiles done, while the workers stand still."""
         return int(min(control[NEXT], order.n_chunks))
 
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
-        """Return a function that does up to ``part.limit`` examples and returns how many; a further call continues."""
         if part.crew is not None:
             raise UsageError(
                 f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked, "
@@ -337,7 +329,6 @@ class CompletionProblem:
         return counted(kernel, shared.control, part.worker)
 
     def _kernel(self) -> Any:
-        """The compiled loop for this loss and discipline."""
         lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
         constants = [int(flag) for flag in (self.penalty == "per-row", self.nonnegative, self.biases)]
         delayed = int(self.delay > 0)
@@ -349,9 +340,6 @@ class CompletionProblem:
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
-        self.rehearse()
-
-    def rehearse(self) -> None:
         small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))

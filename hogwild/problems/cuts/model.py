@@ -179,7 +179,7 @@ class Segmentation:
             arrays["image"] = self.image
         for name, ids in (("ids", self.ids), ("label_ids", self.label_ids)):
             if ids is not None:
-                arrays |= {f"{name}.{part}": array for part, array in ids.arrays().items()}
+                arrays |= ids.arrays(f"{name}.")
         header = {
             "problem": "cuts", "vertices": len(self), "labels": self.n_labels, "objective": self.objective,
             "cut_value": self.cut_value, "offset": self.offset, "shape": None if self.shape is None else [*self.shape],
@@ -200,19 +200,15 @@ class Segmentation:
             x = arrays["x"]
             if x.ndim == 1:
                 x = np.column_stack((1.0 - x, x))
+            ids, label_ids = (Ids.from_arrays(arrays, f"{name}.") for name in ("ids", "label_ids"))
             shape = header["shape"]
             found = cls(
                 x, float(header["objective"]), float(header["cut_value"]), float(header["offset"]),
-                None if shape is None else tuple(shape), _ids(arrays, "ids"), _ids(arrays, "label_ids"),
-                arrays.get("image"), dict(header["config"]), str(header["fingerprint"]),
-                [dict(row) for row in header["history"]], str(header["version"]),
+                None if shape is None else tuple(shape), ids, label_ids, arrays.get("image"),
+                dict(header["config"]), str(header["fingerprint"]), [dict(row) for row in header["history"]],
+                str(header["version"]),
             )  # fmt: skip
             said = int(header["vertices"]), int(header["labels"])
         if found.x.shape != said:
             raise InputError(f"{where}: damaged: holds shares of shape {found.x.shape}, its header says {said}")
         return found
-
-
-def _ids(arrays: dict[str, np.ndarray], name: str) -> Ids | None:
-    parts = {key.partition(".")[2]: array for key, array in arrays.items() if key.startswith(name + ".")}
-    return Ids.from_arrays(parts) if parts else None

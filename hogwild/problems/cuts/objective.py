@@ -32,12 +32,10 @@ class CutEvaluator:
     graph : Graph
     best_threshold : bool
         Whether to add ``threshold_value`` and ``threshold``: the best cut of two labels at any threshold.
-    threads : int, optional
-        Number of threads; default: the cores this process may use. Values are the same on any number.
     """
 
-    def __init__(self, graph: Graph, best_threshold: bool = False, threads: int | None = None) -> None:
-        self.graph, self.threads = graph, threads
+    def __init__(self, graph: Graph, best_threshold: bool = False) -> None:
+        self.graph = graph
         self.best_threshold = best_threshold and graph.n_labels == 2
 
     def __call__(self, x: np.ndarray) -> dict[str, float]:
@@ -92,7 +90,7 @@ class CutEvaluator:
             edges = (array[first:last] for array in (graph.u, graph.v, graph.forward, graph.backward))
             return function(*edges, of_vertices)
 
-        return map_pieces(len(graph), PIECE, part, self.threads)
+        return map_pieces(len(graph), PIECE, part)
 
 
 def rounded(x: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ terminals are a bundle that is one update.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,7 +51,7 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True)
 class CutsProblem(InChunks):
-    """Everything a worker must know besides the arrays; made by :meth:`of`."""
+    """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
 
     discipline: str
     n_vertices: int
@@ -112,16 +111,13 @@ class CutsProblem(InChunks):
 
     @property
     def locks(self) -> int:
-        """Number of locks the discipline takes."""
         return self.n_vertices if self.discipline == "aig" else 1
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 parameter array."""
         return -(-self.n_vertices * self.stride // FLOATS) * FLOATS
 
     def parameters(self, flat: np.ndarray) -> Parameters:
-        """Named view of the flat array."""
         return Parameters(flat[: self.n_vertices * self.stride])
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
@@ -188,11 +184,9 @@ class CutsProblem(InChunks):
         }  # fmt: skip
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
-        """The kernel's read-only inputs, made of arrays by name."""
         return Data(**arrays)
 
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
-        """A worker's own memory."""
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.zeros(2 * self.stride + FLOATS, dtype=np.float32),
@@ -200,7 +194,6 @@ class CutsProblem(InChunks):
         )
 
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
-        """Return a function that does up to ``part.limit`` examples and returns how many; a further call continues."""
         if part.crew is not None:
             raise UsageError("virtual workers by events run the linear problem only: simulate cuts by quanta of edges")
         scratch.state[:] = 0
@@ -215,7 +208,6 @@ class CutsProblem(InChunks):
         return counted(kernel, shared.control, part.worker)
 
     def _kernel(self) -> Any:
-        """The compiled loop for this discipline."""
         two, delayed = int(self.scalar), int(self.delay > 0)
         if self.discipline == "round-robin":
             return cuts.turns(two, delayed)
@@ -223,29 +215,19 @@ class CutsProblem(InChunks):
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one edge of weight zero."""
-        self.rehearse(1)
-
-    def rehearse(self, n_rows: int, width: int = 2) -> float:
-        """Seconds that one worker takes for ``n_rows`` edges of weight zero, all of them between two vertices."""
-        terminals = ((1, 0),)
-        small = replace(self, n_vertices=2, terminals=terminals, delay=min(self.delay, 1))
-        order, flat = Order(n_rows, 1, False), np.zeros(small.size, dtype=np.float32)
+        small = replace(self, n_vertices=2, terminals=((1, 0),), delay=min(self.delay, 1))
+        order, flat = Order(1, 1, False), np.zeros(small.size, dtype=np.float32)
         small.start(flat, 0)
-        arrays = {name: np.full(n_rows, end, dtype=np.int32) for name, end in (("u", 0), ("v", 1))}
-        arrays |= {name: np.zeros(n_rows, dtype=np.float32) for name in ("forward", "backward")}
+        arrays = {name: np.full(1, end, dtype=np.int32) for name, end in (("u", 0), ("v", 1))}
+        arrays |= {name: np.zeros(1, dtype=np.float32) for name in ("forward", "backward")}
         arrays["rates"] = np.array([1.0, 0.0], dtype=np.float32)
-        arrays["bundle"] = np.full(0 if self.scalar else n_rows, -1, dtype=np.int32)
+        arrays["bundle"] = np.full(0 if self.scalar else 1, -1, dtype=np.int32)
         arrays["weights"] = np.empty(0, dtype=np.float32)
         data = small.data({name: readonly(array) for name, array in arrays.items()})
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(2, np.int32), no_tiers())
-        part, scratch = OrderSlice(order, np.arange(n_rows, dtype=np.int32), 0, 0, 0, 0, 1), small.scratch(order)
-        seconds = 0.0
-        for _ in range(2 if n_rows > 1 else 1):  # the first run may compile
-            small.begin_epoch(shared.control, order, 0)
-            start = time.perf_counter()
-            small.prepare(shared, scratch, data, part, (0.0, 1.0, 0.0))()
-            seconds = time.perf_counter() - start
-        return seconds
+        part = OrderSlice(order, np.zeros(1, dtype=np.int32), 0, 0, 0, 0, 1)
+        small.begin_epoch(shared.control, order, 0)
+        small.prepare(shared, small.scratch(order), data, part, (0.0, 1.0, 0.0))()
 
 
 def _single(weights: np.ndarray) -> np.ndarray:

@@ -73,7 +73,7 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True)
 class ModuleProblem(InChunks):
-    """Everything a worker must know besides the arrays."""
+    """Everything a worker must know besides the arrays. See ``work.Problem`` for the methods."""
 
     discipline: str
     layout: Layout
@@ -87,7 +87,6 @@ class ModuleProblem(InChunks):
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 array."""
         return self.layout.size
 
     @property
@@ -101,7 +100,6 @@ class ModuleProblem(InChunks):
         return 1
 
     def parameters(self, flat: np.ndarray) -> Parameters:
-        """Named view of the flat array."""
         return Parameters(flat)
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
@@ -116,13 +114,11 @@ class ModuleProblem(InChunks):
         return feed_of(self.kind, arrays, self.items)
 
     def scratch(self, order: Minibatches, tiers: int = 0) -> ModuleReplica:
-        """A worker's own memory."""
         return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)
 
     def prepare(
         self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step
     ) -> Callable[[], int]:
-        """Return a function that does minibatches up to ``part.limit`` rows and returns how many rows it did."""
         return partial(self._turn, shared, scratch, data, part, step)
 
     def _turn(self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step) -> int:
