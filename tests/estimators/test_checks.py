@@ -1,7 +1,7 @@
 """scikit-learn's own checks of what an estimator has to be like, with the two exceptions of its SGD.
 
-The default losses pass all of them; losses with another form of model (probabilities, rates) those whose outcome depends
-on what was trained, and the other losses, which differ from the default by a slope only, those that measure it.
+The default losses pass all of them; losses with another form of model (probabilities, rates) those whose outcome
+depends on what was trained, and the other losses, which differ from the default by a slope only, those that measure it.
 """
 
 from __future__ import annotations
