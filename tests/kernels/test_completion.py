@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 # name: options; between them both penalties and steps, projected or not, with biases and without, odd ranks, all orders
 COMBINATIONS = {
     "plain": (CONSTANT, {}),
-    "falling": (FALLING, {"rank": 16}),
+    "falling": (FALLING, {"rank": 32}),
     "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
     "nonnegative": (FALLING, {"nonnegative": True, "l2": 0.0, "rank": 33}),
     "file": (CONSTANT, {"order": "file"}),

@@ -491,13 +491,7 @@ def test_one_worker_is_serial_in_limited_calls():
     assert bits(serial) == bits(job)
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        1e15,
-        1e20,
-    ],
-)
+@pytest.mark.parametrize("size", [1e15, 1e20])
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # of the rates
 def test_one_worker_is_serial_with_large_values(size):
     rng = np.random.default_rng(0)

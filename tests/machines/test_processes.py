@@ -135,20 +135,8 @@ def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
 
 
 def test_the_links_of_a_cluster_are_measured(store: str) -> None:
-    address = free_address()
-    command = [
-        sys.executable,
-        "-m",
-        "hogwild",
-        "cluster",
-        "check",
-        store,
-        "--machines",
-        "2",
-        "--meet",
-        address,
-        "--json",
-    ]
+    words = ["cluster", "check", store, "--machines", "2", "--meet", free_address(), "--json"]
+    command = [sys.executable, "-m", "hogwild", *words]
     machines = [subprocess.Popen([*command, "--machine", f"{k}"], stdout=subprocess.PIPE, text=True) for k in range(2)]
     said = [process.communicate(timeout=180)[0] for process in machines]
     assert [process.returncode for process in machines] == [0, 0]
