@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHORT = {"kills": 16, "faults": 9, "machines": 3}
+SHORT = {"kills": 10, "faults": 6, "machines": 2}
 
 
 @pytest.mark.parametrize("name", SHORT)

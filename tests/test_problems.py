@@ -27,7 +27,7 @@ QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "epochs": 4}
 VARIANTS: dict[str, dict[str, Any]] = {
     "completion": {"problem": "completion", "rank": 8},
     "completion, blocks": {"problem": "completion", "rank": 8, "order": "blocks"},
-    "completion, file order": {"problem": "completion", "rank": 20, "order": "file", "penalty": "per-row", "l2": 1e-4},
+    "completion, file order": {"problem": "completion", "rank": 16, "order": "file", "penalty": "per-row", "l2": 1e-4},
     "completion, nonnegative": {"problem": "completion", "rank": 8, "nonnegative": True, "biases": False},
     "completion, implicit": {"problem": "completion", "rank": 8, "loss": "log", "negatives": 2},
     "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},

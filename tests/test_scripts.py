@@ -85,10 +85,8 @@ def test_which_python(tmp_path: Path) -> None:
 def test_quickstart_trains(tmp_path: Path) -> None:
     if not (ROOT / ".venv" / "bin" / "python").exists():
         pytest.skip("no .venv in the checkout")
-    result = subprocess.run(
-        [ROOT / "scripts" / "quickstart", "--epochs", "2"], cwd=tmp_path, capture_output=True, text=True
-    )
+    command = [ROOT / "scripts" / "quickstart", "synthetic:rcv1?rows=2000&features=500&nnz=10", "--epochs", "2"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert "no data named: training on synthetic:rcv1" in result.stdout
     assert "done after epoch 2" in result.stdout
     assert list(tmp_path.iterdir()) == []

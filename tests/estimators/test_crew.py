@@ -41,7 +41,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
 
 @pytest.mark.parametrize(
     ("groups", "options"),
-    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (2, {"penalty": None, "weights": True})], ids=str,
+    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (3, {"penalty": None, "weights": True})], ids=str,
 )  # fmt: skip
 def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: dict[str, Any]) -> None:
     rows, problem, arrays = posed(**options)

@@ -516,10 +516,10 @@ def test_more_workers_than_cores_are_told_so(text: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(workers, "WORTH", 1)
     monkeypatch.setattr(workers.machine, "physical_cores", lambda: 2)
     with pytest.warns(HogwildWarning, match="n_jobs=3: 3 workers share 2 cores") as caught:
-        HogwildClassifier(n_jobs=3, max_iter=2, tol=None).fit(*text)
+        HogwildClassifier("log_loss", n_jobs=3, max_iter=2, tol=None).fit(*text)
     assert caught[0].filename == __file__
     with pytest.warns(HogwildWarning, match="n_jobs=3") as caught:
-        HogwildClassifier(n_jobs=3).partial_fit(*text, classes=[-1, 1])
+        HogwildClassifier("log_loss", n_jobs=3).partial_fit(*text, classes=[-1, 1])
     assert caught[0].filename == __file__
 
 

@@ -217,12 +217,12 @@ def test_nobody_waits_for_who_has_nothing_left(name: str, host: str) -> None:
 @named
 def test_replicas_learn(name: str) -> None:
     """Four replicas that trade every 100 rows, at no cost, are as good as one worker after eight epochs."""
-    rows = toy(8000)
+    rows = toy(6000)
     quiet: dict[str, Any] = {"step": CASES[name].step, "epochs": 8, "l2": 1e-3}
     best = hogwild.train(rows, workers=1, **quiet)
     best.finish()
     found = []
-    for seed in range(5):
+    for seed in range(3):
         options = {"workers": 4, "host": "simulator", "exchange": spelled(name, 100), "seed": seed}
         run = hogwild.train(rows, **quiet, **options)
         run.finish()

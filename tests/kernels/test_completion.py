@@ -28,16 +28,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 # name: options; between them both penalties and steps, projected or not, with biases and without, odd ranks, all orders
 COMBINATIONS = {
     "plain": (CONSTANT, {}),
-    "falling": (FALLING, {"rank": 16}),
-    "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "rank": 33}),
-    "nonnegative": (FALLING, {"nonnegative": True}),
-    "no biases": (CONSTANT, {"biases": False, "nonnegative": True, "l2": 0.0}),
+    "falling": (FALLING, {"rank": 32}),
+    "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
+    "nonnegative": (FALLING, {"nonnegative": True, "l2": 0.0, "rank": 33}),
     "file": (CONSTANT, {"order": "file"}),
     "blocks": (FALLING, {"order": "blocks"}),
     "log": (FALLING, {"loss": "log", "negatives": 2}),
     "log per row": (CONSTANT, {"loss": "log", "penalty": "per-row", "l2": 0.001, "biases": False}),
-    "bpr": (CONSTANT, {"loss": "bpr"}),
-    "bpr per row": (FALLING, {"loss": "bpr", "penalty": "per-row", "l2": 0.001, "negatives": 2, "nonnegative": True}),
+    "bpr": (CONSTANT, {"loss": "bpr", "nonnegative": True}),
+    "bpr per row": (FALLING, {"loss": "bpr", "penalty": "per-row", "l2": 0.001, "negatives": 2}),
 }
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 

@@ -25,8 +25,8 @@ COMBINATIONS = {
     "log": (CONSTANT, {"loss": "log"}),
     "bpr": (FALLING, {"loss": "bpr", "nonnegative": True}),
 }
-# Beside "plain": round-robin and tiered draw nothing; atomic and locked differ from hogwild and aig in the write only
-FEW = {"round-robin": ["per row"], "tiered": ["per row"], "atomic": ["bpr"], "locked": ["bpr"]}
+# Beside "plain": round-robin and tiered draw nothing; the others differ from hogwild in the write and in what they lock
+FEW = {"round-robin": ["per row"], "tiered": ["per row"], "atomic": ["bpr"], "locked": ["bpr"], "aig": ["log", "bpr"]}
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
 
@@ -152,7 +152,8 @@ def test_several_workers_do_all_the_work_as_well(discipline, order):
 
 @needs_jit
 @pytest.mark.parametrize(
-    ("discipline", "options"), [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr"})]
+    ("discipline", "options"),
+    [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr", "nonnegative": True})],
 )
 def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options):
     job = make_job(discipline, **options)

@@ -139,7 +139,9 @@ def test_inside_the_lock():
 @needs_jit
 @pytest.mark.slow
 @pytest.mark.skipif(machine.physical_cores() < 2, reason="needs two cores")
-@pytest.mark.parametrize(("kind", "discipline"), [case for case in CASES if case[1] not in ("serial", "locked")])
+@pytest.mark.parametrize(
+    ("kind", "discipline"), [case for case in CASES if case[1] in ("hogwild", "aig", "round-robin")]
+)
 def test_side_by_side(kind, discipline):
     """Before the locks of aig are taken, and while others have their turn: two workers wait at the same time.
 

@@ -27,7 +27,7 @@ needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers
 
 def every_combination(disciplines):
     """Each is a kernel to compile: with locks, a row is written as hogwild writes it."""
-    few = {"aig": ["plain", "elastic", "multi-class"], "locked": ["plain", "adagrad", "multi-class", "softmax"]}
+    few = {"aig": ["plain", "elastic", "multi-class"], "locked": ["plain", "multi-class", "softmax"]}
     for discipline in disciplines:
         for name in few.get(discipline, COMBINATIONS):
             yield discipline, name

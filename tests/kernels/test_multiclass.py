@@ -9,16 +9,14 @@ from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, against_twin, aw
 
 
 @pytest.mark.parametrize(
-    ("loss", "penalty", "adagrad"),
+    ("loss", "penalty", "adagrad", "classes"),
     [
-        ("log", "elastic", False),
-        ("hinge", "none", False),
-        ("softmax", "l2", True),
-        pytest.param("softmax", "l2", False, marks=pytest.mark.slow),
-        pytest.param("modified-huber", "elastic", True, marks=pytest.mark.slow),
+        *((*kind, n) for kind in [("log", "elastic", False), ("hinge", "none", False), ("softmax", "l2", True)]
+          for n in (3, 5)),
+        pytest.param("softmax", "l2", False, 3, marks=pytest.mark.slow),
+        pytest.param("modified-huber", "elastic", True, 3, marks=pytest.mark.slow),
     ],
-)
-@pytest.mark.parametrize("classes", [3, 5])
+)  # fmt: skip
 def test_every_kind(loss, penalty, adagrad, classes):
     rows = awkward_rows(loss, classes, weights=classes == 5)
     options = {"loss": loss, "adagrad": adagrad, "schedule": "constant"} | PENALTIES[penalty]

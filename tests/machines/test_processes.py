@@ -18,6 +18,11 @@ from tests.machines.test_machines import free_address
 from tests.runs import toy, until
 
 TRAIN = [sys.executable, "-m", "hogwild", "train"]
+IMPATIENT = [sys.executable, "-c", """import sys
+from hogwild.__main__ import main
+from hogwild.machines import cluster
+cluster.SILENCE = 4.0  # seconds
+sys.exit(main())""", "train"]  # fmt: skip
 ALONE = ["--workers", "1", "--host", "threads", "--step", "0.5"]
 
 
@@ -26,12 +31,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_store(toy(20_000), tmp_path_factory.mktemp("machines") / "rows"))
 
 
-def start(store: str, machines: int, folder: Path, *options: str) -> list[subprocess.Popen[str]]:
+def start(
+    store: str, machines: int, folder: Path, *options: str, train: list[str] = TRAIN
+) -> list[subprocess.Popen[str]]:
     """Start that many machines; machine 0 writes its measurements to ``rows``."""
     address, started = free_address(), []
     for number in range(machines):
         words = [
-            *TRAIN,
+            *train,
             store,
             *ALONE,
             "--machines",
@@ -68,9 +75,9 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
     assert hogwild.load(model).coef_.any()
 
 
-@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=100", "server:push=100"])
-def test_a_machine_is_killed_and_missed_by_nobody(exchange: str, store: str, tmp_path: Path) -> None:
-    first, second, third = start(store, 3, tmp_path, "--epochs", "40", "--exchange", exchange)
+def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) -> None:
+    """With other exchanges: ``test_asynchronous.py``, and below."""
+    first, second, third = start(store, 3, tmp_path, "--epochs", "40", "--exchange", "averaging")
     assert until(lambda: len(measured(tmp_path)) > 4, 180)
     second.kill()
     assert [ended(process) for process in (first, third)] == [(0, ""), (0, "")]
@@ -128,20 +135,8 @@ def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
 
 
 def test_the_links_of_a_cluster_are_measured(store: str) -> None:
-    address = free_address()
-    command = [
-        sys.executable,
-        "-m",
-        "hogwild",
-        "cluster",
-        "check",
-        store,
-        "--machines",
-        "2",
-        "--meet",
-        address,
-        "--json",
-    ]
+    words = ["cluster", "check", store, "--machines", "2", "--meet", free_address(), "--json"]
+    command = [sys.executable, "-m", "hogwild", *words]
     machines = [subprocess.Popen([*command, "--machine", f"{k}"], stdout=subprocess.PIPE, text=True) for k in range(2)]
     said = [process.communicate(timeout=180)[0] for process in machines]
     assert [process.returncode for process in machines] == [0, 0]
@@ -156,9 +151,9 @@ def test_the_links_of_a_cluster_are_measured(store: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=100", "server:push=100"])
+@pytest.mark.parametrize("exchange", ["averaging", "server:push=100"])
 def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_path: Path) -> None:
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", exchange)
+    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", exchange, train=IMPATIENT)
     assert until(lambda: len(measured(tmp_path)) > 2, 180)
     second.send_signal(signal.SIGSTOP)
     before = len(measured(tmp_path))
