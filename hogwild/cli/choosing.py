@@ -49,7 +49,7 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
     if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
         labels, counts = np.unique(rows.targets, return_counts=True)
         if counts.min() < FEWEST_OF_CLASS:
-            return f"a class has {counts.min()} rows, fewer than {FEWEST_OF_CLASS}"
+            return f"a class has fewer than {FEWEST_OF_CLASS} rows"
         classes = 1 if len(labels) <= 2 else len(labels)
     for count, most, what in ((rows.nnz, MOST_ENTRIES, "nonzeros"), (rows.width, MOST_WEIGHTS, "weights")):
         if count * classes > most:

@@ -72,7 +72,7 @@ class TrainRequest:
     def check(self, problem: str = "linear", chooses: bool = False) -> None:
         """Raise an error for what cannot be read or written; ``chooses``: held-out rows choose l2."""
         if self.test is not None and self.holdout is not None and problem != "linear":
-            raise UsageError("--test and --holdout both name the data to test on: give one of them")
+            raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:

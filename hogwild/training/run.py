@@ -93,10 +93,9 @@ class Run(Generic[M]):
         self.asked, self.config = config, resolve(config, len(examples), pool)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._fresh, self._done, self._closed, self._leader = True, False, False, leader
+        self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)
         self._ending: BaseException | None = None  # raised after the last row
         self._setup: float | None = None
-        self._n = len(examples)
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
         case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))

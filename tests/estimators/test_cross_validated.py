@@ -89,6 +89,7 @@ def test_early_stopping_holds_its_rows_out_of_the_folds() -> None:
     [
         ({"alphas": [1.0]}, "two or more"),
         ({"alphas": [-1.0, 1.0]}, "at least 0"),
+        ({"alphas": [True, False]}, "at least 0"),
         ({"cv": TimeSeriesSplit(3)}, "train on all others"),
         ({"cv": [(np.arange(30), np.arange(30))]}, "train on all others"),
         ({"cv": [(np.arange(60), np.arange(0))]}, "none is empty"),

@@ -199,7 +199,7 @@ def make_comparison(
     request = TrainRequest(data, named, given["test"], holdout or None, given["holdout_by"], quiet=given["quiet"])
     sources.check(base.problem)
     if request.test is not None and request.holdout is not None:
-        raise UsageError("--test and --holdout both name the data to test on: give one of them")
+        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     request.check(base.problem)
     make_ready(given, base)
     rows, test, held = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
