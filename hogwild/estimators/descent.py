@@ -21,12 +21,11 @@ from hogwild.data.rows.copies import narrowed
 from hogwild.data.scaled import Columns, columns_of
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, problem_of, rates_of
+from hogwild.estimators.finish import finished, zeroed
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
-from hogwild.problems.linear.exact.ending import Ending
-from hogwild.problems.linear.exact.settle import settled as exact
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
 from hogwild.problems.linear.tiers import choose
@@ -57,6 +56,7 @@ class FitResult:
     coef: Any = None  # as ``LinearProblem.solution``
     intercept: Any = None
     epochs: int = 0
+    ended: bool = False  # as far as was asked: by tol, or after max_iter without one
     curve: list[float] = field(default_factory=list)  # the objective after each epoch
     scores: list[float] = field(default_factory=list)  # on the validation rows
     mean: np.ndarray | None = None  # mean of the flat parameters after each epoch, float64, if averaging
@@ -174,11 +174,12 @@ def descend(
             if options.learning_rate != "auto" or attempt == AGAIN:
                 raise TrainingError(_said(options, found))
             first /= 4
+        own = found.coef, found.intercept
         if alone.l1:
-            about = alone.loss, alone.loss_param, alone.l1, alone.l2, given.targets, given.weights, None
-            settled, _ = exact(Ending(given, *about, options.intercept), found.coef, found.intercept)
-            if score is None or score(*settled) >= score(found.coef, found.intercept):
-                found.coef, found.intercept = settled
+            settled = zeroed(options, alone, given, own)
+            found.coef, found.intercept = settled if score is None or score(*settled) >= score(*own) else own
+        elif found.ended and score is None:
+            found.coef, found.intercept = finished(options, alone, given, own, found.epochs, found.curve[-1])
     finally:
         crew.close()
     return found
@@ -250,9 +251,11 @@ def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, sco
         settled = steps.settled(stalled, before - value, *rest) and score is None
         if settled or stalled >= options.patience:
             if not steps.give_more():
+                found.ended = True
                 break
             stalled = 0
     else:
+        found.ended = not math.isfinite(options.tol)
         if math.isfinite(options.tol) and (not stalled or len(found.curve) > options.patience):
             _warn_of_end(
                 [start, *found.curve], options.tol, looks

@@ -26,6 +26,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.exact.ending import Ending, ending_of
+from hogwild.problems.linear.exact.newton import improved
 from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
@@ -170,7 +171,7 @@ class LinearCase:
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
         ending, (coef, intercept) = self._ending(), solution
-        return settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
+        return settled(ending, coef, intercept) if self.config.l1 > 0 else improved(ending, coef, intercept, objective)
 
     def _ending(self) -> Ending:
         return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)

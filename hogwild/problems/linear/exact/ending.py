@@ -39,9 +39,10 @@ FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below 
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 LENGTHS = tuple(0.25**k for k in range(7))  # of a step, the first of which that lowers the objective is taken
-ROUNDINGS = tuple(0.5 * 0.2**k for k in range(9))  # widths of the kink, each from the solution of the one before
-ROUNDED = 0.01  # width, as a share of the objective, that is small enough
+ROUNDINGS = tuple(2.0 * 0.25**k for k in range(16))  # widths of the kink, each from the solution of the one before
+ROUNDED = 0.03  # width, as a share of the objective, that is small enough
 ROUNDED_PASSES = 400  # passes that this takes, more or less: there are no steps if the allowance is smaller
+MOST_BENT = 0.5  # share of the rows that have a curvature, above which all are visited; of hinge few have one
 FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 PIECE = 1 << 20  # margins at a time
@@ -77,6 +78,11 @@ class _Local:
     here: Solution  # gradient at the parameters
     curved: _Curved | None  # None for losses with kinks
     bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that have a curvature."""
+        return 1.0 if self.bends is None else np.count_nonzero(self.bends) / len(self.bends)
 
 
 class Ending:
@@ -130,14 +136,16 @@ class Ending:
         found = self._step(w, b, at, objective, most, 0.0)
         return ratio, 0.0 if found is None else (objective - found[2]) / abs(objective)
 
-    def lowered(self, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[Solution, bool]:
+    def lowered(
+        self, coef: np.ndarray, intercept: np.ndarray, objective: float, work: int = WORK, passes: int = PASSES
+    ) -> tuple[Solution, bool]:
         """Parameters after exact steps, and whether these have come to their end.
 
         There are as many as the allowance of work pays for, until one brings little. The parameters are those given
         where that would not lower the objective; there are no steps for losses with another kink than hinge's.
         """
         w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
-        allowance, entries = float(max(WORK, PASSES * self.rows.nnz)), self.rows.nnz * len(w)
+        allowance, entries = float(max(work, passes * self.rows.nnz)), self.rows.nnz * len(w)
         if self.loss in (*SMOOTH, "softmax"):
             w, b, allowance = self._descend(w, b, allowance)
         elif self.loss == "hinge" and ROUNDED_PASSES * entries < allowance:
@@ -158,12 +166,13 @@ class Ending:
         objective, unit = self.objective(w, b), self.rows.nnz * len(w)
         while allowance > 0 and math.isfinite(objective):
             most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
-            found = self._step(w, b, self.local(w, b), objective, most, SMALL)
+            at = self.local(w, b)
+            found = self._step(w, b, at, objective, most, SMALL)
             if found is None:
                 break
             before = objective
             w, b, objective, steps = found
-            allowance -= unit * (4 + 2 * steps)
+            allowance -= unit * (4 + 2 * steps * at.share)
             if before - objective < SMALLEST_GAIN * abs(before):
                 break
         return w, b, allowance
@@ -213,18 +222,20 @@ class Ending:
         The last is one that brings no more than ``little``, or than a ``share`` of what all have brought.
         """
         assert at.curved is not None
-        curved, classes = at.curved, len(w)
+        curved, classes, bends, near = at.curved, len(w), at.bends, self
+        if bends is not None and 0.0 < at.share < MOST_BENT:
+            near, bends = self._among(np.flatnonzero(bends)), bends[bends[:, 0] != 0.0]
 
         def product(along: Margins) -> Solution:
             def part(a: int, b: int) -> Sums:
-                change = self.margins(along, a, b)
-                if at.bends is None:
+                change = near.margins(along, a, b)
+                if bends is None:
                     change = self._bends(self.margins(at.margins, a, b), change, a, b)
                 else:
-                    change *= at.bends[a:b]
-                return self.scatter(change, np.empty((b - a, 0)), a, b)
+                    change *= bends[a:b]
+                return near.scatter(change, np.empty((b - a, 0)), a, b)
 
-            return self._sum(part, classes)[:2]
+            return near._sum(part, classes)[:2]
 
         g = self.shortest(w.T, at.here[0])
         free = (g != 0.0) | (w.T != 0.0)
@@ -248,6 +259,14 @@ class Ending:
             size, last = _dot(rest, scaled), size
             direction = scaled[0] + size / last * direction[0], scaled[1] + size / last * direction[1]
         return *found, steps
+
+    def _among(self, ids: np.ndarray) -> Ending:
+        """The same for these rows, whose products with the Hessian are taken."""
+        own = copy.copy(self)
+        own.rows, own.scales = self.rows.select(ids), None if self.scales is None else self.scales[ids]
+        ends = np.searchsorted(ids, [b for _, b in self.parts])
+        own.parts = [(a, b) for a, b in itertools.pairwise([0, *ends.tolist()]) if a < b]
+        return own
 
     # ---- sums over the rows
 
