@@ -56,7 +56,6 @@ class FitResult:
     coef: Any = None  # as ``LinearProblem.solution``
     intercept: Any = None
     epochs: int = 0
-    ended: bool = False  # as far as was asked: by tol, or after max_iter without one
     curve: list[float] = field(default_factory=list)  # the objective after each epoch
     scores: list[float] = field(default_factory=list)  # on the validation rows
     mean: np.ndarray | None = None  # mean of the flat parameters after each epoch, float64, if averaging
@@ -178,7 +177,7 @@ def descend(
         if alone.l1:
             settled = zeroed(options, alone, given, own)
             found.coef, found.intercept = settled if score is None or score(*settled) >= score(*own) else own
-        elif found.ended and score is None:
+        elif score is None:
             found.coef, found.intercept = finished(options, alone, given, own, found.epochs, found.curve[-1])
     finally:
         crew.close()
@@ -215,7 +214,8 @@ def _race(
 
 def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, score: Any, report: Any, n: int) -> bool:
     """Run the epochs and fill in ``found``; return False if the fit diverged."""
-    steps = FitSteps(options, found.step, found.problem.slope, n, options.l2)
+    last = 0 if math.isfinite(options.tol) else options.max_iter
+    steps = FitSteps(options, found.step, found.problem.slope, n, options.l2, last=last)
     wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * options.patience)))  # more patience means more frequent looks
     looks = min(wait, max(options.max_iter // (options.patience + 1), 1))
     falls = options.learning_rate in ("optimal", "invscaling")  # after a leap at first, the objective may come back
@@ -251,11 +251,9 @@ def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, sco
         settled = steps.settled(stalled, before - value, *rest) and score is None
         if settled or stalled >= options.patience:
             if not steps.give_more():
-                found.ended = True
                 break
             stalled = 0
     else:
-        found.ended = not math.isfinite(options.tol)
         if math.isfinite(options.tol) and (not stalled or len(found.curve) > options.patience):
             _warn_of_end(
                 [start, *found.curve], options.tol, looks

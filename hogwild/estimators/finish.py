@@ -25,6 +25,7 @@ from hogwild.training.stopping import UNSETTLED
 LARGEST = 1 << 22  # nonzeros times classes of fits that are judged
 LOOSE = 1e-3  # tol above which a fit is meant to end early
 WORK = 1 << 27  # entries that exact steps visit at most, if features are many
+FEWEST = 30  # epochs, fewer than which are meant to end a fit early if they are all that it may take
 COLD = 0.15  # share of the objective up to which the bound tells that a fit has settled
 
 
@@ -34,7 +35,8 @@ def finished(options: Options, problem: LinearProblem, rows: Rows, solution: Sol
 
     ``rows`` are the user's, with kernel targets.
     """
-    if options.tol > LOOSE or options.average or options.learning_rate != "auto":
+    early = options.tol > LOOSE or epochs == options.max_iter < FEWEST
+    if early or options.average or options.learning_rate != "auto":
         return solution
     if rows.nnz * problem.classes > LARGEST:
         return solution
