@@ -12,10 +12,10 @@ from sklearn.svm import SVC
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor
-from hogwild.estimators import finish
+from hogwild.estimators import descent
 from hogwild.estimators.options import read_options
 from hogwild.estimators.steps import FitSteps
-from hogwild.problems.linear.exact import newton_kernel
+from hogwild.problems.linear.exact import finish, newton_kernel
 from hogwild.problems.linear.exact.ending import CODES
 from hogwild.problems.linear.objective import Objective
 
@@ -68,7 +68,7 @@ def test_exact_steps_are_left_out(options: dict[str, Any], monkeypatch: pytest.M
     def refuse(*given: Any) -> None:
         raise AssertionError("exact steps were taken")
 
-    monkeypatch.setattr(finish, "ending_of", refuse)
+    monkeypatch.setattr(descent, "finished", refuse)
     HogwildClassifier("log_loss", random_state=0, **options).fit(*dependent())
 
 
@@ -78,7 +78,7 @@ def test_a_fit_near_its_optimum_is_left_as_it_is() -> None:
     y = X @ np.arange(5.0) + random.normal(size=600)
     model = HogwildRegressor(random_state=0).fit(X, y)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finish, "UNSETTLED", np.inf)  # no steps whatever is promised
+        patch.setattr(descent, "UNSETTLED", np.inf)  # no steps whatever is promised
         assert np.array_equal(HogwildRegressor(random_state=0).fit(X, y).coef_, model.coef_)
 
 

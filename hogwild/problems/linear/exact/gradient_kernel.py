@@ -15,7 +15,7 @@ from numba import njit
 from hogwild.kernels.options import JIT
 from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
 
-# Hinge with a parabola in place of its kink, ``param`` wide on either side (Chapelle 2007); the others are the evaluator's
+# Hinge with a parabola for its kink, ``param`` wide on either side (Chapelle 2007); other codes are the evaluator's
 ROUNDED_HINGE = 10
 LEAST = 1e-12  # curvature of a coordinate along which the model of the loss is flat
 

@@ -115,7 +115,7 @@ def descend(
     begin, end, indices, values, scales, y, shares, code, param, l2, intercept, least, share, x, p, q, g, step, row,
     hessian,
 ):  # fmt: skip
-    """Take Newton steps from ``x`` (width + 1,), which they change, until one brings less than a ``share``, or ``MOST``.
+    """Take Newton steps from ``x`` (width + 1,), which they change, until one gains less than a ``share``.
 
     Return whether any was taken: none is if the first one's model falls by no more than ``least``. ``p`` and ``q``
     (n,), ``g``, ``step``, ``row`` (zeros) and ``hessian`` are work space.
