@@ -70,8 +70,9 @@ class TrainConfig:
     l2: float = option(None, "L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these.", GOAL,
         least=0, most=LARGEST_FLOAT32, owners=(*LINEAR, *RATINGS), metavar="NUMBER",
         more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
-        f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g} by the loss on rows held out of the "
-        "training rows; with the one that is chosen a model is trained on all of them. See the manual, *Choosing l2*.")
+        f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g}, times a typical row's squared length, by "
+        "the loss on rows held out of the training rows; with the one that is chosen a model is trained on all of "
+        "them. See the manual, *Choosing l2*.")
     l2_path: tuple[float, ...] | None = option(None, "Values among which l2 is chosen.", owners=LINEAR,
         more="``l2`` may be given as 'auto' or such values instead.")
     step: float | None = option(None, "First step size; 'auto' probes for one.", STEPS, least=0, most=LARGEST_FLOAT32,
@@ -323,7 +324,12 @@ def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
     if isinstance(given, str) and given == "auto":
         return L2_PATH
     try:
-        path = sorted({float(each) for each in (given.split(",") if isinstance(given, str) else given)})
+        values = (
+            given.split(",")
+            if isinstance(given, str)
+            else [each.item() if hasattr(each, "item") else each for each in given]
+        )
+        path = [] if any(isinstance(each, bool) for each in values) else sorted({float(each) for each in values})
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:

@@ -20,6 +20,10 @@ class InputError(HogwildError, ValueError):
     """Data, a store, a model or a checkpoint cannot be used; the message names the file, and the line if known."""
 
 
+class NoChoice(InputError):
+    """No penalty can be chosen for these data by rows held out; a fit with one that is given may be possible."""
+
+
 class UsageError(HogwildError, ValueError):
     """An option or argument is outside its valid choices; the message lists them."""
 

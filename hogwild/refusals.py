@@ -42,8 +42,6 @@ def _of_loss_and_steps(config: Any) -> Iterator[str]:
         yield "schedule='optimal' divides by l2: give l2 > 0, or another schedule"
     if config.schedule == "optimal" and config.step is not None:
         yield "schedule='optimal' sets its own step: leave step out"
-    if config.l2_path and config.loss == "softmax":
-        yield "l2='auto' trains its candidates one class at a time, and softmax all at once: give l2 as a number"
     if config.l2_path and (config.machines > 1 or config.own_rows):
         yield "l2='auto' is chosen on one machine: give l2 as a number to several"
     if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):

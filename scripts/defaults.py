@@ -195,6 +195,8 @@ def opened(name: str, folder: Path | None) -> tuple[Data, Data]:
     assert folder is not None
     paths = [str(folder / path) for path in REAL[name].split()]
     found = datasets.load_svmlight_files(paths)
+    for X in found[::2]:  # of which some of scikit-learn's estimators want 32 bits
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
     if len(paths) == 1:
         held = np.random.default_rng(5).random(found[0].shape[0]) < 0.2
         found = [found[0][~held], found[1][~held], found[0][held], found[1][held]]

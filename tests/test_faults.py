@@ -323,7 +323,7 @@ def train(spawn: Callable, tmp_path: Path) -> Callable[..., subprocess.Popen[str
 
     def begin(*arguments: Any) -> subprocess.Popen[str]:
         files = ("--json", tmp_path / "rows", "--out", tmp_path / "model", "--checkpoint", tmp_path / "state")
-        common = ("--workers", 2, "--step", 0.1, "--epochs", 10**6, "--quiet")
+        common = ("--workers", 2, "--l2", 1e-5, "--step", 0.1, "--epochs", 10**6, "--quiet")
         process = spawn("-m", "hogwild", "train", store, *files, *common, *arguments, start_new_session=True)
         lines = tmp_path / "rows"
         assert until(lambda: (lines.exists() and lines.read_text().count("\n") > 3) or process.poll() is not None, 60)
@@ -389,7 +389,7 @@ def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_many_workers_start(spawn: Callable, number: int) -> None:
     before, workers = descendants(), min(64, 8 * machine.physical_cores())
-    options = f"--host processes --workers {workers} --step 0.1 --epochs 1000000 --quiet".split()
+    options = f"--host processes --workers {workers} --l2 1e-5 --step 0.1 --epochs 1000000 --quiet".split()
     process = spawn("-m", "hogwild", "train", "synthetic:uniform?rows=2000", *options)
     assert until(lambda: len(descendants() - before) > 4 or process.poll() is not None, 60)
     family = descendants() - before
@@ -409,7 +409,7 @@ def test_few_descriptors(spawn: Callable, tmp_path: Path, command: str, host: st
     """Whatever ``ulimit -n`` says, a run works or ends in one line that names a way out."""
     options = f"--host {host} --workers 2 --epochs 2".split()
     options += (
-        ["--step", "0.1", "--quiet"]
+        ["--l2", "1e-5", "--step", "0.1", "--quiet"]
         if command == "train"
         else ["--steps", "0.1", "--seeds", "1", "--methods", "serial,hogwild"]
     )
@@ -461,7 +461,7 @@ def test_a_full_disk_and_the_command(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o size=1m tmpfs "$0"'
     if subprocess.run(["unshare", "-m", "sh", "-c", mount, state], capture_output=True).returncode:
         pytest.skip("may not mount a file system in a namespace of its own")
-    options = "--host threads --workers 1 --step 0.5 --epochs 5 --keep last --quiet".split()
+    options = "--host threads --workers 1 --l2 1e-5 --step 0.5 --epochs 5 --keep last --quiet".split()
     train = [sys.executable, "-m", "hogwild", "train", store, "--checkpoint", state, "--out", model, *options]
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', state, *train]
     result = subprocess.run(command, capture_output=True, text=True)

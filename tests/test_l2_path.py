@@ -10,11 +10,13 @@ import pytest
 
 import hogwild
 from hogwild.config import L2_PATH, TrainConfig
+from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.training.l2_path import choose_l2
 from tests.runs import QUIET, toy
 
+RATINGS = open_ratings("synthetic:ratings?users=20&items=20&ratings=100")
 PATH = (1e-6, 1e-3, 1e-2, 0.1)
 
 
@@ -36,7 +38,7 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     assert tuple(losses) == L2_PATH
     near = [l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values())]
     assert run.config.l2 == max(near) > 1e-5
-    assert (run.chosen.rows, run.chosen.held_out, run.chosen.epochs) == (480, 120, 10)
+    assert (run.chosen.rows, run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (480, 120, 5, 33)
     plain = hogwild.train(rows, test, l2=run.config.l2, workers=1)
     same(model, plain.finish())
     assert run.history[-1]["test_loss"] == plain.history[-1]["test_loss"]
@@ -46,23 +48,58 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
-    rows = noisy(400)
-    run = hogwild.train(rows, l2=PATH, holdout=0.25, epochs=3, **QUIET)
-    rest, held = rows.split(0.25, 0)
+    rest, held = noisy(400).split(0.25, 0)
+    run = hogwild.train(noisy(400), l2=PATH, holdout=0.25, epochs=3, **QUIET)
+    assert (run.chosen.rows, run.chosen.held_out, run.chosen.refitted) == (300, 100, False)
     for each in run.chosen.path:
         own = hogwild.train(rest, held, l2=each["l2"], epochs=3, keep="last", **QUIET)
         own.finish()
         assert each["held_out_loss"] == pytest.approx(own.history[-1]["test_loss"], rel=1e-12)
-        assert each["step"] == 0.5
-    run.close()
+        assert (each["step"], each["epochs"]) == (0.5, 3)
+    run.finish()
+    chosen = next(each for each in run.chosen.path if each["l2"] == run.config.l2)
+    assert run.history[-1]["test_loss"] == pytest.approx(chosen["held_out_loss"], rel=1e-12)  # they stay held out
+    same(run.model, hogwild.train(rest, held, l2=PATH, epochs=3, **QUIET).finish())
+
+
+def test_held_out_rows_choose_and_test_rows_judge() -> None:
+    rows, test = noisy(400), toy(200, 304, 8, noise=4.0, seed=3)
+    rest, held = rows.split(0.25, 0)
+    options = {"l2": 1e-6, "epochs": 6, "step": 4.0, "host": "threads", "workers": 1}
+    both = hogwild.train(rows, test, holdout=0.25, **options)
+    alone = hogwild.train(rest, held, **options)
+    same(both.finish(), alone.finish())
+    assert [row["held_out_loss"] for row in both.history] == [row["test_loss"] for row in alone.history]
+    assert both.history[-1]["held_out_auc"] == alone.history[-1]["test_auc"]
+    judged = hogwild.train(rest, test, keep="last", **options)
+    judged.finish()
+    assert [row["test_loss"] for row in both.history] == [row["test_loss"] for row in judged.history]
+    assert both.history[-1]["kept_epoch"] == alone.history[-1]["kept_epoch"] < 6
+    patient = hogwild.train(rest, test, holdout=held, patience=1, **options)
+    patient.finish()
+    assert patient.history[-1]["epoch"] < 6
+    assert hogwild.train(rows, test, l2=PATH, holdout=0.25, **QUIET).chosen.held_out == 100
+
+
+def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
+    rows = toy(400, 24, 4, classes=3)
+    path = tuple(float(f"1e-{k}") for k in range(8))
+    rest, held = rows.split(0.2, 0)
+    found = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held).path
+    assert sorted(each["epochs"] for each in found) in ([3] * 4 + [6] * 2 + [8] * 2, [3] * 3 + [6] * 2 + [8] * 3)
+    for each in found:
+        own = hogwild.train(rest, held, l2=each["l2"], epochs=8, step=0.25, keep="last", workers=1)
+        own.finish()
+        loss = own.history[each["epochs"]]["test_loss"]
+        assert each["held_out_loss"] == pytest.approx(loss, rel=1e-4)
 
 
 def test_scaled_columns_and_classes() -> None:
     rows = toy(300, 24, 4, classes=3)
     rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)
     config = TrainConfig(l2=PATH, epochs=2)
-    found = choose_l2(config, rows, 0.2)
     rest, held = rows.split(0.2, 0)
+    found = choose_l2(config, rest, held)
     for each in found.path[:2]:  # lanes are binary models, and the trainer's classes round otherwise
         own = hogwild.train(rest, held, l2=each["l2"], step=each["step"], epochs=2, keep="last", workers=1)
         own.finish()
@@ -101,7 +138,8 @@ def test_a_run_that_is_resumed_does_not_choose_again(tmp_path: Path) -> None:
         ({"l2": (1e-3,)}, "two or more"),
         ({"l2": (-1.0, 1.0)}, "at least 0"),
         ({"l2": "1,nan"}, "at least 0"),
-        ({"l2": "auto", "loss": "softmax"}, "one class at a time"),
+        ({"l2": (True, False)}, "at least 0"),
+        ({"l2": np.array([True, False])}, "at least 0"),
         ({"l2": "auto", "problem": "completion"}, "linear models only, not for problem 'completion'"),
         ({"l2": "auto", "machines": 2}, "on one machine"),
     ],
@@ -115,9 +153,11 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     rows = noisy(40)
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
     cases: list[tuple[Rows, dict[str, Any], str]] = [
-        (rows, {"l2": 1e-3, "holdout": 0.1}, r"holdout=0.1: is for l2='auto'"),
+        (rows, {"l2": 1e-3, "holdout": noisy(40)}, r"holdout: expected a fraction, or what rows.split\(fraction\)"),
+        (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for linear models"),
         (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
-        (rare, {"l2": PATH, "seed": _seed_that_holds_out(17)}, "all rows of a class were held out"),
+        (rare, {"l2": PATH, "seed": _seed_that_holds_out(17), "holdout": 0.2}, "all rows of a class were held out"),
+        (rare, {"l2": PATH}, "a class has one row, which cannot be held out"),
         (toy(100, classes=0), {"l2": PATH, "loss": "squared-error", "step": 1e30}, "every candidate for l2 diverged"),
     ]
     for data, options, what in cases:
@@ -133,18 +173,30 @@ def test_steps_between_those_that_are_probed() -> None:
     path = choose_l2(TrainConfig(l2="auto", epochs=1), noisy(300)).path
     steps = [each["step"] for each in path]
     assert all(step is not None and 2**-30 < step < 2**30 for step in steps)
-    own = [hogwild.train(noisy(300).split(0.2, 0)[0], l2=each["l2"], workers=1).config.step for each in path[::15]]
+    own = [hogwild.train(noisy(300), l2=each["l2"], workers=1).config.step for each in path[::15]]
     assert steps[::15] == own
     assert choose_l2(TrainConfig(l2=PATH, epochs=1, schedule="optimal"), noisy(300)).path[0]["step"] is None
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -> None:
+    rows = toy(300, 60, 6, classes=classes, noise=2.0)
+    small = Rows((rows.begin, rows.end), rows.indices, rows.values * np.float32(2**-10), rows.targets, rows.width)
+    loss = "log" if classes == 2 else "softmax"
+    found, other = (choose_l2(TrainConfig(loss=loss, l2="auto"), data) for data in (rows, small))
+    assert (found.folds, found.rows, found.held_out) == (5, 240, 60)
+    assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=1e-6)
+    for one, less in zip(found.path, other.path):  # 2^-20 is 1e-6 within 5 %
+        assert less["held_out_loss"] == pytest.approx(one["held_out_loss"], rel=0.01)
+
+
 def test_the_path_is_drawn(tmp_path: Path) -> None:
-    from hogwild.cli.path_plot import draw
+    from hogwild.cli.choosing import draw
     from hogwild.cli.session import TrainRequest
 
     draw(choose_l2(TrainConfig(l2=(0.0, 1e-5, 1e-2), epochs=1), noisy(300)), str(tmp_path / "path.png"))
     assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
-    for name, chooses, what in (("a.png", False, "give --l2 auto"), ("a.jpg", True, "ends in .png")):
+    for name, chooses, what in (("a.png", False, "there is none: give --l2 auto"), ("a.jpg", True, "ends in .png")):
         with pytest.raises(UsageError, match=what):
             TrainRequest("synthetic:rcv1", plot_path=name).check(chooses=chooses)
 

@@ -67,7 +67,19 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     data = "synthetic:rcv1?rows=400&features=300"
     work = tmp_path / "elsewhere"
     work.mkdir()
-    options = ["--epochs", "2", "--workers", "2", "--out", "model", "--json", "rows.jsonl", "--no-cache"]
+    options = [
+        "--epochs",
+        "2",
+        "--l2",
+        "1e-5",
+        "--workers",
+        "2",
+        "--out",
+        "model",
+        "--json",
+        "rows.jsonl",
+        "--no-cache",
+    ]
     run(python, "-m", "hogwild", "train", data, *options, cwd=work)
     rows = [json.loads(line) for line in (work / "rows.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1, 2]

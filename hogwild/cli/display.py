@@ -19,6 +19,7 @@ from hogwild.screen import Screen, printable
 COLUMNS = (
     ("epoch", "epoch", 6, "g"),
     ("objective", "objective", 10, ".6g"),
+    ("held out", "held_out_loss", 10, ".6g"),
     ("test loss", "test_loss", 10, ".6g"),
     ("test acc", "test_accuracy", 8, ".4f"),
     ("test auc", "test_auc", 8, ".4f"),

@@ -61,7 +61,7 @@ def flag(help: str, panel: str | None = None, *names: str) -> dict[str, Any]:
 BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
 OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
-    "test": row("Data to test on after each epoch.", DATA, autocompletion=shell.data),
+    "test": row("Data to test on after each epoch; they choose nothing.", DATA, autocompletion=shell.data),
     "holdout": row("Fraction of DATA to hold out and test on.", DATA, kind=float,
                    show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named"),
     "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
@@ -86,7 +86,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
     "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
     "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png"),
-    "plot_path": row("Draw the held-out loss of each l2 of --l2 auto here.", RESULTS, metavar="FILE.png"),
+    "plot_path": row("Draw the held-out loss of each l2 to choose from here.", RESULTS, metavar="FILE.png"),
     "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
     "machine": row("This machine's number from 0.", MACHINES, kind=int, min=0, metavar="K",
                    show_default="as they come; 0 is the one at the address"),

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
+from hogwild.cli.choosing import tell_choice, unasked
 from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
 from hogwild.cli.data.sources import Sources, check_apart, check_writable
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.summary import describe_run, lines_of_choice, summary, table_of
+from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
@@ -60,6 +61,8 @@ class TrainRequest:
     resume: bool = False
     quiet: bool = False
     verbose: bool = False
+    l2_given: bool = True
+    l2_fixed: str = ""  # why it is not chosen although nobody gave it
     histogram: str | None = None  # file for the staleness of a simulation
     segmentation: str | None = None
     plot: str | None = None
@@ -68,10 +71,8 @@ class TrainRequest:
 
     def check(self, problem: str = "linear", chooses: bool = False) -> None:
         """Raise an error for what cannot be read or written; ``chooses``: held-out rows choose l2."""
-        if self.test is not None and self.holdout is not None and not chooses:
-            raise UsageError(
-                "--test and --holdout both name the rows to test on: give one of them (with --l2 auto, both)"
-            )
+        if self.test is not None and self.holdout is not None and problem != "linear":
+            raise UsageError("--test and --holdout both name the data to test on: give one of them")
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:
@@ -83,7 +84,7 @@ class TrainRequest:
             endings = ", ".join(LABEL_FILES)
             raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
         if self.plot_path is not None and not chooses:
-            raise UsageError(f"--plot-path {self.plot_path}: draws the choice of l2: give --l2 auto")
+            raise UsageError(f"--plot-path {self.plot_path}: draws the choice of l2, and there is none: give --l2 auto")
         for option, name in (("--plot", self.plot), ("--plot-path", self.plot_path)):
             if name is not None and not name.endswith(".png"):
                 raise UsageError(f"{option} {name}: expected a name that ends in .png")
@@ -121,10 +122,8 @@ def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, m
         if meeting is not None and not meeting.local:
             tell_failure(meeting, str(error))
         raise
-    if config.keep == "best" and (request.holdout is None or config.l2_path):
-        refitted = "--l2 auto trains on all of them in the end: leave one out"
-        why = refitted if config.l2_path else "--test only judges: give --holdout FRACTION"
-        raise UsageError(f"--keep best goes by rows held out of DATA, and {why}")
+    if config.keep == "best" and request.holdout is None:
+        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:
         return lead_or_train(request, sources, config)
     from hogwild.cli.machines import gathered
@@ -144,10 +143,10 @@ def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, clus
     with Interrupts(display) as interrupts, announced(display):
         if needs_processes(config):
             fork_server.ensure_running()
-        rows, test = read(request, sources, config, display)
+        rows, test, held = read(request, sources, config, display)
         noun = CONTAINERS[config.problem].noun
         with display.live(lambda: "starting workers and compiling"), naming(request):
-            run = train(rows, test, config=config, cluster=cluster, data=request.data)
+            run = train(rows, test, config=config, cluster=cluster, data=request.data, holdout=held)
         with run:
             interrupts.follow(run)
             with display.live(lambda: training_line(run.progress(), config.epochs, noun)):
@@ -162,29 +161,25 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
 
     def start(display: Display, watch: Stopwatch, going_on: bool) -> Run:
         with watch("reading"):
-            rows, test = read(request, sources, config, display)
+            rows, test, held = read(request, sources, config, display)
         from hogwild.training.train import train
 
         if request.resume and not going_on:
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
         options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
-        options["cluster"] = cluster
-        if config.l2_path:
-            options["holdout"] = request.holdout
+        options |= {"cluster": cluster, "holdout": held}
         before = watch.seconds
-        doing = "choosing l2" if config.l2_path else "starting workers and compiling"
-        with display.live(lambda: doing), naming(request):
-            run = train(rows, test, config=config, **options)
-        run.stopwatch.add(before)
-        for line in () if run.chosen is None else lines_of_choice(run.chosen):
-            display.say(line)
-        if request.plot_path is not None and run.chosen is not None:
-            from hogwild.cli.path_plot import draw
 
-            draw(run.chosen, request.plot_path)
-            display.say(f"the path is drawn in {request.plot_path}")
-        elif request.plot_path is not None:
-            display.say(f"l2 was chosen when the run began: nothing is drawn in {request.plot_path}")
+        def begin(config: TrainConfig) -> Run:
+            doing = "choosing l2" if config.l2_path else "starting workers and compiling"
+            with display.live(lambda: doing):
+                return train(rows, test, config=config, **options)
+
+        asked = request.l2_given or going_on
+        with naming(request):
+            run = begin(config) if asked else unasked(config, request.l2_fixed, rows, held, begin, display.say)
+        run.stopwatch.add(before)
+        tell_choice(run.chosen, request.l2_given, request.plot_path, display.say)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
@@ -311,8 +306,8 @@ def needs_processes(config: TrainConfig) -> bool:
     return usual_host(config.host, workers) == "processes"
 
 
-def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any]:
-    """Return the training data and, if asked for, the test data."""
+def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
+    """Return the training data, the test data if there are some, and those that are held out to choose by."""
     container = CONTAINERS[config.problem]
     if not request.data_named:
         display.say(f"no data named: training on {request.data}, {container.what}")
@@ -324,17 +319,18 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
         raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two or three dimensions")
     for line in container.notes(request.data, examples, config):
         display.say(line)
-    if request.holdout is not None and not config.l2_path:
-        rest, test = container.hold_out(examples, request.holdout, config.seed, request.holdout_by)
-        display.say(f"held out {len(test):,} {container.noun} to test on, training on {len(rest):,}")
-        return rest, test
+    held = None
+    if request.holdout is not None:
+        examples, held = container.hold_out(examples, request.holdout, config.seed, request.holdout_by)
+        what = "test on" if request.test is None else "choose by"
+        display.say(f"held out {len(held):,} {container.noun} to {what}, training on {len(examples):,}")
     if request.test is None:
-        return examples, None
+        return examples, None, held
     reading = Reading(request.test)
     with display.live(reading.line):
         test = container.open_test(sources, request.test, examples, reading.update)
     display.say(f"{request.test}: {container.facts(test)}")
-    return examples, test
+    return examples, test, held
 
 
 class Interrupts:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hogwild.config import TrainConfig
-from hogwild.methods import PROBLEMS, parse_exchange
-
-if TYPE_CHECKING:
-    from hogwild.training.l2_path import L2Choice
+from hogwild.methods import parse_exchange
 
 EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
 
@@ -56,22 +53,6 @@ def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
         + (f"\n{config.discipline} because {reason}" if reason else "")
         + (f"\n{note}" if note else "")
     )
-
-
-def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
-    """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
-    what = f"l2 by the loss on {chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
-    yield f"choosing {what}: {len(chosen.path)} values side by side, {chosen.epochs} epochs, {chosen.seconds:.2f} s"
-    yield f"{'l2':>9}  {'step':>9}  {'held-out loss':>13}"
-    usual = PROBLEMS["linear"]["defaults"]["l2"]
-    for each in chosen.path:
-        numbers = "schedule's" if each["step"] is None else f"{each['step']:.4g}"
-        loss = "diverged" if each["held_out_loss"] is None else f"{each['held_out_loss']:.5g}"
-        note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == usual else ""
-        yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}{note}"
-    worth, default = chosen.loss(chosen.l2), chosen.loss(usual)
-    against = "" if default is None or chosen.l2 == usual else f", against {default:.5g} of the default {usual:g}"
-    yield f"chosen: l2 {chosen.l2:g}, the strongest within 1 % of the lowest loss: {worth:.5g}{against}"
 
 
 def table_of(parts: dict[str, float]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hogwild.cli.data.containers import CONTAINERS, chosen
 from hogwild.cli.data.sources import Sources
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import DEFAULT_HOLDOUT, KEPT, MINIMISED, READING, STOPS, config_options, takes
-from hogwild.config import TrainConfig
+from hogwild.config import TrainConfig, usual_of
 
 DEFAULT_DATA = CONTAINERS["linear"].default
 
@@ -19,7 +19,9 @@ DEFAULT_DATA = CONTAINERS["linear"].default
 @takes(
     f"{READING} {MINIMISED} step schedule decay power adagrad order seed average discipline exchange link workers "
     f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
-    "segmentation plot plot_path"
+    "segmentation plot plot_path",
+    holdout={"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},
+    l2={"show_default": f"auto for linear models where it takes seconds, else {usual_of('l2', tuple(CONTAINERS))}"},
 )
 def train(
     data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,
@@ -29,21 +31,29 @@ def train(
     **given: Any,
 ) -> None:  # fmt: skip
     """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
-    raise typer.Exit(begin(given | {"data": data}))
+    raise typer.Exit(begin(given | {"data": data}, chooses=True))
 
 
-def begin(given: dict[str, Any], default_data: str | None = None, histogram: str | None = None) -> int:
-    """Run ``train`` or ``simulate`` with its parameters by name, and return the exit status."""
+def begin(
+    given: dict[str, Any], default_data: str | None = None, histogram: str | None = None, chooses: bool = False
+) -> int:
+    """Run ``train`` or ``simulate`` with its parameters by name, and return the exit status.
+
+    ``chooses``: l2 is chosen where nobody gives it.
+    """
+    from hogwild.cli.choosing import chosen_unasked
     from hogwild.cli.session import TrainRequest, run_training
 
     given["problem"] = chosen(given.get("problem"), given["data"] or "", given.get("format"))
     meeting = meeting_of(given)
+    unasked = chooses and given["l2"] is None and meeting is None
     config = TrainConfig(**config_options(given))
+    config, fixed = chosen_unasked(config) if unasked else (config, "")
     sources = Sources.take(given)
     named = given["data"] is not None
     if not named:
         given["data"] = default_data or CONTAINERS[config.problem].default  # an empty name is an error: see check()
         if given["holdout"] is None and given["test"] is None and config.problem != "cuts":
             given["holdout"] = DEFAULT_HOLDOUT
-    request = TrainRequest(data_named=named, histogram=histogram, **given)
+    request = TrainRequest(data_named=named, histogram=histogram, l2_given=not unasked, l2_fixed=fixed, **given)
     return run_training(request, sources, config, meeting)

@@ -27,7 +27,7 @@ ROWS, WIDTH = 64, 32  # of a part's data
 
 def warm_up(
     parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", show_default="all",
-        help="What to compile for: text, labels, binary, tiered, long, classes, regression, ratings, "
+        help="What to compile for: text, l2, labels, binary, tiered, long, classes, regression, ratings, "
         "estimators.")] = None,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -110,6 +110,25 @@ def _labels(discipline: str = "hogwild", binary: bool = False, classes: int = 2,
     _train((X[16:], y[16:]), (X[:16], y[:16]), workers=2, discipline=discipline, **options)
 
 
+def _l2() -> None:
+    """Choose l2 for two classes and for more, with weights that the cache holds and with others."""
+    import numpy as np
+    import scipy.sparse
+
+    from hogwild import machine
+    from hogwild.config import L2_PATH, TrainConfig
+    from hogwild.data.rows.container import Rows
+    from hogwild.problems.linear.problem import FAR
+    from hogwild.training.l2_path import choose_l2
+
+    far = FAR * machine.l2_bytes() // 32  # weights of 16 candidates take twice what the cache holds
+    for width in (WIDTH, far):
+        X = scipy.sparse.random(ROWS, width, 4 / width, "csr", np.float32, np.random.default_rng(0))
+        for classes, schedule in ((2, "epoch"), (2, "rows"), (4, "epoch")):
+            rows = Rows.from_scipy(X, np.arange(ROWS) % classes)
+            choose_l2(TrainConfig(l2_path=L2_PATH, epochs=1, schedule=schedule), rows)
+
+
 def _ratings() -> None:
     from hogwild.data.ratings.source import open_ratings
 
@@ -137,6 +156,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "long": lambda: _labels("tiered", schedule="rows"),
     "estimators": _estimators,
     "text": _from_text,
+    "l2": _l2,
     "labels": _labels,
     "binary": lambda: _labels(binary=True),
     "classes": lambda: _labels(classes=4),

@@ -3,11 +3,14 @@
 Data that fit are copied once, and an epoch is a permutation of all examples. Data that do not fit are cut into parts of
 neighbouring examples, and an epoch is a permutation of the parts, each permuted in itself, which is a little less
 random. The next part is copied by a stream of its own while one is worked on, and never more than two are on the
-device. All permutations depend on (seed, epoch, part) only.
+device. All permutations depend on (seed, epoch, part) only. Kernels compute theirs (``order.py``), so that epochs whose
+steps are a geometric sequence are one sequence of visits; minibatches are put together by torch, from row numbers.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,39 +19,38 @@ import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream, Event, dtype_of
 from hogwild.cuda.problem import DeviceOrder
-from hogwild.cuda.work import Launcher
+from hogwild.cuda.work import Launcher, Segment, Visits
 from hogwild.errors import InputError
 from hogwild.training.schedule import Step
 
 SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # share of the free memory to use; replicas of a module need more
 SLOTS = 3  # parts to leave room for: in use, being copied, and cached by the allocator
 LARGEST_PART = 1 << 30  # bytes
-ENTRY = 36  # bytes for an example's place in the sequence while it is made: torch sorts it, with a key, out of place
+ENTRY = 36  # bytes for an example's place in a permutation that torch makes: it sorts it, with a key, out of place
 PIECE = 1 << 26  # bytes copied at a time while nothing is computed
-LARGEST = 2**31 - 2**10  # most examples in a part: int32 numbers, padded to whole blocks
+LARGEST = 2**31 - 2**10  # most examples in a part, of int32 numbers
 BEFORE = 1 << 40  # the "epoch" of the permutation that is made once
+TOGETHER = 1 << 30  # most visits in one load
+ALIKE = 1e-9  # largest difference of the logarithms of one ratio
+TINY = 1e-30  # in place of zero
 
 
 @dataclass
 class Load:
-    """Examples in visiting order, from one part, or from one or several epochs of the whole data."""
+    """One part, or one or several epochs of the whole data, in visiting order."""
 
-    lengths: list[int]  # examples of each epoch
-    visited: list[int]  # examples visited before the first of each epoch, since the run began
-    steps: list[Step]  # of each epoch
+    visits: Visits  # all of them
+    epochs: int
+    visited: int  # examples visited before position 0, since the run began
     data: dict[str, torch.Tensor] = field(default_factory=dict)  # valid once the device has reached ``ready``
-    rows: torch.Tensor | None = None  # (sum of lengths,) int32, numbered within the part; valid likewise
-    ready: Event | None = None
+    rows: torch.Tensor | None = None  # (visits.size,) int32, if examples come in minibatches; valid likewise
+    ready: Event | None = None  # None: the data are there
 
-    def steps_of(self, first: int, last: int, device: torch.device) -> torch.Tensor:
-        """The step at each visit from ``first`` to ``last`` (exclusive), (last - first,) float32."""
-        pieces, begin = [], 0
-        for length, visited, step in zip(self.lengths, self.visited, self.steps):
-            a, b = max(first - begin, 0), min(last - begin, length)
-            if a < b:
-                pieces.append(_steps(step, visited + a, b - a, device))
-            begin += length
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+    def segment(self, first: int, last: int) -> Segment:
+        """The visits at positions from ``first`` to ``last`` (exclusive)."""
+        begin, visits = self.visits.first, self.visits._replace(first=first, size=last - first)
+        rows = None if self.rows is None else self.rows[first - begin : last - begin]
+        return Segment(self.data, visits, self.visited + first, rows)
 
 
 class Loads:
@@ -65,56 +67,66 @@ class Loads:
         self._stream: DeviceStream = backend.stream()
         share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
         self._parts = cut_parts(launcher, order, int(share * backend.free()))
-        self._whole: dict[str, torch.Tensor] | None = None
-        self._block = 1
+        self.whole: dict[str, torch.Tensor] | None = None  # all data, if they are on the device to stay
         if len(self._parts) == 1:
             self._stream.run(self._take_all)
             self._stream.record().wait()
 
     def _take_all(self) -> None:
-        self._whole, scattered = {}, None
-        if self._order.shuffled and self._launcher.block > 1:  # blocks are then as good as single examples
-            self._block = self._launcher.block
-            scattered = self._permutation(BEFORE, 0, self._order.n_rows, 1)
+        self.whole, scattered = {}, None
+        if self._together > 1:  # so that a block of neighbours is a random choice
+            scattered = self._permutation(BEFORE, 0, self._order.n_rows)
         for name, array in self._launcher.part(0, self._order.n_rows).items():  # at most two copies at a time
             there = _upload(array, self._backend.device)
-            self._whole[name] = there if scattered is None else there[scattered]
+            self.whole[name] = there if scattered is None else there[scattered]
 
     @property
-    def parts(self) -> int:
-        """Number of parts: 1 if everything is on the device."""
-        return len(self._parts)
+    def _together(self) -> int:
+        """Neighbours that are visited together: in random places, if the data are on the device to stay."""
+        return self._launcher.block if self._order.shuffled and len(self._parts) == 1 else 1
 
-    def of(self, epoch: int, start: int, steps: Sequence[Step], most: int) -> Iterator[Load]:
+    def of(self, epoch: int, start: int, steps: Sequence[Step]) -> Iterator[Load]:
         """Yield the loads of ``len(steps)`` epochs from ``epoch`` on, without the first ``start`` chunks.
 
         Ask for the next one only when all loads but the last are queued and :meth:`finished` was called, since their
         memory is reused.
-
-        Parameters
-        ----------
-        most : int
-            Most examples for joining several epochs into one load.
         """
-        n, chunk = self._order.n_rows, self._order.chunk
-        if self._whole is not None:
-            together = max(most // n, 1)
-            for first in range(0, len(steps), together):
-                epochs = range(epoch + first, epoch + min(first + together, len(steps)))
-                load = Load([n] * len(epochs), [n * k for k in epochs], list(steps[first : first + together]))
-                load.data = self._whole
-                yield self._permuted(load, [(k, 0) for k in epochs], 0 if first else start * chunk)
-            return
+        n, chunk, steps = self._order.n_rows, self._order.chunk, list(steps)
+        while steps and self.whole is not None:
+            count, rate = (1, 0.0) if self._launcher.granule() else alike(steps[: max(TOGETHER // n, 1)])
+            load = self._load(epoch, 0, start * chunk, n, count, steps[0], rate)
+            load.data = self.whole
+            yield load
+            epoch, start, steps = epoch + count, 0, steps[count:]
         for k, step in enumerate(steps, epoch):
             visited, skipped = k * n, start if k == epoch else 0
             for part in self._sequence(k):
                 first, last = self._parts[part]
                 length, chunks = last - first, -(-(last - first) // chunk)
                 if skipped < chunks:
-                    load = Load([length], [visited], [step])
-                    self._stream.run(self._copy(load, part))
-                    yield self._permuted(load, [(k, part)], skipped * chunk)
+                    yield self._load(k, part, skipped * chunk, length, 1, step, 0.0, visited)
                 skipped, visited = max(skipped - chunks, 0), visited + length
+
+    def _load(
+        self, epoch: int, part: int, skip: int, length: int, epochs: int, step: Step, rate: float,
+        visited: int | None = None,
+    ) -> Load:  # fmt: skip
+        """Begin to copy a part, if it is not there, and to permute its minibatches, without the first ``skip``."""
+        visited, (scale, offset, power) = epoch * length if visited is None else visited, step
+        key = int(np.random.SeedSequence((self._seed, part)).generate_state(1)[0])
+        since = max(offset + visited, TINY)
+        visits = Visits(
+            skip, epochs * length - skip, length, key, epoch, scale, rate, since, power, self._order.shuffled,
+            self._together,
+        )  # fmt: skip
+        load = Load(visits, epochs, visited)
+        if self.whole is None:
+            self._stream.run(self._copy(load, part))
+        if self._launcher.granule():
+            self._stream.run(lambda: setattr(load, "rows", self._permutation(epoch, part, length)[skip:]))
+        if self.whole is None or self._launcher.granule():
+            load.ready = self._stream.record()
+        return load
 
     def close(self) -> None:
         """Give the stream of the copies back."""
@@ -140,38 +152,25 @@ class Loads:
 
         return copy
 
-    def _permuted(self, load: Load, which: list[tuple[int, int]], skip: int) -> Load:
-        """Make the load's sequence from pairs of epoch and part, without the first ``skip`` visits."""
-        lengths = list(load.lengths)
-
-        def permute() -> None:
-            pieces = [self._permutation(*pair, length, self._block) for pair, length in zip(which, lengths)]
-            load.rows = (pieces[0] if len(pieces) == 1 else torch.cat(pieces))[skip:]
-
-        self._stream.run(permute)
-        load.ready = self._stream.record()
-        load.lengths[0] -= skip
-        load.visited[0] += skip
-        return load
-
-    def _permutation(self, epoch: int, part: int, length: int, block: int) -> torch.Tensor:
-        """Return a permutation of ``length`` examples that keeps ``block`` neighbours together, int32."""
+    def _permutation(self, epoch: int, part: int, length: int) -> torch.Tensor:
+        """Return a permutation of ``length`` examples, int32."""
         device = self._backend.device
         if not self._order.shuffled:
             return torch.arange(length, device=device, dtype=torch.int32)
         mixed = int(np.random.SeedSequence((self._seed, epoch, part)).generate_state(1, np.uint64)[0]) >> 1
         generator = torch.Generator(device).manual_seed(mixed)
-        count = -(-length // block)
-        blocks = torch.randperm(count, generator=generator, device=device, dtype=torch.int32)
-        if block == 1:
-            return blocks
-        rows = (blocks[:, None] * block + torch.arange(block, device=device, dtype=torch.int32)).flatten()
-        if (missing := count * block - length) == 0:
-            return rows
-        # drop the last block's padding; asking which rows exist would wait for the device
-        place = torch.arange(length, device=device, dtype=torch.int32)
-        gap = (blocks == count - 1).to(torch.int32).argmax() * block + (block - missing)
-        return rows.index_select(0, place + (place >= gap).to(torch.int32) * missing)
+        return torch.randperm(length, generator=generator, device=device, dtype=torch.int32)
+
+
+def alike(steps: Sequence[Step]) -> tuple[int, float]:
+    """How many of the first steps are a geometric sequence, and the logarithm of its ratio to the base 2."""
+    count, rate = 1, 0.0
+    for (before, *about), (after, *others) in itertools.pairwise(steps):
+        here = math.log2(after / before) if min(before, after) > 0 else math.nan
+        if others != about or not (count == 1 or abs(here - rate) < ALIKE) or math.isnan(here):
+            break
+        count, rate = count + 1, here
+    return count, rate
 
 
 def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[int, int]]:
@@ -205,7 +204,8 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
 
 
 def _bytes(launcher: Launcher, first: int, last: int) -> int:
-    return launcher.bytes_of(first, last) + ENTRY * (last - first)
+    permuted = launcher.block > 1 or launcher.granule() > 0
+    return launcher.bytes_of(first, last) + ENTRY * permuted * (last - first)
 
 
 def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
@@ -215,12 +215,3 @@ def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
     for first in range(0, len(array), rows):
         out[first : first + rows].copy_(torch.from_numpy(np.array(array[first : first + rows])))
     return out
-
-
-def _steps(step: Step, visited: int, count: int, device: torch.device) -> torch.Tensor:
-    """``scale / (offset + t)**power`` for ``count`` visits from t = ``visited`` on, float32."""
-    scale, offset, power = step
-    if power == 0.0:
-        return torch.full((count,), scale, dtype=torch.float32, device=device)
-    times = torch.arange(visited, visited + count, dtype=torch.float64, device=device)
-    return (scale * (offset + times) ** -power).to(torch.float32)

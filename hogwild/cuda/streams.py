@@ -10,6 +10,7 @@ The parameters stay on the device from epoch to epoch; they are copied to the ho
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import itertools
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from hogwild.cuda import trial
@@ -34,7 +36,7 @@ from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 
 DEPTH = 2  # segments queued on a stream at a time
 SHARES = 4  # least segments of a load for each of several replicas
-MOST = 1 << 22  # most examples in a segment: some 10 ms
+MOST = 1 << 24  # most examples in a segment: some 5 to 50 ms
 TURNS = 1 << 14  # most examples in it for each in flight; one takes a microsecond or two
 MINIBATCHES = 8  # in one segment, if examples come in minibatches
 REHEARSED = 64  # examples in the trial launch
@@ -75,7 +77,6 @@ class DeviceJob:
         self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[DeviceStream]
     ) -> None:
         self.job, self._problem, self._order = job, problem, order
-        self._device = backend.device
         self._launcher = problem.launcher(job.local, backend, len(streams))
         self._streams = streams[: self._launcher.streams]
         self._granule = self._launcher.granule()
@@ -154,6 +155,10 @@ class DeviceJob:
             self.job.flat[:] = self._launcher.flat.cpu().numpy()
             self._dirty = False
 
+    def sums(self) -> np.ndarray | None:
+        """The evaluator's sums over all examples; None if the device has not all, or cannot make them."""
+        return None if self._loads.whole is None else self._launcher.sums(self._loads.whole)
+
     def _fill(self) -> None:
         """Copy the parameters to the device."""
         self._launcher.flat.copy_(torch.from_numpy(self.job.flat))
@@ -172,20 +177,18 @@ class DeviceJob:
         """Launch the kernel over a few examples with a step of zero, so that it is compiled off the clock."""
         stream = self._streams[0]
         launch = self._launcher.replica(0, stream, 1)
-        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)], 0))
-        assert load.ready is not None
-        stream.after(load.ready)
-        self._run(stream, launch, load, 0, min(REHEARSED, sum(load.lengths)))
+        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
+        self._follow(stream, load)
+        self._run(stream, launch, load, 0, min(REHEARSED, load.visits.n))
         stream.record().wait()
 
     def _try(self, step: float) -> int:
         """Choose the number of examples in flight at this step, and leave the parameters as they were."""
         self.pull()
         most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
-        load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)], 0))
-        assert load.ready is not None
-        stream, length = self._streams[0], sum(load.lengths)
-        stream.after(load.ready)
+        load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)]))
+        stream, length = self._streams[0], load.visits.n
+        self._follow(stream, load)
 
         def loss_after(in_flight: int) -> float:
             self._fill()
@@ -202,7 +205,7 @@ class DeviceJob:
 
     def _cut(self, task: Task) -> Iterator[Share]:
         """Yield the segments of a task, in order."""
-        loads = self._loads.of(task.epoch, task.start, (task.step, *task.further), MOST)
+        loads = self._loads.of(task.epoch, task.start, (task.step, *task.further))
         load = next(loads, None)
         while load is not None:
             before = [replica.given[-1].event for replica in self._replicas if replica.given]
@@ -214,11 +217,13 @@ class DeviceJob:
             load = ahead
 
     def _cut_load(self, load: Load) -> Iterator[Share]:
-        chunk, ends, begin = self._order.chunk, [], 0
-        for length in load.lengths:
-            ends += [*range(begin + chunk, begin + length, chunk), begin + length]
-            begin += length
-        first = 0
+        chunk, n, first = self._order.chunk, load.visits.n, load.visits.first
+        ends = [
+            min(begin + at, begin + n)
+            for begin in range(0, load.epochs * n, n)
+            for at in range(chunk, n + chunk, chunk)
+        ]
+        ends = ends[bisect.bisect_right(ends, first) :]
         if self._granule:
             size = self._granule * (1 if self._locked else MINIBATCHES)
             for end in ends:
@@ -240,8 +245,7 @@ class DeviceJob:
         assert share is not None
         load = share.load
         if replica.ready is not load.ready:
-            assert load.ready is not None
-            stream.after(load.ready)
+            self._follow(stream, load)
             replica.ready = load.ready
         if self._locked and self._chain is not None:
             stream.after(self._chain)
@@ -255,12 +259,13 @@ class DeviceJob:
         self._next = next(self._shares, None)
 
     def _run(self, stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
-        def work() -> None:
-            assert load.rows is not None
-            steps = load.steps_of(first, last, self._device)
-            launch(Segment(load.data, load.rows[first:last], steps, load.visited[0] + first))
+        stream.run(lambda: launch(load.segment(first, last)))
 
-        stream.run(work)
+    @staticmethod
+    def _follow(stream: DeviceStream, load: Load) -> None:
+        """Let a stream wait for a load's data, unless they are there to stay."""
+        if load.ready is not None:
+            stream.after(load.ready)
 
     def _count(self, worker: int, examples: int) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
@@ -328,6 +333,10 @@ class Streams(Pool):
             with naming("a worker failed"):
                 self._at_work = not self._desk.go_on(time.perf_counter() + timeout)
         return not self._at_work
+
+    def sums(self) -> np.ndarray | None:
+        with naming("evaluation"):
+            return None if self._desk is None else self._desk.sums()
 
     def release(self, job: Job) -> None:
         if self._desk is None or self._desk.job is not job:

@@ -11,13 +11,43 @@ import torch
 from hogwild.cuda.backend import Backend, DeviceStream
 
 
+class Visits(NamedTuple):
+    """Positions in a sequence of epochs over one part of the data; ``order.visit_at`` computes what is visited there.
+
+    The step at position v, in the e-th epoch, is ``scale * 2**(rate * e) / (since + v)**power``.
+    """
+
+    first: int  # position of the first visit
+    size: int  # visits
+    n: int  # examples of an epoch
+    key: int  # of the order, uint32
+    epoch: int  # number of the epoch of position 0
+    scale: float
+    rate: float = 0.0
+    since: float = 1.0
+    power: float = 0.0
+    shuffled: bool = True
+    together: int = 1  # neighbours that stay together
+
+    @property
+    def arguments(self) -> tuple[float, ...]:
+        """Arguments of a kernel: these numbers, and the bits that a block's number has, after ``n``."""
+        bits = max(self.n // self.together - 1, 0).bit_length()
+        return (*self[:3], bits, *self[3:9])
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Constants that a kernel is compiled for."""
+        return {"SHUFFLED": self.shuffled, "TOGETHER": self.together}
+
+
 class Segment(NamedTuple):
-    """Examples that one launch visits, from the part of the data in which ``rows`` are numbered."""
+    """Examples that one launch visits."""
 
     data: Mapping[str, torch.Tensor]  # the part's arrays, on the device, as ``Launcher.part`` names them
-    rows: torch.Tensor  # (m,) int32: the examples, in visiting order
-    steps: torch.Tensor  # (m,) float32: the step at each visit
+    visits: Visits
     visited: int = 0  # examples visited before the first of these, since the run began
+    rows: torch.Tensor | None = None  # (count,) int32: the examples in visiting order, if they come in minibatches
 
 
 class Launcher(Protocol):
@@ -46,6 +76,9 @@ class Launcher(Protocol):
 
     def judge(self, flat: np.ndarray) -> float:
         """Return the loss of these parameters on a sample, for trials of how many examples may be in flight."""
+
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums over all examples, which are on the device, as the problem's evaluator makes them; None: it must."""
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""

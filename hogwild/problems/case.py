@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from hogwild.config import TrainConfig
 from hogwild.hosts.job import Job
 from hogwild.methods import PROBLEMS, located
@@ -21,7 +23,7 @@ class Case(Protocol):
     """What :class:`hogwild.training.run.Run` asks of a problem on its data.
 
     It is made of a config with the number of workers filled in, the training data, and test data or None, both as
-    ``take`` returns them.
+    ``take`` returns them; that of a linear model also of held-out data, if these are not the test data.
     """
 
     names: tuple[str, ...]  # names of a solution's arrays
@@ -32,10 +34,10 @@ class Case(Protocol):
     note: str  # what else was chosen by itself, for the user; empty if nothing
     reason: str  # reason for what "auto" chose; empty if there was no choice
     fingerprint: str  # of the training data
-    held_out: bool  # the test data were held out of the training data, so they may choose among models
+    held_out: str  # field of the loss on data held out of the training data, which may choose; "" if there are none
     convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
 
-    def __init__(self, config: TrainConfig, train: Any, test: Any) -> None: ...
+    def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
     @staticmethod
     def take(data: Any) -> Any:
@@ -65,15 +67,15 @@ class Case(Protocol):
     def solution(self, flat: Any) -> tuple[Any, ...]:
         """The arrays ``names`` of flat parameters in the user's numbering, as copies."""
 
-    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
-        """The ``objective`` and the metrics, as fields of a row."""
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
 
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
         """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
 
-    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        """A solution after exact steps on all rows, or the same one if its objective is as low; and whether they ended
-        by themselves.
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+        """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
+        that it may be above the optimum, None if that is unknown.
         """
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:

@@ -45,8 +45,8 @@ class Keeper:
         if config.keep == "best" and not tested:
             raise UsageError("keep='best' goes by held-out rows, and there are none: hold some out (--holdout 0.2)")
         self.config, self.case = config, case
-        held_out = tested and (case.held_out or config.keep == "best")
-        self.watched = "test_loss" if held_out else "objective"  # by patience too
+        held_out = tested and (case.held_out != "" or config.keep == "best")
+        self.watched = (case.held_out or "test_loss") if held_out else "objective"  # by patience too
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
         judged = case.convex and not config.own_rows  # on all rows, here
@@ -57,7 +57,7 @@ class Keeper:
             self.finishes and not self.best and meant and not config.l1 > 0
         )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
-        self.ended = False  # whether they came to their end
+        self.left: float | None = None  # share of the objective that it may be above the optimum after them
         followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
         self.mean = np.zeros(case.problem.size) if config.average or followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
@@ -113,25 +113,27 @@ class Keeper:
             if self.config.l1 > 0:
                 solution, mine = self._improved(solution, mine)
         if judged:
-            norm, gain = case.judge(solution, mine["objective"])
-            early = "l2_path" in history[0]  # the penalty was chosen by fits of few epochs, and is for such a fit
+            norm, gain, bound = *case.judge(solution, mine["objective"]), None
+            early = (
+                history[0].get("l2_folds") == 1
+            )  # the penalty was chosen by fits of few epochs, and is for such a fit
             if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])
-                gain = 0.0 if gain is None and self.ended else gain
+                bound = self.left if gain is None else None
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
             if newest and mine is not row:
                 self.raw = {name: row[name] for name in (*mine, "train_seconds")}
                 row.update(mine, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
             row["gradient_norm"], row["exact_seconds"] = norm, self.exact_seconds
-            row["verdict"] = verdict(self.config, history, gain) if newest else "settled"
+            row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
         row["kept_epoch"] = self.kept
         return solution
 
     def _improved(self, solution: Any, mine: Any) -> tuple[Any, Any]:
         """The solution after exact steps, if it is better; they are on the clock."""
         began = time.perf_counter()
-        found, self.ended = self.case.improved(solution, mine["objective"])
+        found, self.left = self.case.improved(solution, mine["objective"])
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, mine, found, or_equal=True)
 
@@ -150,3 +152,8 @@ class Keeper:
 def _is_number(row: dict[str, Any], name: str) -> bool:
     value = row.get(name)
     return value is not None and math.isfinite(value)
+
+
+def rest_of(found: dict[str, Any]) -> dict[str, Any]:
+    """Other training metrics than the loss: they appear in the last row only, and are null in others."""
+    return {name: value for name, value in found.items() if name.startswith("train_") and name != "train_loss"}

@@ -1,15 +1,18 @@
 """``l2="auto"``: the penalty with the lowest loss on held-out rows, among candidates that are trained in one pass.
 
 The candidates are lanes of a vector (``problems/linear/lanes``): each has its own penalty and step, all see the same
-rows in the same order. They are trained on a part of the training rows and judged on the others. Whoever asks then
-trains a model on all of them with the penalty that was chosen, as if it had been given. No two threads share a
-candidate, so the choice depends on rows, options and seed alone. Test rows have no part in it.
+rows in the same order. They are judged on rows that were held out before, or else on a fifth of the training rows,
+which is held out for that alone: whoever asks then trains a model on all training rows with the penalty that was
+chosen, as if it had been given. Of few rows each is held out once: by five candidates for each penalty, which share its
+step and leave a fifth each. No two threads share a candidate, so the choice depends on rows, options and seed
+alone. Test rows have no part in it.
 
 Of those within ``NEAR`` of the lowest loss the strongest wins. The rows held out tell no smaller difference, and weak
 penalties look better than they are: after ten epochs their weights are still on the way to an optimum that fits noise.
 
-A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto``, and those between
-get one in between.
+A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
+of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
+same however few it holds; several classes take a lane each, and there the better half goes on, twice.
 """
 
 from __future__ import annotations
@@ -23,13 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import TrainConfig
+from hogwild.config import L2_PATH, TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError
+from hogwild.errors import InputError, NoChoice
+from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
+from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of
@@ -37,8 +41,11 @@ from hogwild.training.checkpoint import resumable
 from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
 
-HELD_OUT = 0.2  # of the training rows, if nothing else is asked for
-EPOCHS = 10  # at most
+HELD_OUT = 0.2  # of the training rows, if none are held out already
+FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (times classes)
+VISITS, MOST_EPOCHS = 20_000, 100  # of rows by a candidate then: so many, in at most so many epochs
+EPOCHS = 10  # at most, of more rows
+LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
 NEAR = 0.01  # share of the lowest held-out loss
 
 
@@ -50,24 +57,30 @@ class L2Choice:
     ----------
     l2 : float
     path : list of dict
-        ``l2``, ``step`` and ``held_out_loss`` of each candidate, by ascending penalty; the loss of one that diverged is
-        None, and so is the step of a schedule that has its own.
+        ``l2``, ``step``, ``held_out_loss`` and ``epochs`` of each candidate, by ascending penalty; the loss of one that
+        diverged is None, and so is the step of a schedule that has its own.
+    refitted : bool
+        Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
+    folds : int
+        Number of parts of which each was held out once; 1: only one was.
     rows, held_out, epochs : int
-        Numbers of rows that were trained on and held out, and of epochs.
+        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before.
     seconds : float
     """
 
     l2: float
-    path: list[dict[str, float | None]]
+    path: list[dict[str, Any]]
     rows: int
     held_out: int
     epochs: int
     seconds: float
+    refitted: bool = False
+    folds: int = 1
 
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
-        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs}
+        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
         return {"l2_path": self.path, "l2_seconds": self.seconds} | about
 
     def loss(self, l2: float) -> float | None:
@@ -76,7 +89,7 @@ class L2Choice:
 
 
 def settle_l2(
-    config: TrainConfig, rows: Any, resumed: str | Path | None = None, fraction: float | None = None
+    config: TrainConfig, rows: Rows, resumed: str | Path | None = None, held: Rows | None = None
 ) -> tuple[TrainConfig, L2Choice | None]:
     """Return the config with the penalty that was chosen, and how.
 
@@ -87,59 +100,162 @@ def settle_l2(
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
             l2 = header["config"]["l2"]
-        if l2 not in (config.l2_path or ()):
+        if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
-        found = choose_l2(config, rows, fraction)
+        found = choose_l2(config, rows, held)
         l2 = found.l2
     return dataclasses.replace(config, l2=l2, l2_path=None), found
 
 
-def choose_l2(config: TrainConfig, rows: Rows, fraction: float | None = None) -> L2Choice:
-    """Return the best of ``config.l2_path`` for these training rows, of which ``fraction`` is held out.
+def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Choice:
+    """Return the best of ``config.l2_path`` for these training rows.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    rows : Rows
+    held : Rows, optional
+        Rows to judge the candidates by, which are not among ``rows``; else a fifth of ``rows`` is held out.
 
     Raises
     ------
-    InputError
+    NoChoice
         If the part that is trained on lacks a class, the other one has no weight, or no candidate has a finite loss.
     UsageError
         If the candidates take too much memory.
     """
-    began, config = time.perf_counter(), _alone(config, len(rows))
-    rest, held = rows.split(HELD_OUT if fraction is None else fraction, config.seed)
+    began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    penalties = list(config.l2_path or ())
+    fold_of, epochs = None, min(config.epochs, EPOCHS)
+    if held is not None:
+        rest, parts = rows, [held]
+    elif rows.nnz * (len(labels) if len(labels) > 2 else 1) <= FEW:
+        rest, fold_of = rows, _folds(rows.targets, len(labels), config.seed)
+        parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
+        if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
+            epochs = max(EPOCHS, min(VISITS // len(rows), MOST_EPOCHS))
+    else:
+        rest, held = rows.split(HELD_OUT, config.seed)
+        parts = [held]
     if len(np.unique(rest.targets)) < len(labels):
-        raise InputError("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
-    if held.weights is not None and not held.weights.any():
-        raise InputError(f"the {len(held):,} rows held out to choose l2 have no weight: hold more out, or give l2")
-    columns, own, _ = scaled_for(config, rest)
-    problem = LinearProblem.of(config, own, "serial")
-    arrays = problem.row_arrays(own, config.class_weight)
-    steps = _steps(config, own, arrays["weights"], penalties)
-    of_classes = range(problem.classes) if problem.classes > 1 else [NONE]
-    more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
-    lanes = [
-        Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, label=label)
-        for step, l2 in zip(steps, penalties, strict=True)
-        for label in of_classes
-    ]
-    found = Candidates(problem, own, arrays, lanes, Order.of(len(own), config.order == "shuffled"), config.seed)
-    epochs = min(config.epochs, EPOCHS)
+        raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
+    if any(part.weights is not None and not part.weights.any() for part in parts):
+        raise NoChoice(f"the {len(parts[0]):,} rows held out to choose l2 have no weight: hold more out, or give l2")
+    found = _Path(config, rest, parts, fold_of, labels)
+    for look in LOOKS if len(labels) > 2 else ():
+        if look < epochs:
+            found.train(look)
+            found.halve()
     found.train(epochs)
-    judge = Objective(held, config.loss, problem.loss_param, normalize=config.normalize, labels=labels)
-    losses = []
-    for k in range(len(penalties)):
-        solution = found.model(range(k * len(of_classes), (k + 1) * len(of_classes)))
-        loss = judge.evaluate(*(solution if columns is None else columns.back(*solution)))["loss"]
-        losses.append(loss if loss is not None and math.isfinite(loss) else None)
-    if not any(loss is not None for loss in losses):
-        raise InputError("every candidate for l2 diverged: give a smaller step, or adagrad")
-    path = [dict(zip(("l2", "step", "held_out_loss"), each)) for each in zip(penalties, steps, losses, strict=True)]
-    finite = [(loss, l2) for loss, l2 in zip(losses, penalties) if loss is not None]
-    lowest = min(finite)[0]  # which may be negative, of counts
-    best = max(l2 for loss, l2 in finite if loss <= lowest + NEAR * abs(lowest))
-    return L2Choice(best, path, len(rest), len(held), epochs, time.perf_counter() - began)
+    best = found.ranked()[0]
+    if found.losses[best] is None:
+        raise NoChoice("every candidate for l2 diverged: give a smaller step, or adagrad")
+    trained, seconds = len(rest) - len(parts[0]) * (fold_of is not None), time.perf_counter() - began
+    return L2Choice(
+        found.penalties[best], found.path, trained, len(parts[0]), epochs, seconds, refitted, folds=len(parts)
+    )
+
+
+def _folds(targets: np.ndarray, classes: int, seed: int) -> np.ndarray:
+    """The part of the rows that each belongs to, (n,) int32: each class is spread evenly over them."""
+    random, found = np.random.default_rng(seed), np.empty(len(targets), np.int32)
+    groups = (
+        [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
+    )
+    many = min(FOLDS, min(map(len, groups)))
+    if many < 2:
+        raise NoChoice("l2='auto': a class has one row, which cannot be held out: give l2 as a number")
+    for group in groups:
+        found[random.permutation(group)] = np.arange(len(group)) % many
+    return found
+
+
+class _Path:
+    """The candidates of a choice, by number, and what the rows held out have said of each."""
+
+    def __init__(
+        self, config: TrainConfig, rest: Rows, parts: list[Rows], fold_of: np.ndarray | None, labels: list[float]
+    ) -> None:
+        if config.loss == "softmax":
+            config = dataclasses.replace(config, loss="log")
+        self.penalties = list(config.l2_path or ())
+        if config.l2_path == L2_PATH and config.normalize == "none":
+            unit = _unit(rest)
+            self.penalties = [float(f"{l2 * unit:.2g}") for l2 in L2_PATH]
+        self.columns, own, _ = scaled_for(config, rest)
+        problem = LinearProblem.of(config, own, "serial")
+        arrays = problem.row_arrays(own, config.class_weight)
+        self.steps = _steps(config, own, arrays["weights"], self.penalties)
+        own_classes = range(problem.classes) if problem.classes > 1 else [NONE]
+        more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
+        lanes = [
+            Candidate(make_schedule(config.schedule, step, l2=l2, **more), config.l1, l2, fold, label)
+            for step, l2 in zip(self.steps, self.penalties, strict=True)
+            for fold in (range(len(parts)) if fold_of is not None else [NONE])
+            for label in own_classes
+        ]
+        self.each = len(own_classes)  # lanes of a model
+        order = Order.of(len(own), config.order == "shuffled")
+        self.candidates = Candidates(problem, own, arrays, lanes, order, config.seed, fold_of)
+        about: dict[str, Any] = {"normalize": config.normalize, "labels": labels}
+        self.judges = [Objective(part, config.loss, problem.loss_param, **about) for part in parts]
+        self.sizes = [len(part) if part.weights is None else float(part.weights.sum()) for part in parts]
+        self.left = list(range(len(self.penalties)))
+        self.losses: list[float | None] = [None] * len(self.left)
+        self.epochs = [0] * len(self.left)
+
+    def train(self, until: int) -> None:
+        """Train those that are left up to an epoch, and judge them."""
+        self.candidates.train(until - self.candidates.epoch)
+        for place, k in enumerate(self.left):
+            losses = [self._loss(place, fold) for fold in range(len(self.judges))]
+            whole = [loss for loss in losses if loss is not None]
+            self.losses[k] = float(np.average(whole, weights=self.sizes)) if len(whole) == len(losses) else None
+            self.epochs[k] = until
+
+    def _loss(self, place: int, fold: int) -> float | None:
+        """The loss of a candidate on the part that it left out; None if it diverged."""
+        first = (place * len(self.judges) + fold) * self.each
+        solution = self.candidates.model(range(first, first + self.each))
+        loss = self.judges[fold].evaluate(*(solution if self.columns is None else self.columns.back(*solution)))["loss"]
+        return loss if loss is not None and math.isfinite(loss) else None
+
+    def ranked(self) -> list[int]:
+        """Those that are left, the best first; within ``NEAR`` of the lowest loss that is the strongest."""
+        losses = {k: math.inf if (loss := self.losses[k]) is None else loss for k in self.left}
+        lowest = min(losses.values())  # which may be negative, of counts
+        near = lowest + NEAR * abs(lowest)
+        return sorted(self.left, key=lambda k: (max(losses[k], near), -self.penalties[k]))
+
+    def halve(self) -> None:
+        """Go on with the better half, and with the default, which the winner is compared with."""
+        usual = PROBLEMS["linear"]["defaults"]["l2"]
+        better = self.ranked()[: -(-len(self.left) // 2)]
+        kept = [k for k in self.left if k in better or self.penalties[k] == usual]
+        places = [self.left.index(k) for k in kept]
+        each = self.each * len(self.judges)
+        self.candidates.keep([place * each + lane for place in places for lane in range(each)])
+        self.left = kept
+
+    @property
+    def path(self) -> list[dict[str, Any]]:
+        columns = zip(self.penalties, self.steps, self.losses, self.epochs, strict=True)
+        return [dict(zip(("l2", "step", "held_out_loss", "epochs"), each, strict=True)) for each in columns]
+
+
+def _unit(rows: Rows) -> float:
+    """What penalties are multiples of: the power of ten nearest to a typical row's squared length.
+
+    That is 1 for rows of unit length. A typical entry is the geometric mean of those that are not zero, so that a few
+    columns of another scale do not count.
+    """
+    values = np.abs(rows.select(rows.spread(100_000)).compact().values)
+    values = values[values > 0]
+    if not len(values):
+        return 1.0
+    squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
+    return float(10.0 ** round(squared))
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:
@@ -157,6 +273,6 @@ def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray, penalties: list
         return [config.step] * len(penalties)
 
     def probe(l2: float) -> float:
-        return Probe(dataclasses.replace(config, l2=l2), rows, weights if weights.size else None).search()
+        return Probe(dataclasses.replace(config, l2=l2), rows, weights if weights.size else None, 1 / PROBED).search()
 
     return list(steps_between(probe, penalties))

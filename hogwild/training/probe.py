@@ -56,13 +56,15 @@ class Probe:
         Training rows; a sample of them is copied.
     weights : array of shape (n,), optional
         Combined sample and class weights (with mean one).
+    share : float
+        Of the usual budget, for callers that search several times.
     """
 
-    def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None) -> None:
+    def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None, share: float = 1.0) -> None:
         schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
         config = dataclasses.replace(config, schedule=schedule)
         long = config.schedule == "rows" and len(rows) > LONG
-        sample = _sample(config, rows, weights, LONG_BUDGET if long else BUDGET // EPOCHS)
+        sample = _sample(config, rows, weights, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
         self._first = _start(config, sample)
         self._run = _Trial(config, sample, 1 if long else EPOCHS)
         self._fine = not long

@@ -26,7 +26,7 @@ from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.case import Case, case_of
 from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
-from hogwild.training.keeping import LAST, Keeper
+from hogwild.training.keeping import LAST, Keeper, rest_of
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.stopping import divergence, enough, has_diverged, held_back, is_whole
 from hogwild.training.stopwatch import Stopwatch
@@ -86,6 +86,7 @@ class Run(Generic[M]):
     def __init__(
         self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
         pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None, chosen: Any = None,
+        held: Any = None,
     ) -> None:  # fmt: skip
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
@@ -98,7 +99,7 @@ class Run(Generic[M]):
         self._n = len(examples)
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
-        case = self._case = case_of(config.problem)(self.config, examples, test)
+        case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
         self.reason, self.note, self.problem, self._n = case.reason, case.note, case.problem, case.n
         self.config, self._held = case.config, self.checkpoint and hold_directory(self.checkpoint)
         self._engine: Engine | None = None
@@ -271,7 +272,7 @@ class Run(Generic[M]):
         if self._done:
             self.close()
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
-            row.update(self._keeper.raw | dict.fromkeys((*_rest(row), *LAST)))
+            row.update(self._keeper.raw | dict.fromkeys((*rest_of(row), *LAST)))
 
     def _save(self) -> None:
         if self.checkpoint is None:
@@ -325,9 +326,10 @@ class Run(Generic[M]):
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
         complete = self.engine.chunk == 0 and self.engine.epoch > self.history[-1]["epoch"]
-        found = self._evaluate()
+        exact = not complete or self.engine.stopping or self.engine.epoch >= self.config.epochs
+        found = self._evaluate(exact)
         asked = self.engine.stopping or self._ending is not None  # read once: who asks later gets a row that says so
-        rest, objective = _rest(found), found["objective"]
+        rest, objective = rest_of(found), found["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
         row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
         if diverged:
@@ -341,6 +343,9 @@ class Run(Generic[M]):
             self._schedule.observe(objective, self.engine.epoch - before)
             self.engine.next_epoch()
         ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
+        if (asked or ended) and not exact:
+            row.update((found := self._evaluate()) | dict.fromkeys(rest := rest_of(found)))
+            ended = enough(self.config, self.history, self._keeper.watched)
         self._done = asked or ended
         if asked and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
@@ -355,13 +360,15 @@ class Run(Generic[M]):
             self._done, self._ending = True, error
         return row
 
-    def _evaluate(self) -> dict[str, Any]:
-        """The objective and metrics of the parameters as they are, or of their mean if that is asked for."""
+    def _evaluate(self, exact: bool = True) -> dict[str, Any]:
+        """The objective and metrics of the parameters, or of their mean if asked for; workers may sum inexactly."""
         mean, case, leader = self._keeper.averaged(self.engine.epoch), self._case, self._leader
         with self.stopwatch("evaluation"):
             self._newest = solution = case.solution(self._job.export() if mean is None else mean)
-            found = case.evaluate(solution) if leader is None else leader.evaluate(case, solution, mean is None)
-        return found
+            if leader is not None:
+                return leader.evaluate(case, solution, mean is None)
+            sums = None if exact or mean is not None else self.engine.pool.sums()
+            return case.evaluate(solution) if sums is None else case.evaluate(solution, sums)
 
     def _traded(self) -> dict[str, Any]:
         """What the replicas have sent since the run began, and the simulator's time; null where there is neither."""
@@ -384,7 +391,7 @@ class Run(Generic[M]):
             "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
             "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
-            "setup_seconds": self._setup, **found, **dict.fromkeys((*_rest(found), *LAST)), "updates": engine.updates,
+            "setup_seconds": self._setup, **found, **dict.fromkeys((*rest_of(found), *LAST)), "updates": engine.updates,
             **self._case.speed(engine.updates, engine.nonzeros, before), **UNMEASURED,
             **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
         }  # fmt: skip
@@ -392,8 +399,3 @@ class Run(Generic[M]):
             row |= machine.machine_fields() | engine.pool.about | (self.chosen.fields if self.chosen else {})
         self.history.append(row)
         return row
-
-
-def _rest(found: dict[str, Any]) -> dict[str, Any]:
-    """Other training metrics than the loss: they appear in the last row only, and are null in others."""
-    return {name: value for name, value in found.items() if name.startswith("train_") and name != "train_loss"}

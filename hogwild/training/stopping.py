@@ -123,16 +123,19 @@ def outlook(objectives: Sequence[float], span: int = 1) -> float:
     return second * second / max(first - second, second / MOST_LASTING, 1e-300) / max(abs(objectives[-1]), 1e-300)
 
 
-def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | None) -> str:
+def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | None, bound: float | None = None) -> str:
     """Return "settled", or one line that says why a run has not settled and what to do.
 
     ``gain`` is by how much the model's objective can be lowered at least, relative to it. That decides, and not how the
     objective moved: it may rise and fall about an optimum that the model has all the same. Where it is unknown (None)
-    an objective counts that falls, epoch after epoch.
+    the ``bound`` counts, by which it can be lowered at most, or if there is none an objective that falls, epoch after
+    epoch.
     """
     whole = {row["epoch"]: float(row["objective"]) for row in history if is_whole(row)}  # each epoch once
     objectives = list(whole.values())
-    gain = outlook(objectives, max((len(objectives) - 1) // 4, 1)) if gain is None else gain
+    sure = gain is not None or bound is None
+    if gain is None:
+        gain = outlook(objectives, max((len(objectives) - 1) // 4, 1)) if bound is None else bound
     if min(objectives) > 0.0:
         gain = max(gain, 1.0 - min(objectives) / objectives[-1])
     if gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
@@ -143,7 +146,8 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
         return f"{found}: give {more}"
     if found:
         return f"{found}; give {'' if config.adagrad else '--adagrad, '}a smaller --step or {more}"
-    return f"can still fall by {_percent(gain)}: give {more}, a larger --step, or columns of one scale"
+    falls = f"{'can' if sure else 'may'} still fall by {_percent(gain)}"
+    return f"{falls}: give {more}, a larger --step, or columns of one scale"
 
 
 def _percent(share: float) -> str:

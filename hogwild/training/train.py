@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -12,7 +13,11 @@ from hogwild.hosts.pool import Pool
 from hogwild.problems.case import case_of
 from hogwild.training.run import Run
 
+SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
+
 if TYPE_CHECKING:
+    from hogwild.data.ratings.container import Ratings
+    from hogwild.data.rows.container import Rows
     from hogwild.machines.cluster import Cluster
     from hogwild.options import TrainOptions
     from hogwild.problems.completion.model import CompletionModel
@@ -24,13 +29,13 @@ if TYPE_CHECKING:
 def train(
     rows: Any, test: Any = None, *, problem: Literal["linear"] = ..., checkpoint: str | Path | None = None,
     resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, holdout: float | None = None, **options: Unpack[TrainOptions],
+    cluster: Cluster | None = None, holdout: float | Rows | None = None, **options: Unpack[TrainOptions],
 ) -> Run[LinearModel]: ...  # fmt: skip
 @overload
 def train(
     rows: Any, test: Any = None, *, problem: Literal["completion"], checkpoint: str | Path | None = None,
     resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
+    cluster: Cluster | None = None, holdout: float | Ratings | None = None, **options: Unpack[TrainOptions],
 ) -> Run[CompletionModel]: ...  # fmt: skip
 @overload
 def train(
@@ -42,7 +47,7 @@ def train(
 def train(
     rows: Any, test: Any = None, *, config: TrainConfig, checkpoint: str | Path | None = None,
     resume: bool = False, pool: Pool | None = None, data: str = "", cluster: Cluster | None = None,
-    holdout: float | None = None,
+    holdout: Any = None,
 ) -> Run[Any]: ...  # fmt: skip
 def train(
     rows: Any,
@@ -54,7 +59,7 @@ def train(
     pool: Pool | None = None,
     data: str = "",
     cluster: Cluster | None = None,
-    holdout: float | None = None,
+    holdout: Any = None,
     **options: Any,
 ) -> Run[Any]:
     """Train a sparse model on all cores without locks.
@@ -66,8 +71,8 @@ def train(
         targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
         Cuts: ``Graph``.
     test : the same, optional
-        Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split``, the model is
-        that of the epoch with the lowest loss on it (option ``keep``).
+        Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
+        ``holdout`` does.
     config : TrainConfig, optional
         All options at once; else they are given as keywords (``loss="hinge", workers=4, ...``), where the default host
         is ``threads``, which needs no ``if __name__ == "__main__"``.
@@ -86,9 +91,14 @@ def train(
         and data. With ``own_rows=True`` the data are each machine's own, and so are the test data, which machine 0 must
         have if another one has; all metrics are of all of them. Rows and checkpoints are machine 0's; on the others the
         run yields none, and ``finish()`` returns the same model.
-    holdout : float, optional
-        For ``l2="auto"``: the share of ``rows`` that is held out to choose by, 0.2 unless given. The model is then
-        trained on all of them, and ``run.chosen`` says what was chosen. Test rows have no part in the choice.
+    holdout : float or what ``rows.split`` held out, optional
+        Data that choose, and are not trained on: the model is that of the epoch with the lowest loss on them (option
+        ``keep``), ``patience`` watches that loss, and ``l2="auto"`` is chosen by it. A float holds that share of
+        ``rows`` out. ``test`` then only judges, and the rows of the run have ``held_out_loss`` beside ``test_loss``;
+        without ``test`` they have it as ``test_loss``. For both at once the problem must be linear.
+
+        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
+        all of them. ``run.chosen`` says what was chosen.
 
     Returns
     -------
@@ -107,14 +117,32 @@ def train(
         config = TrainConfig.from_json({"host": "threads"} | options | met)
     take = case_of(config.problem).take
     examples, test = take(rows), None if test is None else take(test)
-    if holdout is not None and not config.l2_path:
-        raise UsageError(f"holdout={holdout!r}: is for l2='auto'; else hold rows out with rows.split({holdout!r})")
-    return begin(examples, test, config, checkpoint, resume, pool, data, cluster, holdout)
+    examples, test, held = held_apart(examples, test, holdout, config)
+    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster)
+
+
+def held_apart(examples: Any, test: Any, holdout: Any, config: TrainConfig) -> tuple[Any, Any, Any]:
+    """Return the examples to train on, those to test on, and those that choose, if these are not the same."""
+    if holdout is None:
+        return examples, test, None
+    if config.problem not in SPLIT:
+        raise UsageError(f"holdout={holdout!r}: of problem {config.problem!r} nothing can be held out")
+    if isinstance(holdout, Real):
+        examples, holdout = examples.split(float(holdout), config.seed)
+    elif holdout is not examples.held_out:
+        raise UsageError("holdout: expected a fraction, or what rows.split(fraction) has held out of these rows")
+    if test is None:
+        return examples, holdout, None
+    if config.problem != "linear":
+        raise UsageError(f"test and holdout at once are for linear models, not for problem {config.problem!r}")
+    if config.own_rows:
+        raise UsageError("test and holdout at once are for one set of rows, not for machines with rows of their own")
+    return examples, test, holdout
 
 
 def begin(
-    examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool, pool: Pool | None,
-    data: str, cluster: Cluster | None, holdout: float | None = None,
+    examples: Any, test: Any, held: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
+    pool: Pool | None, data: str, cluster: Cluster | None,
 ) -> Run[Any]:  # fmt: skip
     """Return the run, or this machine's part in that of a cluster."""
     if cluster is None:
@@ -124,8 +152,9 @@ def begin(
         if config.l2_path:
             from hogwild.training.l2_path import settle_l2
 
-            config, chosen = settle_l2(config, examples, checkpoint if resume else None, holdout)
-        run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen)
+            by = test if held is None and test is examples.held_out else held
+            config, chosen = settle_l2(config, examples, checkpoint if resume else None, by)
+        run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run
     config = dataclasses.replace(config, machines=cluster.machines)
@@ -137,7 +166,7 @@ def begin(
         from hogwild.machines.agreement import Leader
 
         leader = Leader(cluster, examples.totals if config.own_rows else None)
-        return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader)
+        return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, held=held)
     from hogwild.training.member import Member
 
     member: Any = Member(examples, test, config, cluster, pool, data)

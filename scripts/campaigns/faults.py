@@ -135,7 +135,14 @@ def send(program: subprocess.Popen[str], fault: Fault) -> None:
 
 def run(fault: Fault, host: str, folder: str) -> tuple[str, str]:
     """How it ended, and what was wrong."""
-    options = {"--epochs": "3", "--workers": "2", "--step": "0.1", "--host": host, "--out": f"{folder}/model"}
+    options = {
+        "--epochs": "3",
+        "--workers": "2",
+        "--l2": "1e-5",
+        "--step": "0.1",
+        "--host": host,
+        "--out": f"{folder}/model",
+    }
     options |= {"--checkpoint": f"{folder}/state"} | dict(zip(fault.options[::2], fault.options[1::2]))
     words = [word for pair in options.items() for word in pair]
     command = [*fault.wrap, sys.executable, "-m", "hogwild", "train", DATA, "--quiet", *words]

@@ -129,10 +129,11 @@ def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, t
     assert re.search(rf"^ +0.001 +0.1 +{losses[1e-3]:.5g}", out, re.MULTILINE)
     assert f"chosen: l2 {best:g}, the strongest within 1 % of the lowest loss: {losses[best]:.5g}" in out
     assert last["l2"] == best
-    assert last["test_loss"] == last["train_loss"]  # on all 600
+    assert last["test_loss"] not in (last["train_loss"], last["held_out_loss"])  # of 600, 450 and 150 rows
     both = hogwild("train", SMALL, *more)
-    assert both.status == 2
-    assert "both name the rows to test on: give one of them (with --l2 auto, both)" in both.err
+    assert "held out 150 rows to choose by, training on 450\n" in both.out
+    assert re.search(r"^ epoch   objective    held out   test loss", both.out, re.MULTILINE)
+    assert rows_of((tmp_path / "rows").read_text())[-1]["l2"] == 1e-5
 
 
 def test_quiet(hogwild: Callable, tmp_path: Path) -> None:

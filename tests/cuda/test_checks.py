@@ -14,7 +14,10 @@ from tests.bench.tiny_gpu import take_place
 from tests.cuda import torch_linear
 from tests.cuda.standin import StandIn
 
-KERNELS = ["linear, every change is added, 16 classes", "linear, the same, stored", "completion, one rating in flight"]
+KERNELS = [
+    "linear, every change is added, 16 classes", "linear, the same, shuffled", "completion, one rating in flight",
+    "completion, the same, rank 64, shuffled",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*KERNELS, "module, captured"])
@@ -27,7 +30,12 @@ def test_checks_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     take_place(monkeypatch.setattr, StandIn(3))
     visit = torch_linear.visit
-    monkeypatch.setattr(torch_linear, "visit", lambda *about: visit(*about[:4], about[4][1:], about[5][1:], *about[6:]))
+
+    def lossy(*about):
+        one_less = about[4]._replace(first=about[4].first + 1, size=about[4].size - 1)
+        visit(*about[:4], one_less, *about[5:])
+
+    monkeypatch.setattr(torch_linear, "visit", lossy)
     check = partial(correctness.Checked, partial(correctness.CHECKS[KERNELS[0]], 64))
     [_, row] = race("correctness", {"it": Side(check, 1)}, Pace(100.0, rounds=0))
     assert "differs by" in row["status"]

@@ -15,9 +15,10 @@ import triton.language as tl
 
 from hogwild.cuda.completion import triton as completion_kernels
 from hogwild.cuda.completion.launcher import SIDES, CompletionLauncher
-from hogwild.cuda.work import Segment
+from hogwild.cuda.work import Segment, Visits
 from hogwild.kernels.order import generator
 from hogwild.problems.completion.problem import CompletionProblem
+from tests.cuda import order_twin
 from tests.cuda import torch_completion as completion_torch
 from tests.cuda.completion_twin import Twin, draw
 from tests.cuda.standin import StandIn
@@ -46,21 +47,29 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
     return problem, arrays, flat
 
 
-def launch(problem, arrays, flat, in_flight, rows, steps, salt=HUGE, triton=True, **options):
+def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, **options):
     """The flat array after one launch."""
     launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, **options)
     launcher.flat.copy_(torch.from_numpy(flat))
     launcher.salt = lambda segment: salt
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
-    segment = Segment(data, torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(steps.astype(np.float32)))
-    launcher.replica(0, StandIn().stream(), in_flight)(segment)
+    launcher.replica(0, StandIn().stream(), in_flight)(Segment(data, visits))
     return launcher, launcher.flat.numpy()
 
 
-def visits(n=N, seed=2):
-    """A sequence of ratings, one of them twice, and a step for each."""
-    rng = np.random.default_rng(seed)
-    return np.concatenate([rng.permutation(n), [3]]), rng.uniform(0.05, 0.2, n + 1)
+VISITS = Visits(0, N + 3, N, 7, 0, 0.3, -0.5, 2.0, 0.2, together=32)  # some of them in a second epoch
+LATE = VISITS._replace(first=N - 13, size=16)  # the interpreter is slow
+
+
+def in_file_order(n):
+    return Visits(0, n, n, 0, 0, 0.1, shuffled=False)
+
+
+def twin_of(problem, arrays, flat, sides, visits, group, programs, salt=0):
+    """The twin's flat array after these visits."""
+    twin = Twin(problem, flat, arrays, sides)
+    twin.run(order_twin.rows(visits), order_twin.steps(visits), group, programs, salt)
+    return twin.flat()
 
 
 EXPLICIT = [
@@ -80,13 +89,11 @@ EXPLICIT = [
 @pytest.mark.parametrize(("discipline", "in_flight", "rank", "options"), EXPLICIT)
 def test_kernel_steps_as_the_formulas_say(discipline, in_flight, rank, options):
     problem, arrays, flat = a_problem("squared-error", discipline, rank, **options)
-    rows, steps = visits()
-    launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
+    launcher, found = launch(problem, arrays, flat, in_flight, VISITS)
     group, programs = launcher.grid(in_flight)
     assert in_flight // 2 < group * programs <= in_flight
-    twin = Twin(problem, flat, arrays, SIDES[discipline])
-    twin.run(rows, steps, group, programs)
-    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+    wanted = twin_of(problem, arrays, flat, SIDES[discipline], VISITS, group, programs)
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
     assert np.abs(found - flat).max() > 0.05
     if problem.nonnegative:
         assert min(part.min() for part in problem.factors(found)) == 0
@@ -105,23 +112,18 @@ IMPLICIT = [
 @pytest.mark.parametrize(("loss", "discipline", "in_flight", "rank", "options"), IMPLICIT)
 def test_kernel_learns_choices_as_the_formulas_say(loss, discipline, in_flight, rank, options):
     problem, arrays, flat = a_problem(loss, discipline, rank, **options)
-    rows, steps = visits()
-    if in_flight <= 5:  # the interpreter is slow
-        rows, steps = rows[-16:], steps[-16:]
-    launcher, found = launch(problem, arrays, flat, in_flight, rows, steps)
-    twin = Twin(problem, flat, arrays, SIDES[discipline])
-    twin.run(rows, steps, *launcher.grid(in_flight), salt=HUGE)
-    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+    visits = LATE if in_flight <= 5 else VISITS
+    launcher, found = launch(problem, arrays, flat, in_flight, visits)
+    wanted = twin_of(problem, arrays, flat, SIDES[discipline], visits, *launcher.grid(in_flight), HUGE)
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
 
 
 def test_a_side_each():
     problem, arrays, flat = a_problem()
-    rows, steps = visits()
     sides = (False, True)
-    launcher, found = launch(problem, arrays, flat, 16, rows, steps, sides=sides)
-    twin = Twin(problem, flat, arrays, sides)
-    twin.run(rows, steps, *launcher.grid(16))
-    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+    launcher, found = launch(problem, arrays, flat, 16, VISITS, sides=sides)
+    wanted = twin_of(problem, arrays, flat, sides, VISITS, *launcher.grid(16))
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
 
 
 IN_BATCHES = [
@@ -139,11 +141,9 @@ IN_BATCHES = [
 @pytest.mark.parametrize("in_flight", [1, 10])
 def test_torch_steps_in_batches(loss, options, in_flight):
     problem, arrays, flat = a_problem(loss, **options)
-    rows, steps = visits()
-    _, found = launch(problem, arrays, flat, in_flight, rows, steps, triton=False)
-    twin = Twin(problem, flat, arrays, (True, True))
-    twin.run(rows, steps, in_flight, 1, salt=HUGE)
-    np.testing.assert_allclose(found, twin.flat(), rtol=2e-4, atol=2e-6)
+    _, found = launch(problem, arrays, flat, in_flight, VISITS, triton=False)
+    wanted = twin_of(problem, arrays, flat, (True, True), VISITS, in_flight, 1, HUGE)
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
 
 
 @pytest.mark.parametrize("triton", [True, False])
@@ -155,17 +155,16 @@ def test_one_rating_in_hand_is_the_serial_kernel_of_the_cpu(loss, triton):
     run_epoch(job)
     with np.errstate(over="ignore"):
         salt = int(generator(job.seed, 0, len(job.state["blocks"])))
-    _, found = launch(job.problem, arrays, start, 1, np.arange(n), np.full(n, 0.1), salt, triton)
+    _, found = launch(job.problem, arrays, start, 1, in_file_order(n), salt, triton)
     np.testing.assert_allclose(found, job.flat, rtol=2e-5, atol=1e-6)
     assert np.abs(found - start).max() > 0.05
 
 
 def test_added_or_stored_is_the_same_with_one_rating_in_hand():
-    rows, steps = (part[-16:] for part in visits())
     found = {}
     for discipline in SIDES:
         problem, arrays, flat = a_problem(discipline=discipline)
-        found[discipline] = launch(problem, arrays, flat, 1, rows, steps)[1]
+        found[discipline] = launch(problem, arrays, flat, 1, LATE)[1]
     assert found["serial"].tobytes() == found["hogwild"].tobytes() != flat.tobytes()
     np.testing.assert_allclose(found["atomic"], found["serial"], rtol=1e-4, atol=1e-6)
 
@@ -181,7 +180,7 @@ def draws(begin, items, users, rows, out, salt: tl.uint64, n_items: tl.int64, t,
 def test_drawn_items_are_never_chosen_ones(salt):
     problem, arrays, _ = a_problem("log")
     rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
-    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, rows[:0], np.zeros(0), triton=False)
+    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, VISITS._replace(size=0), triton=False)
     users, tables = arrays["users"][rows], launcher.tables
     pairs = completion_torch.seen_pairs(tables, SHAPE[1])
     seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
@@ -204,19 +203,18 @@ def test_every_visit_draws_anew(triton):
     """The same at the same place in a run; else others, also for a rating that a launch visits twice."""
     problem, arrays, flat = a_problem("bpr", rank=3)
 
-    def train(seed, *visited, rows=6):
+    def train(seed, *visited, rows=3):
         launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, seed=seed)
         data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
         run = launcher.replica(0, StandIn().stream(), 1)
         launcher.flat.copy_(torch.from_numpy(flat))
         for before in visited:
-            sequence = torch.arange(6, dtype=torch.int32).repeat(rows // 6)
-            run(Segment(data, sequence, torch.full((rows,), 0.1), before))
+            run(Segment(data, in_file_order(3)._replace(size=rows), before))
         return launcher.flat.numpy().tobytes()
 
     assert train(1, 0) == train(1, 0)
-    assert len({train(1, 0), train(1, 6), train(2, 0), train(1, 2**40)}) == 4
-    assert train(1, 0, 6) == train(1, 0, rows=12) != train(1, 0, 0)  # however it is cut
+    assert len({train(1, 0), train(1, 3), train(2, 0), train(1, 2**40)}) == 4
+    assert train(1, 0, 3) == train(1, 0, rows=6) != train(1, 0, 0)  # however it is cut
 
 
 @triton.jit
@@ -237,7 +235,7 @@ def test_rows_may_lie_beyond_what_32_bits_count():
 def test_nothing_to_visit():
     for kernels in (True, False):
         problem, arrays, flat = a_problem()
-        _, found = launch(problem, arrays, flat, 4, np.arange(0), np.zeros(0), triton=kernels)
+        _, found = launch(problem, arrays, flat, 4, in_file_order(0), triton=kernels)
         assert found.tobytes() == flat.tobytes()
 
 
@@ -245,7 +243,7 @@ def test_nan_is_not_cut_off():
     for kernels in (True, False):
         problem, arrays, flat = a_problem(nonnegative=True)
         problem.factors(flat)[0][:] = np.nan
-        _, found = launch(problem, arrays, flat, 4, np.arange(N), np.full(N, 0.1), triton=kernels)
+        _, found = launch(problem, arrays, flat, 4, in_file_order(N), triton=kernels)
         assert np.isnan(found).any()
 
 

@@ -15,11 +15,12 @@ pytest.importorskip("triton")
 from hogwild.config import TrainConfig
 from hogwild.cuda.linear import triton as linear_kernels
 from hogwild.cuda.linear.launcher import LinearLauncher
-from hogwild.cuda.work import Segment
+from hogwild.cuda.work import Segment, Visits
 from hogwild.data.rows.container import Rows
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.problem import LinearProblem
+from tests.cuda import order_twin
 from tests.cuda import torch_linear as linear_torch
 from tests.cuda.linear_twin import Twin
 from tests.cuda.standin import StandIn
@@ -67,12 +68,16 @@ class Trial:
         part = self.launcher.part(first, len(self.rows) if last is None else last)
         return {name: torch.from_numpy(np.array(array)) for name, array in part.items()}
 
-    def visit(self, module, sequence, steps, in_flight, block=32):
+    def visit(self, module, visits, in_flight, block=32):
         parameters = self.problem.parameters(self.launcher.flat)
-        module.visit(
-            self.problem, parameters, self.launcher.rates, self.data(), torch.tensor(sequence, dtype=torch.int32),
-            torch.tensor(steps, dtype=torch.float32), in_flight, block,
-        )  # fmt: skip
+        module.visit(self.problem, parameters, self.launcher.rates, self.data(), visits, in_flight, block)
+
+    def twin_visits(self, visits, in_flight=1):
+        """The twin's, in the order in which the interpreter comes to them."""
+        rows, steps = order_twin.rows(visits), order_twin.steps(visits)
+        for k in range(in_flight):
+            for p in range(k, len(rows), in_flight):
+                self.twin.visit(rows[p], steps[p])
 
     def assert_as_twin(self, tolerance=2e-5):
         flat = self.launcher.flat.numpy()
@@ -87,13 +92,9 @@ class Trial:
             assert not part.reshape(-1, self.problem.stride)[:, self.problem.classes :].any()
 
 
-def steps_of(n):
-    return 0.1 / np.arange(1, n + 1) ** 0.5
-
-
-def programs_order(visits, in_flight):
-    """Positions in the order in which the interpreter comes to them."""
-    return [p for k in range(in_flight) for p in range(k, len(visits), in_flight)]
+def visits_of(count=12, n=12, **options):
+    """Visits in a random order, with falling steps."""
+    return Visits(**{"first": 0, "size": count, "n": n, "key": 3, "epoch": 1, "scale": 0.1, "power": 0.5} | options)
 
 
 def options_of(case):
@@ -115,11 +116,8 @@ IDS = [f"{loss}-{classes}-" + "-".join(str(o) for o in options.values()) for los
 def test_kernel_visits_as_twin(loss, classes, options):
     in_flight = 3 if "l1" in options else 1
     trial = Trial(small_rows(loss, classes, weights=options["adagrad"]), loss=loss, **options)
-    sequence = np.random.default_rng(3).permutation(12)
-    steps = steps_of(len(sequence))
-    trial.visit(linear_kernels, sequence, steps, in_flight)
-    for p in programs_order(sequence, in_flight):
-        trial.twin.visit(sequence[p], steps[p])
+    trial.visit(linear_kernels, visits_of(), in_flight)
+    trial.twin_visits(visits_of(), in_flight)
     trial.assert_as_twin()
 
 
@@ -127,11 +125,10 @@ def test_kernel_visits_as_twin(loss, classes, options):
 @pytest.mark.parametrize("in_flight", [1, 5])
 def test_torch_visits_batches_as_twin(loss, classes, options, in_flight):
     trial = Trial(small_rows(loss, classes, weights=options["adagrad"]), loss=loss, **options)
-    sequence = np.random.default_rng(3).permutation(12)
-    steps = steps_of(len(sequence))
-    trial.visit(linear_torch, sequence, steps, in_flight)
-    for first in range(0, len(sequence), in_flight):
-        trial.twin.batch(sequence[first : first + in_flight], steps[first : first + in_flight])
+    trial.visit(linear_torch, visits_of(), in_flight)
+    rows, steps = order_twin.rows(visits_of()), order_twin.steps(visits_of())
+    for first in range(0, len(rows), in_flight):
+        trial.twin.batch(rows[first : first + in_flight], steps[first : first + in_flight])
     trial.assert_as_twin()
 
 
@@ -144,21 +141,19 @@ def test_kernel_as_that_of_the_cpu(discipline, adagrad, classes):
     options = {"adagrad": adagrad, "l2": 0.02, "normalize": "l2"}
     rows = small_rows(classes=classes, n=40, weights=True)
     job = make_job(rows, **options)
-    trial = Trial(rows, discipline, **options)
+    trial = Trial(rows.select(sequence(job, 0)), discipline, **options)
     trial.launcher.flat.copy_(torch.from_numpy(job.export()))
     run_epoch(job, 0, CONSTANT)
-    trial.visit(linear_kernels, sequence(job, 0), [CONSTANT[0]] * len(rows), 1)
+    trial.visit(linear_kernels, Visits(0, 40, 40, 0, 0, CONSTANT[0], shuffled=False), 1)
     np.testing.assert_allclose(trial.launcher.flat.numpy(), job.export(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_several_programs_look_up_several_times(classes):
     trial = Trial(small_rows(classes=classes), l2=0.02)
-    sequence = np.random.default_rng(4).integers(12, size=70)  # 35 visits of each program
-    steps = steps_of(70)
-    trial.visit(linear_kernels, sequence, steps, 2)
-    for p in programs_order(sequence, 2):
-        trial.twin.visit(sequence[p], steps[p])
+    visits = visits_of(70, rate=-0.1)  # 35 of each program, in six epochs
+    trial.visit(linear_kernels, visits, 2)
+    trial.twin_visits(visits, 2)
     trial.assert_as_twin()
 
 
@@ -167,10 +162,8 @@ def test_values_that_are_all_one_are_not_read(module):
     trial = Trial(small_rows(unit=True), l2=0.02)
     assert trial.problem.unit
     assert "values" not in trial.data()
-    sequence, steps = np.arange(11, -1, -1), steps_of(12)
-    trial.visit(module, sequence, steps, 1)
-    for row, step in zip(sequence, steps):
-        trial.twin.visit(row, step)
+    trial.visit(module, visits_of(), 1)
+    trial.twin_visits(visits_of())
     trial.assert_as_twin()
 
 
@@ -181,10 +174,8 @@ def test_more_classes_than_a_program_takes_at_a_time(monkeypatch, loss, adagrad)
     trial = Trial(small_rows(classes=6), loss=loss, adagrad=adagrad, l2=0.02)
     constants = linear_kernels.constants(trial.problem, 1, False, False)
     assert constants["COLUMNS"] < trial.problem.classes < constants["STRIDE"]
-    sequence, steps = np.arange(6), steps_of(6)
-    trial.visit(linear_kernels, sequence, steps, 1)
-    for row, step in zip(sequence, steps):
-        trial.twin.visit(row, step)
+    trial.visit(linear_kernels, visits_of(6), 1)
+    trial.twin_visits(visits_of(6))
     trial.assert_as_twin()
 
 
@@ -198,7 +189,7 @@ def test_long_numbers(monkeypatch, classes):
             monkeypatch.setattr("hogwild.cuda.linear.launcher.INT32", 1)
             monkeypatch.setattr(linear_kernels, "INT32", 1)
             assert trial.data()["begin"].dtype == torch.int64
-        trial.visit(linear_kernels, np.arange(12), steps_of(12), 2)
+        trial.visit(linear_kernels, visits_of(), 2)
         found.append(trial.launcher.flat.clone())
     assert torch.equal(*found)
 
@@ -210,7 +201,7 @@ def test_nan_is_not_lost(module, loss, classes):
     trial = Trial(small_rows(loss, classes), loss=loss, l1=0.01, l2=0.02)
     trial.launcher.flat[: trial.problem.width * trial.problem.stride] = float("nan")
     with np.errstate(all="ignore"):
-        trial.visit(module, [3], [0.1], 1)
+        trial.visit(module, Visits(3, 1, 12, 0, 0, 0.1, shuffled=False), 1)
     coef, intercept = trial.problem.solution(trial.launcher.flat.numpy())
     assert np.isnan(coef).all()
     assert np.isnan(intercept).all()
@@ -251,12 +242,9 @@ def test_replica_launches_a_segment():
     trial = Trial(small_rows(), l2=0.02)
     stream = StandIn().stream()
     launch = trial.launcher.replica(0, stream, 1)
-    steps = steps_of(12)
-    rows, lengths = torch.arange(12, dtype=torch.int32), torch.tensor(steps, dtype=torch.float32)
-    for first, last in ((0, 5), (5, 5), (5, 12)):
-        launch(Segment(trial.data(), rows[first:last], lengths[first:last]))
-    for row in range(12):
-        trial.twin.visit(row, steps[row])
+    for first, count in ((0, 5), (5, 0), (5, 7)):
+        launch(Segment(trial.data(), visits_of(count, first=first)))
+    trial.twin_visits(visits_of())
     trial.assert_as_twin()
 
 
@@ -264,7 +252,6 @@ def test_data_without_a_nonzero():
     rows = Rows(np.zeros(5, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), [1.0, -1, 1, 1], 3)
     for module in (linear_kernels, linear_torch):
         trial = Trial(rows, l2=0.02)
-        trial.visit(module, np.arange(4), [0.1] * 4, 1)
-        for row in range(4):
-            trial.twin.visit(row, 0.1)
+        trial.visit(module, visits_of(4, 4), 1)
+        trial.twin_visits(visits_of(4, 4))
         trial.assert_as_twin()

@@ -20,7 +20,7 @@ from hogwild.cuda.module import rules as module_rules
 from hogwild.cuda.module.feed import DeviceSparseFeed
 from hogwild.cuda.module.launcher import ModuleLauncher
 from hogwild.cuda.module.replica import unpack
-from hogwild.cuda.work import Segment
+from hogwild.cuda.work import Segment, Visits
 from hogwild.data.rows.container import readonly
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.problems.module.feed import feed_of, take_data
@@ -98,6 +98,10 @@ def solid(grad: torch.Tensor | None) -> torch.Tensor | None:
     return grad if grad is None or grad.layout != torch.strided else grad.contiguous()
 
 
+def segment_of(data: dict[str, torch.Tensor], rows: torch.Tensor, step: float, power: float = 0.0) -> Segment:
+    return Segment(data, Visits(0, len(rows), len(rows), 0, 0, step, power=power), rows=rows)
+
+
 class Driven:
     """Replicas on streams, to each of which segments are given at random."""
 
@@ -115,13 +119,13 @@ class Driven:
         locked = self.posed.problem.discipline == "locked"
         size = self.launcher.granule() * (1 if locked else together)
         on_device = torch.from_numpy(rows).to(self.backend.device)
-        steps = torch.full((len(rows),), step or STEPS[self.posed.problem.layout.rule], device=self.backend.device)
+        step = step or STEPS[self.posed.problem.layout.rule]
         if self.backend.device.type == "cuda":
             torch.cuda.synchronize()  # both were made on another stream
         before = None
         for first in range(0, len(rows), size):
             number, some = self._random.randrange(len(self.streams)), slice(first, first + size)
-            stream, segment = self.streams[number], Segment(self.data, on_device[some], steps[some])
+            stream, segment = self.streams[number], segment_of(self.data, on_device[some], step)
             if locked and before is not None:
                 stream.after(before)
             stream.run(partial(self.replicas[number], segment))
@@ -261,8 +265,9 @@ def test_a_step_for_every_minibatch(rule: str) -> None:
     """Taken from the place of its first row."""
     posed = pose(network(), dense_data(64), rule=rule)
     driven, rows = Driven(posed, StandIn()), orders(64, 1)[0]
-    falling = torch.linspace(0.1, 0.01, 64)
-    driven.streams[0].run(lambda: driven.replicas[0](Segment(driven.data, torch.from_numpy(rows), falling)))
+    segment = segment_of(driven.data, torch.from_numpy(rows), 0.1, 0.5)
+    falling = 0.1 * np.arange(1, 65) ** -0.5
+    driven.streams[0].run(lambda: driven.replicas[0](segment))
     driven.streams[0].record().wait()
     flat, feed = posed.flat.copy(), feed_of(posed.problem.kind, posed.arrays, b"")
     replica = posed.problem.scratch(None)  # type: ignore[arg-type]
@@ -673,7 +678,7 @@ def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any)
     for launch in ("graphs", "eager"):
         driven = Driven(posed, device, batch=64, launch=launch)
         rows = torch.arange(2048, dtype=torch.int32, device=device.device)
-        segment = Segment(driven.data, rows, torch.zeros(2048, device=device.device))
+        segment = segment_of(driven.data, rows, 0.0)
         torch.cuda.synchronize()
         for _ in range(8):
             for stream, replica in zip(driven.streams, driven.replicas):

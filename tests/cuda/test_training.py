@@ -115,7 +115,8 @@ def test_data_beyond_the_device(device):
     device._free = 20_000
     parts = begin("linear", device="cuda", in_flight=8, order="file")
     assert parts.engine.pool is not whole.engine.pool
-    assert [row["objective"] for row in whole] == [row["objective"] for row in parts]
+    # whole data are summed by the device
+    assert [row["objective"] for row in whole] == pytest.approx([row["objective"] for row in parts], rel=1e-5)
     some = list(begin("linear", device="cuda", in_flight=8))
     assert some[-1]["objective"] == pytest.approx(whole.history[-1]["objective"], rel=0.05)
     device._free = 1000

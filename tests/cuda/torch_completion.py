@@ -16,6 +16,7 @@ from hogwild.cuda.work import Segment
 from hogwild.kernels import order
 from hogwild.problems.completion.implicit_kernel import TRIES
 from hogwild.problems.completion.problem import CompletionProblem
+from tests.cuda import order_twin
 
 # constants of splitmix64, in int64 with overflow
 GOLDEN, MIX_1, MIX_2 = (int(k) - (1 << 64) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
@@ -142,9 +143,10 @@ def draw(seen: torch.Tensor, items: int, salt: int, visits: torch.Tensor, t: int
 def _batches(segment: Segment, batch: int) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield users, items, numbers of the ratings and steps of each batch; numbers are int64."""
     data = segment.data
-    for first in range(0, len(segment.rows), batch):
-        rows = segment.rows[first : first + batch].long()
-        step = segment.steps[first : first + batch]
+    all_rows, steps = (torch.from_numpy(part(segment.visits)) for part in (order_twin.rows, order_twin.steps))
+    for first in range(0, len(steps), batch):
+        rows = all_rows[first : first + batch].long()
+        step = steps[first : first + batch]
         yield data["users"][rows].long(), data["items"][rows].long(), rows, step
 
 

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hogwild.cuda.work import Visits
 from hogwild.kernels.losses import POISSON_CAP
 from hogwild.problems.linear.kernel import TINY as _TINY
 from hogwild.problems.linear.problem import LinearProblem
+from tests.cuda import order_twin
 
 ENTRIES = 1 << 24  # weights read by a batch, padding included
 TINY = float(_TINY)
@@ -72,9 +74,10 @@ def slopes(problem: LinearProblem, margins: torch.Tensor, targets: torch.Tensor)
 
 def visit(
     problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Mapping[str, torch.Tensor],
-    rows: torch.Tensor, steps: torch.Tensor, in_flight: int, block: int,
+    visits: Visits, in_flight: int, block: int,
 ) -> None:  # fmt: skip
     """Visit rows as ``triton.visit`` does, in batches of ``in_flight`` rows."""
+    rows, steps = (torch.from_numpy(part(visits)) for part in (order_twin.rows, order_twin.steps))
     longest = problem.longest if len(data["indices"]) else 0
     batch = max(min(in_flight, ENTRIES // max(longest * problem.stride, 1)), 1)
     coef = _by_class(parameters.coef, problem.stride)

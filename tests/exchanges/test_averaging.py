@@ -466,6 +466,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str)
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows"
     command = ["train", "synthetic:rcv1?rows=600&features=500&nnz=10", "--host", "threads", "--epochs", "1"]
+    command += ["--l2", "1e-5"]
     assert main([*command, "--workers", "2", "--exchange", ONE_SHOT, "--json", str(rows), "--quiet"]) == 0
     assert [json.loads(line)["exchange"] for line in rows.read_text().splitlines()] == [ONE_SHOT] * 2
     simulate = ["simulate", command[1], "--epochs", "1", "--workers", "3", "--exchange", f"{AVERAGING}:period=50"]

@@ -11,7 +11,9 @@ import scipy.sparse
 import hogwild
 from hogwild.compare.reference.gradient import SLOPES
 from hogwild.methods import DEFAULT_PARAM
+from hogwild.problems.linear.exact import hinge
 from hogwild.problems.linear.exact.ending import Ending, ending_of
+from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.objective_kernel import CODES
@@ -96,7 +98,7 @@ def test_exact_steps_reach_the_optimum(loss: str) -> None:
     judge = Objective(rows, loss, l2=1e-4, labels=labels)
     zero = np.zeros((classes, 5) if classes > 1 else 5, np.float32), np.zeros(classes, np.float32)
     start = judge.evaluate(*zero)["objective"]
-    (coef, intercept), ended = ending_of(judge, classes, True).lowered(*zero, start)
+    (coef, intercept), left = improved(ending_of(judge, classes, True), *zero, start)
     found = judge.evaluate(coef, intercept)["objective"]
 
     if loss == "hinge":
@@ -109,9 +111,42 @@ def test_exact_steps_reach_the_optimum(loss: str) -> None:
             return float(judge.evaluate(W[:, :5] if classes > 1 else W[0, :5], W[:, 5] - 1000 * W[:, 0])["objective"])
 
         best = minimize(value, np.zeros(classes * 6), method="BFGS", options={"maxiter": 2000}).fun
-    assert ended
+    assert left == 0.0
     assert found < start
     assert found <= 1.01 * best
+
+
+@pytest.mark.parametrize(("intercept", "classes", "scaled"), [(True, 1, False), (False, 1, True), (True, 3, True)])
+def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
+    intercept: bool, classes: int, scaled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.svm import SVC
+
+    about, l2 = problem("hinge", classes), 1e-3
+    X, scales = about["X"], 0.5 + np.random.default_rng(1).random(150) if scaled else np.ones(150)
+    best = 0.0
+    for k in range(classes):
+        y = np.where(about["y"] == k, 1.0, -1.0) if classes > 1 else about["y"]
+        Z = (
+            X * scales[:, None]
+            if intercept
+            else np.vstack((X * scales[:, None],) * 2) * np.repeat((1, -1), 150)[:, None]
+        )
+        both = (y, about["weights"]) if intercept else (np.append(y, -y), np.append(about["weights"], about["weights"]))
+        theirs = SVC(kernel="linear", C=1 / (len(Z) * l2), tol=1e-8).fit(Z, both[0], both[1])  # mirrored rows: b = 0
+        z = both[0] * (Z @ np.ravel(theirs.coef_) + theirs.intercept_)
+        best += np.mean(both[1] * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
+    end = ending(about, "hinge", l2=l2, intercept=intercept)
+    end.scales = scales if scaled else None
+    monkeypatch.setattr(hinge, "ROUNDED_ENTRIES", 0)
+    zero = np.zeros((classes, 12), np.float32), np.zeros(classes, np.float32)
+    found, left = improved(end, *zero, end.objective(*zero))
+    value = end.objective(*found)
+    assert left is not None
+    assert value * (1 - left) <= best * (1 + 1e-6)
+    assert best * (1 - 1e-6) <= value <= best * 1.006
+    assert left <= 0.006
+    assert not (found[1].any() and not intercept)
 
 
 def test_counts_whose_objective_is_negative_are_finished_too() -> None:

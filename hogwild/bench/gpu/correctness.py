@@ -115,6 +115,7 @@ CHECKS: dict[str, Check] = {
     "linear, one row in flight, AdaGrad and l1": partial(one_row, adagrad=True, l1=0.001),
     "linear, one row in flight, 5 classes": partial(one_row, classes=5),
     "linear, all in flight, nothing in common": linear,
+    "linear, the same, shuffled": partial(linear, order="shuffled"),
     "linear, the same, stored": partial(linear, discipline="hogwild"),
     "linear, the same, 5 classes": partial(linear, classes=5),
     **{f"linear, every change is added, {classes} classes": partial(added, classes=classes)
@@ -122,6 +123,7 @@ CHECKS: dict[str, Check] = {
     "completion, one rating in flight": partial(completion, rank=64, in_flight=1),
     **{f"completion, all in flight, nothing in common, rank {rank}": partial(completion, rank=rank)
        for rank in (20, 64, 512)},
+    "completion, the same, rank 64, shuffled": partial(completion, rank=64, order="shuffled"),
     "module, captured": partial(module, launch="graphs"),
     "module, eager": partial(module, launch="eager"),
 }  # fmt: skip

@@ -198,9 +198,12 @@ def make_comparison(
     data = given["data"] if named else CONTAINERS[base.problem].default
     request = TrainRequest(data, named, given["test"], holdout or None, given["holdout_by"], quiet=given["quiet"])
     sources.check(base.problem)
+    if request.test is not None and request.holdout is not None:
+        raise UsageError("--test and --holdout both name the data to test on: give one of them")
     request.check(base.problem)
     make_ready(given, base)
-    rows, test = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
+    rows, test, held = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
+    test = held if test is None else test
     given["data"] = data
     with naming(request):
         return pose(given, plan, base, sources, rows, test)

@@ -41,7 +41,13 @@ UNSAID: dict[str, tuple[Any, ...]] = {
     "device": ("cpu",),
     "negatives": (1,),
 }
-CURVES = {"objective": "objective", "test_loss": "test loss", "test_rmse": "test RMSE", "cut_value": "cut value"}
+CURVES = {
+    "objective": "objective",
+    "held_out_loss": "held-out loss",
+    "test_loss": "test loss",
+    "test_rmse": "test RMSE",
+    "cut_value": "cut value",
+}
 AXES = {"epoch": "epochs", "train_seconds": "seconds of training"}
 
 

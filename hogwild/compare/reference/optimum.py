@@ -36,6 +36,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, TrainingError
 from hogwild.hosts.pool import Pool
 from hogwild.problems.linear.exact.ending import ending_of
+from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
@@ -53,6 +54,7 @@ PRECISION, PROVED = 1e-10, 1e-7  # share of the way from the start at which L-BF
 ROUNDINGS = (1e-2, 1e-3, 1e-4, 1e-5)  # of kinks for L-BFGS, as shares of the objective at the start
 SMOOTHINGS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # and for Newton's method
 PASSES = (50, 2_000)  # fewest and most of LIBLINEAR,
+WORK = 1 << 33  # entries that exact steps may visit
 VISITS = 1e9  # with about this many nonzeros in all: it cannot be interrupted
 
 
@@ -211,10 +213,11 @@ class _Search:
         """Take the exact steps of our own fits from the best solution: they suit columns of very different scales."""
         if self.config.l1 == 0.0:
             ending = ending_of(self.objective, self.problem.classes, self.config.intercept)
-            found, _ = ending.lowered(self.coef, self.intercept, self.best)
-            how = f"exact steps from {self.begun}"
-            if self.best > self.offer(*found, how):
-                self.begun = how
+            found, left = improved(ending, self.coef, self.intercept, self.best, WORK)
+            before, how = self.best, f"exact steps from {self.begun}"
+            value = self.offer(*found, how)
+            self.begun = how if value < before else self.begun
+            self.lower = max(self.lower, value * (1.0 - left)) if left else self.lower
 
     def kinked(self, smooth: Smooth, corrections: int) -> None:
         """Solve hinge and epsilon-insensitive: LIBLINEAR and Newton's method if the only penalty is l2, else L-BFGS."""

@@ -26,6 +26,7 @@ SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 SHARE = 2  # 1 / SHARE of the programs that fit on a device run at once: each has 128 registers
 REGISTERS = 128
+EVALUATED = 1 << 26  # numbers of factors gathered at a time, of users and of items
 JUDGED = 8192  # ratings of the sample on which trials are judged
 
 
@@ -102,6 +103,20 @@ class CompletionLauncher:
                 return float(np.logaddexp(0.0, others - margins).mean())
             return float((np.logaddexp(0.0, -margins) + self.problem.negatives * np.logaddexp(0.0, others)).mean())
 
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums of squared and absolute errors in the user's units; only the CPU has the evaluator's negatives."""
+        if self.problem.loss != "squared-error":
+            return None
+        p, q, b_u, b_i = self.tables[:4]
+        found, rows = torch.zeros(2, dtype=torch.float64, device=p.device), max(EVALUATED // self.problem.stride, 1)
+        for first in range(0, len(data["users"]), rows):
+            u, i = data["users"][first : first + rows], data["items"][first : first + rows]
+            e = (p[u] * q[i]).sum(1).double() - data["values"][first : first + rows]
+            e = (e + b_u[u] + b_i[i] if self.problem.biases else e) * self.problem.scale
+            found += torch.stack((e.square().sum(), e.abs().sum()))
+        sums: np.ndarray = found.cpu().numpy()
+        return sums
+
     def room(self) -> int:
         """Ratings in flight when the device is full and none waits for another's end; one, if they must be serial."""
         if self.problem.discipline == "serial":
@@ -113,7 +128,7 @@ class CompletionLauncher:
         visit = self._backend.kernels("completion").visit
 
         def run(segment: Segment) -> None:
-            if len(segment.rows):
+            if segment.visits.size:
                 visit(self, segment, in_flight)
 
         return run

@@ -3,9 +3,9 @@
 A visit is that of ``problems/completion/kernel.py`` and ``problems/completion/implicit_kernel.py``: rows ``p_u`` and
 ``q_i`` are read, each moves along the other's old value, and the penalty divides. It reads two rows, writes two and
 computes almost nothing, so only memory matters. A program is one warp and holds ``GROUP`` ratings at a time as a tile
-(GROUP, TILE), whose rows are read and written 16 bytes a thread; the next rows are known one turn ahead, so a turn
-waits for memory once and not three times. Rows are read past the L1 cache (``.cg``), which does not see other
-programs' writes.
+(GROUP, TILE), whose rows are read and written 16 bytes a thread. It looks up 32 ratings together, one a thread, and
+hands them out by integer sums, so that a turn waits for memory once. Rows are read past the L1 cache (``.cg``), which
+does not see other programs' writes.
 
 How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, as read) is added by relaxed
 vector atomics, and none is lost. Otherwise the new row is stored, and of several in flight at the same time the last
@@ -28,6 +28,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.work import Segment
 from hogwild.kernels import order
 from hogwild.problems.completion import implicit_kernel as on_cpu
@@ -35,6 +36,7 @@ from hogwild.problems.completion import implicit_kernel as on_cpu
 # constants of splitmix64, so that device and host draw the same items
 GOLDEN, MIX_1, MIX_2 = (tl.constexpr(int(k)) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
 TRIES = tl.constexpr(on_cpu.TRIES)
+AHEAD = tl.constexpr(32)  # ratings that a program looks up together: one a thread
 LEAP = tl.constexpr(on_cpu.TRIES * int(order.GOLDEN) % 2**64)
 
 
@@ -131,68 +133,81 @@ def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
     return 1.0 / (1.0 + step * l2)
 
 
+@triton.jit
+def ahead(at, hop, count, GROUP: tl.constexpr):
+    """The visits of a program's next turns, AHEAD in all; past the end the last one, which is not written."""
+    k = tl.arange(0, AHEAD)
+    return tl.minimum(at + k // GROUP * hop + k % GROUP, count - 1)
+
+
+@triton.jit
+def pick(numbers, turn, GROUP: tl.constexpr):
+    """The GROUP numbers of a turn, of AHEAD: a sum over the warp of integers, which may be a float's bits."""
+    bits = numbers.to(tl.int32, bitcast=True) if numbers.dtype == tl.float32 else numbers
+    own = tl.arange(0, AHEAD // GROUP)[:, None] == turn
+    bits = tl.sum(tl.where(own, tl.reshape(bits, (AHEAD // GROUP, GROUP)), 0), 0)
+    return bits.to(tl.float32, bitcast=True) if numbers.dtype == tl.float32 else bits
+
+
 # only a launch's constants select another kernel, which would be compiled while the clock runs
-RATINGS = ("users", "items", "values", "rows", "steps")
+RATINGS = ("users", "items", "values")
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=RATINGS)
+@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=RATINGS)
 def squared_error(
     p, q, b_u, b_i,  # float32: factors of users and items, biases
     users, items, values,  # of the part's ratings: int32, int32, float32
-    rows, steps,  # of the visits: int32, float32
     user_rates, item_rates,  # float32, if PER_ROW
-    count: tl.int64, l2,  # visits
+    l2,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
     PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on."""
     WHOLE: tl.constexpr = WIDTH == TILE
     lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
-    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
-    # Past the end the last rating is read again and not written. This reads ahead for the next two turns.
-    row = tl.load(rows + tl.minimum(at + lanes, count - 1))
-    u, i, r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
-    step = tl.load(steps + tl.minimum(at + lanes, count - 1))
-    row = tl.load(rows + tl.minimum(at + hop + lanes, count - 1))
+    at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
     while at < count:
-        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
-        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
-        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
-        shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
-        shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+        v = start + ahead(at, hop, count, GROUP)
+        row, ahead_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
+        ahead_u, ahead_i, ahead_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
+        turn = 0
+        while (turn < AHEAD // GROUP) & (at < count):
+            u, i = pick(ahead_u, turn, GROUP), pick(ahead_i, turn, GROUP)
+            r, step = pick(ahead_r, turn, GROUP), pick(ahead_step, turn, GROUP)
+            at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+            raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+            old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+            shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+            shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+            old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+            e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
+            move, here = step * e, at + lanes < count
+            inside = here[:, None] & columns
+            write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
+            write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
+            if BIASED:
+                write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
+                write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
+            at += hop
+            turn += 1
 
-        ahead = at + hop
-        next_u, next_i, next_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
-        next_step = tl.load(steps + tl.minimum(ahead + lanes, count - 1))
-        row = tl.load(rows + tl.minimum(ahead + hop + lanes, count - 1))
 
-        old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
-        e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
-        move, here = step * e, at + lanes < count
-        inside = here[:, None] & columns
-        write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
-        write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
-        if BIASED:
-            write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
-            write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
-        at, u, i, r, step = ahead, next_u, next_i, next_r, next_step
-
-
-@triton.jit(do_not_specialize=["salt", "n_items", "count", "negatives"], do_not_specialize_on_alignment=RATINGS)
+@triton.jit(do_not_specialize=["salt", "n_items", "negatives", *VISITS], do_not_specialize_on_alignment=RATINGS)
 def implicit(
     p, q, b_u, b_i,  # float32: factors of users and items, biases
     users, items,  # of the part's ratings: int32
-    rows, steps,  # of the visits: int32, float32
     user_rates, item_rates,  # float32, if PER_ROW
     seen_begin, seen_items,  # int64, int32: items of each user, ascending
-    salt: tl.uint64, n_items: tl.int64,
-    count: tl.int64, l2,
-    negatives: tl.int32,
+    salt: tl.uint64, n_items: tl.int64, negatives: tl.int32, l2,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     BPR: tl.constexpr,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
     PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr,
+    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Visit ratings for the implicit losses: ``log`` and, with BPR, ``bpr``, against drawn items.
 
@@ -201,92 +216,95 @@ def implicit(
     """
     WHOLE: tl.constexpr = WIDTH == TILE
     lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
-    at, hop = tl.program_id(0).to(tl.int64) * GROUP, tl.num_programs(0).to(tl.int64) * GROUP
+    at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
     while at < count:
-        here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
-        row, step = tl.load(rows + visit), tl.load(steps + visit)
-        u, i = tl.load(users + row), tl.load(items + row)
-        at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
-        raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
-        new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
-        old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
-        new_u, new_i = old_u, old_i
-        inside = here[:, None] & columns
-        first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
-        first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
-        shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
-        if not BPR:
-            margin = tl.sum(new_p * new_q, 1) + (new_u + new_i)
-            move = -step / (1.0 + tl.exp(margin))
-            was = new_p
-            new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
-            new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
-            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
-            if BIASED:
-                new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
-                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+        v = start + ahead(at, hop, count, GROUP)
+        row, ahead_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
+        ahead_u, ahead_i = tl.load(users + row), tl.load(items + row)
+        turn = 0
+        while (turn < AHEAD // GROUP) & (at < count):
+            u, i, step = pick(ahead_u, turn, GROUP), pick(ahead_i, turn, GROUP), pick(ahead_step, turn, GROUP)
+            here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
+            at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
+            raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
+            new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+            old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
+            new_u, new_i = old_u, old_i
+            inside = here[:, None] & columns
+            first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
+            first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+            shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
+            if not BPR:
+                margin = tl.sum(new_p * new_q, 1) + (new_u + new_i)
+                move = -step / (1.0 + tl.exp(margin))
+                was = new_p
+                new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
+                new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
+                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+                if BIASED:
+                    new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
+                    write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
 
-        state, t = mix(salt + visit.to(tl.uint64)), 0
-        while t < negatives:
-            j = draw(seen_begin, seen_items, state, u, n_items)
-            state += LEAP
-            found = j >= 0
-            j = tl.maximum(j, 0)
-            at_d = place(q, j, STRIDE, TILE)
-            raw_d = read(at_d, columns, WHOLE)
-            old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
-            was = new_p
+            state, t = mix(salt + visit.to(tl.uint64)), 0
+            while t < negatives:
+                j = draw(seen_begin, seen_items, state, u, n_items)
+                state += LEAP
+                found = j >= 0
+                j = tl.maximum(j, 0)
+                at_d = place(q, j, STRIDE, TILE)
+                raw_d = read(at_d, columns, WHOLE)
+                old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
+                was = new_p
+                if BPR:
+                    margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
+                    move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
+                    shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
+                    new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
+                    new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                    if BIASED:
+                        new_i = (new_i + move) * shrink_i
+                    first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
+                else:
+                    margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
+                    move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
+                    shrink_u = tl.where(found, shrink, 1.0)
+                    new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
+                    if BIASED:
+                        new_u = (new_u - move) * shrink_u
+                drawn = here & found
+                drawn_inside = drawn[:, None] & columns
+                write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
+                if BIASED:
+                    write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
+                t += 1
+
+            write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
             if BPR:
-                margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
-                move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
-                shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
-                new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
-                new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
                 if BIASED:
-                    new_i = (new_i + move) * shrink_i
-                first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
-            else:
-                margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
-                move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
-                shrink_u = tl.where(found, shrink, 1.0)
-                new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
-                if BIASED:
-                    new_u = (new_u - move) * shrink_u
-            drawn = here & found
-            drawn_inside = drawn[:, None] & columns
-            write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
-            if BIASED:
-                write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
-            t += 1
-
-        write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
-        if BPR:
-            write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
-            if BIASED:
-                write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
-        elif BIASED:
-            write(b_u + u, old_u, new_u, here, False, USER_ATOMIC)
-        at += hop
+                    write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+            elif BIASED:
+                write(b_u + u, old_u, new_u, here, False, USER_ATOMIC)
+            at += hop
+            turn += 1
 
 
 def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
-    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, (segment.rows, segment.steps)
-    rates, count = (tables.user_rates, tables.item_rates), len(segment.rows)
+    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, segment.visits
+    rates = tables.user_rates, tables.item_rates
     kernel: Any
     arguments: tuple[Any, ...]
     if problem.loss == "squared-error":
-        kernel = squared_error
-        arguments = (data["users"], data["items"], data["values"], *visits, *rates, count, problem.l2)
+        kernel, arguments = squared_error, (data["users"], data["items"], data["values"], *rates, problem.l2)
     else:
+        drawn = launcher.salt(segment), problem.items, problem.negatives
         kernel = implicit
-        arguments = (
-            data["users"], data["items"], *visits, *rates, tables.seen_begin, tables.seen_items,
-            launcher.salt(segment), problem.items, count, problem.l2, problem.negatives,
-        )  # fmt: skip
-    arguments, constants = (*tables[:4], *arguments), launcher.constants()
+        arguments = (data["users"], data["items"], *rates, tables.seen_begin, tables.seen_items, *drawn, problem.l2)
+    arguments = (*tables[:4], *arguments, *visits.arguments)
+    constants = launcher.constants() | visits.constants
     group, programs = launcher.grid(in_flight)
     if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
         launcher.rehearsed = True
         kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)
-    kernel[(min(programs, -(-count // group)),)](*arguments, GROUP=group, **constants)
+    kernel[(min(programs, -(-visits.size // group)),)](*arguments, GROUP=group, **constants)

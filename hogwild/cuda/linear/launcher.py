@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.linear.sums import sums
 from hogwild.cuda.work import Segment
 from hogwild.data.rows.container import Rows
 from hogwild.problems.linear.objective import Objective
@@ -68,7 +69,9 @@ class LinearLauncher:
     def bytes_of(self, first: int, last: int) -> int:
         """Bytes of :meth:`part`."""
         nonzeros = int((self._rows.end[first:last] - self._rows.begin[first:last]).sum())
-        row = 2 * np.dtype(self._offsets(nonzeros)).itemsize + 4 * (1 + sum(map(bool, map(len, self._per_row))))
+        row = 2 * np.dtype(self._offsets(nonzeros)).itemsize + 4 * (
+            1 + bool(len(self._weights)) + bool(len(self._scales))
+        )
         return row * (last - first) + (4 if self._problem.unit else 8) * nonzeros
 
     def granule(self) -> int:
@@ -83,6 +86,11 @@ class LinearLauncher:
         """Return the objective on evenly spaced rows."""
         return float(self._objective.evaluate(*self._problem.solution(flat))["objective"] or 0.0)
 
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums over all rows, as the evaluator's."""
+        found: np.ndarray = sums(self._problem, self._parameters, data).cpu().numpy()
+        return found
+
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that visits a segment with ``in_flight`` programs."""
         kernels, problem, parameters = self._backend.kernels("linear"), self._problem, self._parameters
@@ -90,7 +98,7 @@ class LinearLauncher:
         block = kernels.block_of(problem, mean)
 
         def launch(segment: Segment) -> None:
-            kernels.visit(problem, parameters, self.rates, segment.data, segment.rows, segment.steps, in_flight, block)
+            kernels.visit(problem, parameters, self.rates, segment.data, segment.visits, in_flight, block)
 
         return launch
 
@@ -98,10 +106,6 @@ class LinearLauncher:
     def _parameters(self) -> Any:
         """Views of the flat array, as tensors."""
         return self._problem.parameters(self.flat)
-
-    @property
-    def _per_row(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._weights, self._scales
 
     @staticmethod
     def _offsets(nonzeros: int) -> type[np.signedinteger[Any]]:

@@ -2,10 +2,10 @@
 
 A visit is that of ``problems/linear/kernel.py`` and ``problems/linear/multiclass_kernel.py``. Its limit is not
 arithmetic but latency: only a limited number of rows may be in flight (see ``trial.py``), so rows
-per second are those in flight over the time for one. That time has four dependent waits for memory: which row, where
-it lies, what is in it, and its weights. Nobody writes to what the first three read, so a program looks up 32 rows
-together, one a thread, and requests a row's entries while it works on the row before; only the weights are waited for.
-Threads exchange what they looked up by integer sums over the warp, which are one instruction.
+per second are those in flight over the time for one. That time has three dependent waits for memory: where a row
+it lies, what is in it, and its weights. Nobody writes to what the first two read, so a program computes and looks up 32
+rows together, one a thread, and requests a row's entries while it works on the row before; only the weights are waited
+for. Threads exchange what they looked up by integer sums over the warp, which are one instruction.
 
 Programs take every F-th row of the sequence. A warp needs no barrier, its sums are shuffles, and atomics are
 ``relaxed``: the default would empty the L1 cache at each. Weights are read past that cache (``.cg``), which does not
@@ -14,7 +14,8 @@ see other programs' writes.
 ``ATOMIC``: the change is added, so nothing is lost. With a penalty it is the change that the proximal step makes to the
 value that was read, so where many visit a feature at once l1 may take it past zero, until the next visit. Otherwise
 the weight is read again and stored, and of several concurrent stores the last one stays. The intercept is in every row
-and always added to.
+and always added to; since all programs contend for it, each adds up its changes over ``HELD`` rows, and itself works
+with those at once.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
@@ -28,6 +29,8 @@ import triton
 import triton.language as tl
 
 from hogwild.cuda.losses import SOFTMAX, dloss
+from hogwild.cuda.order import VISITS, visit_at
+from hogwild.cuda.work import Visits
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.kernel import ELASTIC as _ELASTIC
 from hogwild.problems.linear.kernel import L2 as _L2
@@ -38,11 +41,12 @@ from hogwild.problems.linear.problem import LinearProblem
 NO_PENALTY, ELASTIC = tl.constexpr(_NO_PENALTY), tl.constexpr(_ELASTIC)
 TINY = tl.constexpr(float(_TINY))
 AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
+HELD = 4  # rows over which a program adds up changes of the intercept; divides AHEAD
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
 TILE = 1024  # weights taken at a time with several classes, 32 a thread: also most classes at a time
 INT32 = 2**31
 # One kernel serves slices of a tensor at any offset and of any length
-ANYWHERE = ("begin", "end", "indices", "values", "targets", "weights", "scales", "rows", "steps")
+ANYWHERE = ("begin", "end", "indices", "values", "targets", "weights", "scales")
 
 
 @triton.jit
@@ -81,14 +85,22 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
 
 
 @triton.jit
-def move_intercept(intercept, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
-    """Add a row's change to the intercept; ``at`` and ``g`` are one number each or a tensor of classes."""
+def hold(held, held_squares, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
+    """Add a row's change to those of the intercept that a program holds; one number each or a tensor of classes."""
     if ADAGRAD:
-        before = tl.atomic_add(squares + at, g * g, mask=mask, sem="relaxed")
-        if mask is not None:
-            before = tl.where(mask, before, 1.0)
-        step = step * tl.rsqrt(before + g * g + TINY)
-    tl.atomic_add(intercept + at, -step * g, mask=mask, sem="relaxed")
+        held_squares += g * g
+        before = tl.load(squares + at, mask=mask, cache_modifier=".cg")
+        step = step * tl.rsqrt(before + held_squares + TINY)
+    return held - step * g, held_squares
+
+
+@triton.jit
+def let_go(intercept, squares, at, mask, held, held_squares, ADAGRAD: tl.constexpr):
+    """Add what a program holds to the intercept, and return what it then holds: nothing."""
+    tl.atomic_add(intercept + at, held, mask=mask, sem="relaxed")
+    if ADAGRAD:
+        tl.atomic_add(squares + at, held_squares, mask=mask, sem="relaxed")
+    return held * 0.0, held_squares * 0.0
 
 
 @triton.jit
@@ -105,10 +117,12 @@ def entries(indices, values, first, left, lanes, UNIT: tl.constexpr, ONCE: tl.co
 
 
 @triton.jit
-def ahead(begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED: tl.constexpr, SCALED: tl.constexpr):
-    """Look up rows at these positions: begin and end, target, weight, scale and step of each; 0 beyond."""
+def ahead(begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
+          WEIGHTED: tl.constexpr, SCALED: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr):  # fmt: skip
+    """Look up the rows of these visits: begin and end, target, weight, scale and step of each; 0 beyond the last."""
     there = at < count
-    row = tl.load(rows + at, mask=there, other=0)
+    v = start + tl.minimum(at, count - 1)
+    row, step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
     y = tl.load(targets + row, mask=there, other=0.0)
     weight, scale = y, y
     if WEIGHTED:
@@ -116,7 +130,7 @@ def ahead(begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED
     if SCALED:
         scale = tl.load(scales + row, mask=there, other=0.0)
     first, last = tl.load(begin + row, mask=there, other=0), tl.load(end + row, mask=there, other=0)
-    return first, last, y, weight, scale, tl.load(steps + at, mask=there, other=0.0)
+    return first, last, y, weight, scale, step
 
 
 @triton.jit
@@ -130,20 +144,25 @@ def pick(numbers, i):
         return tl.sum(tl.where(own, numbers, 0), 0)
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=ANYWHERE)
+@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
 def one_margin(
     coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
-    rows, steps, count, l1, l2, param, share,
+    l1, l2, param, share,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
     UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+    SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """Visit the rows at positions k, k + F, k + 2F, ... of ``rows``, with k this program's number and F programs."""
+    """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
+    held, held_squares = 0.0, 0.0
     lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
         firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
-            begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED, SCALED
-        )
+            begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
+            WEIGHTED, SCALED, SHUFFLED, TOGETHER,
+        )  # fmt: skip
         first, last = pick(firsts, 0), pick(lasts, 0)
         u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
         i = 0
@@ -167,11 +186,12 @@ def one_margin(
                 v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
                 found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
                 more += BLOCK
-            g = dloss(bias + scale * tl.sum(found, 0), y, param, LOSS) * weight
+            g = dloss(bias + held + scale * tl.sum(found, 0), y, param, LOSS) * weight
+            if INTERCEPT:
+                held, held_squares = hold(held, held_squares, intercept_squares, 0, None, g, share * step, ADAGRAD)
+                if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
+                    held, held_squares = let_go(intercept, intercept_squares, 0, None, held, held_squares, ADAGRAD)
             if (PENALTY != NO_PENALTY) | (g != 0.0):
-                if INTERCEPT:
-                    if g != 0.0:  # all rows contend for the intercept
-                        move_intercept(intercept, intercept_squares, 0, None, g, share * step, ADAGRAD)
                 slope = g * scale
                 write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
                 more = first + BLOCK
@@ -216,11 +236,11 @@ def dots(coef, indices, values, u, x, first, last, columns,
 
 
 @triton.jit
-def with_bias(intercept, columns, margins, CLASSES: tl.constexpr):
+def with_bias(intercept, held, columns, margins, CLASSES: tl.constexpr):
     """Margins plus the intercept; minus infinity for padded classes."""
     inside = columns < CLASSES
     bias = tl.load(intercept + columns, mask=inside, other=0.0, cache_modifier=".cg")
-    return tl.where(inside, margins + bias, float("-inf"))
+    return tl.where(inside, margins + bias + held, float("-inf"))
 
 
 @triton.jit
@@ -230,21 +250,26 @@ def gather(top, total, margins):
     return highest, total * tl.exp(top - highest) + tl.sum(tl.exp(margins - highest), 0)
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=ANYWHERE)
+@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
 def many_margins(
     coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
-    rows, steps, count, l1, l2, param, share,
+    l1, l2, param, share,
+    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
+    length, growth, since, power,
     LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
     WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
     CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+    SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Visit rows with a margin for each class, ``COLUMNS`` classes at a time."""
+    held, held_squares = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
     lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
         firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
-            begin, end, targets, weights, scales, rows, steps, at, count, WEIGHTED, SCALED
-        )
+            begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
+            WEIGHTED, SCALED, SHUFFLED, TOGETHER,
+        )  # fmt: skip
         first, last = pick(firsts, 0), pick(lasts, 0)
         u, x = entries(indices, values, first, last - first, lanes, False, True)
         i = 0
@@ -262,13 +287,13 @@ def many_margins(
                 while k < STRIDE:
                     columns = k + tl.arange(0, COLUMNS)
                     margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                    top, total = gather(top, total, with_bias(intercept, columns, scale * margins, CLASSES))
+                    top, total = gather(top, total, with_bias(intercept, held, columns, scale * margins, CLASSES))
                     k += COLUMNS
             k = 0
             while k < STRIDE:
                 columns = k + tl.arange(0, COLUMNS)
                 margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                margins = with_bias(intercept, columns, scale * margins, CLASSES)
+                margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
                 if LOSS == SOFTMAX:
                     if COLUMNS >= CLASSES:
                         top, total = gather(float("-inf"), 0.0, margins)
@@ -276,10 +301,12 @@ def many_margins(
                 else:
                     g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
                 g = tl.where(columns < CLASSES, g * weight, 0.0)
+                if INTERCEPT:
+                    about = intercept_squares, columns, columns < CLASSES
+                    held, held_squares = hold(held, held_squares, *about, g, share * step, ADAGRAD)
+                    if (COLUMNS < CLASSES) | (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
+                        held, held_squares = let_go(intercept, *about, held, held_squares, ADAGRAD)
                 if (PENALTY != NO_PENALTY) | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
-                    if INTERCEPT:
-                        inside = columns < CLASSES
-                        move_intercept(intercept, intercept_squares, columns, inside, g, share * step, ADAGRAD)
                     v, z, more = u, x, first
                     while more < last:
                         left = lanes < last - more
@@ -317,7 +344,7 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
         "PENALTY": _ELASTIC if problem.l1 > 0 else _L2 if problem.l2 > 0 else _NO_PENALTY,
         "ADAGRAD": problem.adagrad,
         "ATOMIC": problem.discipline == "atomic",
-        "INTERCEPT": problem.intercept > 0,
+        "INTERCEPT": HELD if problem.intercept > 0 else 0,
         "WEIGHTED": weighted,
         "SCALED": scaled,
         "BLOCK": block,
@@ -331,10 +358,9 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
 
 
 def visit(
-    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Any, rows: torch.Tensor, steps: torch.Tensor,
-    in_flight: int, block: int,
-) -> None:  # fmt: skip
-    """Launch the programs that visit ``rows`` on the current stream.
+    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Any, visits: Visits, in_flight: int, block: int
+) -> None:
+    """Launch the programs that visit rows on the current stream.
 
     Parameters
     ----------
@@ -344,21 +370,20 @@ def visit(
         Empty without a penalty.
     data : mapping of tensors
         ``begin end indices targets`` and, unless they are all one, ``values weights scales``.
-    rows, steps : tensors of int32 and float32, shape (m,)
     in_flight : int
         Number of programs.
     block : int
         See :func:`block_of`.
     """
-    if not len(rows):
+    if not visits.size:
         return
     targets = data["targets"]  # placeholder for missing arrays
     weights, scales = data.get("weights"), data.get("scales")
     kernel = one_margin if problem.classes == 1 else many_margins
-    kernel[(min(in_flight, len(rows)),)](
+    kernel[(min(in_flight, visits.size),)](
         parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
         data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
         targets if weights is None else weights, targets if scales is None else scales,
-        rows, steps, len(rows), problem.l1, problem.l2, problem.loss_param, problem.intercept,
+        problem.l1, problem.l2, problem.loss_param, problem.intercept, *visits.arguments, **visits.constants,
         **constants(problem, block, weights is not None, scales is not None), num_warps=1, enable_fp_fusion=True,
     )  # fmt: skip

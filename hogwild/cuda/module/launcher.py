@@ -96,6 +96,10 @@ class ModuleLauncher:
         """Raise: every replica has a minibatch in flight, and nothing is tried."""
         raise NotImplementedError
 
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Return None: the CPU evaluates modules."""
+        return None
+
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
         steps = DeviceSteps(

@@ -14,7 +14,7 @@ import torch
 
 from hogwild.cuda.backend import WARM_UP, Backend
 from hogwild.cuda.module.feed import Data, given
-from hogwild.cuda.work import Segment
+from hogwild.cuda.work import Segment, Visits
 
 MOST = 8  # minibatches assembled at a time: a segment's
 ROOM = 1 << 25  # most bytes for them per replica, unless one alone needs more
@@ -30,20 +30,22 @@ class DeviceSteps:
 
     def __call__(self, segment: Segment) -> None:
         self._replica.enter()
+        assert segment.rows is not None
         m, done = len(segment.rows), 0
         if self.replay is not None:
             rows = self._replica.rows
             while m - done >= rows:
                 count = min(len(self._steps), (m - done) // rows)
                 self._fill(segment.data, segment.rows[done : done + count * rows].view(count, rows))
-                self._steps[:count].copy_(segment.steps[done : done + count * rows : rows])
+                self._set_steps(segment.visits, done, count)
                 for _ in range(count):
                     self.replay()
                 done += count * rows
         while done < m:
             count = min(m - done, self._replica.rows)
             inputs, target = self._feed.one(segment.data, segment.rows[done : done + count])
-            self._replica.step(inputs, target, segment.steps[done])
+            self._set_steps(segment.visits, done, 1)
+            self._replica.step(inputs, target, self._steps[0])
             done += count
         self._replica.leave()
 
@@ -52,6 +54,7 @@ class DeviceSteps:
     def begin(self) -> None:
         """Make the replica, whose memory all belongs to the stream."""
         self._replica = self._make()
+        self._steps = torch.zeros(1, device=self._backend.device)
 
     def prepare(self) -> None:
         """Allocate and fill the memory that a graph reads, and copy what the step will write."""
@@ -83,6 +86,15 @@ class DeviceSteps:
         for array, before in self._before:
             array.copy_(before)
         self._before = []
+
+    def _set_steps(self, visits: Visits, done: int, count: int) -> None:
+        """Set the steps of the next minibatches, ``done`` visits after the first one."""
+        steps = self._steps[:count]
+        if visits.power == 0.0:
+            steps.fill_(visits.scale)
+        else:
+            times = torch.arange(count, dtype=torch.float64, device=steps.device) * self._replica.rows
+            steps.copy_(visits.scale * (visits.since + visits.first + done + times) ** -visits.power)
 
     def _fill(self, data: Data, rows: torch.Tensor) -> None:
         self._feed.fill(data, rows, self._parts)

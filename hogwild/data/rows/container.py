@@ -329,6 +329,11 @@ class Rows:
         rest.left_by = self, held_out, ids
         return rest, held_out
 
+    @property
+    def held_out(self) -> Rows | None:
+        """What the split that left these rows held out."""
+        return None if self.left_by is None else self.left_by[1]
+
     def degrees(self) -> np.ndarray:
         """Rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
         total = np.zeros(self.width, dtype=np.int64)

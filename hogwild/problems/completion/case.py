@@ -30,7 +30,7 @@ class CompletionCase:
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
         self.n, self.reason, self.note = len(train), "", ""
-        self.held_out = test is not None and train.held_out is test
+        self.held_out = "test_loss" if test is not None and train.held_out is test else ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = dataclasses.replace(config, discipline=discipline)
         self._train, self._test = train, None if test is None else _alike(test, train)
@@ -110,8 +110,8 @@ class CompletionCase:
         with np.errstate(all="ignore"):  # the objective shows if the run has diverged
             return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
-        return self._evaluator(solution)  # type: ignore[arg-type]
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        return self._evaluator(solution, sums)
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"updates_per_second": updates / seconds if seconds else None}

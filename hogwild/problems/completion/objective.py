@@ -167,13 +167,17 @@ class RatingObjective:
         if any(self.l2) and penalty == "per-rating":
             self.degrees = self._visits(*(ratings.degrees() if degrees is None else degrees))
 
-    def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
+    def evaluate(
+        self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, sums: np.ndarray | None = None
+    ) -> dict[str, float | None]:
         """Return the objective and its parts.
 
         Parameters
         ----------
         user_factors, item_factors : arrays, shapes (users, k) and (items, k)
         user_bias, item_bias : arrays, shapes (users,) and (items,)
+        sums : array of shape (2,), optional
+            Sums over the ratings, of squared and absolute errors or of losses and 0, if they are known.
 
         Returns
         -------
@@ -188,10 +192,8 @@ class RatingObjective:
             with np.errstate(all="ignore"):
                 return self._sums(scores, first, last)
 
-        sums = np.zeros(2)
         with np.errstate(all="ignore"):
-            for more in map_pieces(n, CHUNK, part, self.threads):
-                sums += more
+            sums = sum(map_pieces(n, CHUNK, part, self.threads), np.zeros(2)) if sums is None else sums
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
             found: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
@@ -282,13 +284,15 @@ class RatingEvaluator:
             both = None if self.seen is None or self.tested is None else merge_lists(self.seen, self.tested)
             self.test = RatingObjective(test, loss, seen=both, **same)
 
-    def __call__(self, solution: Solution) -> dict[str, float | None]:
+    def __call__(self, solution: Solution, sums: np.ndarray | None = None) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ``test_loss`` and, for both sets, ``rmse`` and ``mae``.
+
+        ``sums`` are those over the training ratings, if they are known.
 
         Sampled losses have instead ``test_auc``, ``test_precision_at_10`` and ``test_ndcg_at_10``, over at most 2,000
         evenly spaced users of the test ratings; items that they rated in training are no candidates.
         """
-        found = self.train.evaluate(*solution)
+        found = self.train.evaluate(*solution, sums)
         named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
         if self.test is None:
             return named

@@ -25,7 +25,7 @@ class CutsCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names: tuple[str, ...] = ("x",)
-    held_out = convex = False
+    held_out, convex = "", False
 
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:
@@ -72,7 +72,7 @@ class CutsCase:
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         return {**self._evaluator(*solution)}
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:

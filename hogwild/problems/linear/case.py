@@ -26,8 +26,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.exact.ending import Ending, ending_of
-from hogwild.problems.linear.exact.newton import improved
-from hogwild.problems.linear.exact.settle import settled
+from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import FAR, LinearProblem
@@ -46,10 +45,12 @@ class LinearCase:
     convex = True
     _evaluator: Evaluator
 
-    def __init__(self, config: TrainConfig, train: Rows, test: Rows | None) -> None:
+    def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
-        self._train, self._test = train, test
-        self.held_out = test is not None and train.left_by is not None and train.left_by[1] is test
+        self._train, self._test, self._held = train, test, held
+        self.held_out = "held_out_loss" if held is not None else ""
+        if test is not None and train.held_out is test:
+            self.held_out = "test_loss"
         self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
         self._pose(self._own)
         self._by_rank = renumbers(self.config, self.problem, self._own)
@@ -114,7 +115,7 @@ class LinearCase:
         c, p, test = self.config, self.problem, self._test
         self._evaluator = Evaluator(
             self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
-            labels=p.labels, width=p.width,
+            labels=p.labels, width=p.width, held=self._held,
         )  # fmt: skip
         if test is not None and (unknown := count_unknown(test, p.width)):
             message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
@@ -147,8 +148,11 @@ class LinearCase:
         found = self.problem.solution(flat)
         return found if self._columns is None else self._columns.back(*found)
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
-        return self._evaluator(*solution)
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        if sums is None:
+            return self._evaluator(*solution)
+        others = [each.sums(*solution) for each in self._evaluator.others.values()]
+        return self.facts(solution, [[Sums(sums, self.n), *others]])
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
@@ -169,9 +173,9 @@ class LinearCase:
         coef, intercept = solution
         return self._ending().judge(coef, intercept, objective)
 
-    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        ending, (coef, intercept) = self._ending(), solution
-        return settled(ending, coef, intercept) if self.config.l1 > 0 else improved(ending, coef, intercept, objective)
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+        coef, intercept = solution
+        return improved(self._ending(), coef, intercept, objective)
 
     def _ending(self) -> Ending:
         return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)

@@ -220,7 +220,7 @@ class Objective:
 
 
 class Evaluator:
-    """The objective on the training rows and the metrics on test rows, if any, with the names in rows of a run.
+    """The objective on the training rows and the metrics on other rows, if any, with the names in rows of a run.
 
     Held-out rows lie among the others, so both sets are read in one pass over all rows: a pass over either alone would
     fetch most of the other.
@@ -229,6 +229,8 @@ class Evaluator:
     ----------
     rows, test : Rows
         Training and test rows; ``test`` may be None.
+    held : Rows, optional
+        Rows held out of ``rows``, if they are not the test rows.
     loss, loss_param : str, float
     l1, l2, weights
         Parameters of the objective on the training rows, as in :class:`Objective`.
@@ -238,32 +240,39 @@ class Evaluator:
 
     def __init__(
         self, rows: Rows, test: Rows | None, loss: str, loss_param: float | None, *, l1: float = 0.0, l2: float = 0.0,
-        weights: np.ndarray | None = None, **same: Any,
+        weights: np.ndarray | None = None, held: Rows | None = None, **same: Any,
     ) -> None:  # fmt: skip
         self.train = Objective(rows, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        self.test = None if test is None else Objective(test, loss, loss_param, auc=True, **same)
+        others = {"held_out": held, "test": test}
+        self.others = {
+            name: Objective(each, loss, loss_param, auc=True, **same)
+            for name, each in others.items() if each is not None
+        }  # fmt: skip
         self._both: _Both | None = None
-        if self.test is not None and rows.left_by is not None and rows.left_by[1] is test:
+        first = next(iter(self.others.values()), None)
+        if first is not None and rows.left_by is not None and rows.left_by[1] is first.rows:
             whole, _, ids = rows.left_by
-            self._both = _Both(whole, ids, self.train, self.test)
+            self._both = _Both(whole, ids, self.train, first)
 
     def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
         return self.facts(coef, [self.sums(coef, intercept)])
 
     def sums(self, coef: Any, intercept: Any) -> list[Sums]:
-        """Sums over the training rows and, if there are any, the test rows."""
-        if self._both is not None:
-            return self._both.sums(coef, intercept)
-        return [each.sums(coef, intercept) for each in (self.train, self.test) if each is not None]
+        """Sums over the training rows and, if there are any, the held-out and the test rows."""
+        found = [] if self._both is None else self._both.sums(coef, intercept)
+        rest = (self.train, *self.others.values())[len(found) :]
+        return [*found, *(each.sums(coef, intercept) for each in rest)]
 
     def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
         """The result of a call, from what :meth:`sums` returns here and elsewhere."""
         found = self.train.facts(coef, in_all([part[0] for part in parts]))
-        held = [tested for part in parts for tested in part[1:]]
-        tested = self.test.facts(coef, in_all(held)) if self.test is not None and held else {}
         named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
-        return named | {f"test_{name}": value for name, value in tested.items() if name != "objective"}
+        for k, (kind, other) in enumerate(self.others.items(), 1):
+            sums = [part[k] for part in parts if len(part) > k]
+            facts = other.facts(coef, in_all(sums)) if sums else {}
+            named |= {f"{kind}_{name}": value for name, value in facts.items() if name != "objective"}
+        return named
 
 
 class _Both:

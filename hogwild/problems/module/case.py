@@ -79,7 +79,7 @@ class ModuleCase:
     """See :class:`hogwild.problems.case.Case`."""
 
     names: tuple[str, ...] = ("parameters", "buffers")
-    held_out = convex = False
+    held_out, convex = "", False
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n, self.reason, self.note = len(train), "", ""
@@ -201,7 +201,7 @@ class ModuleCase:
         buffers, self._spread = self.layout.mean_buffers(flat)
         return flat[: self.layout.parameters_size].copy(), buffers
 
-    def evaluate(self, solution: tuple[np.ndarray, ...]) -> dict[str, float | None]:
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         parameters, buffers = solution
         self._flat[: len(parameters)] = parameters
         self.layout.write_buffers(self._judge, buffers)

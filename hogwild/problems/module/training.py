@@ -94,7 +94,7 @@ def train_module(
     posed, tested = pose(model, loss, data, test, config.seed)
     if resume and checkpoint is not None:
         _check_workers(Path(checkpoint), resolve(config, len(posed), pool).workers)
-    return begin(posed, tested, config, checkpoint, resume, pool, name, cluster)
+    return begin(posed, tested, None, config, checkpoint, resume, pool, name, cluster)
 
 
 def pose(

@@ -4,13 +4,11 @@ One pass over all rows gives the gradient and the curvature along each coordinat
 model then lower the objective, and by how much tells at least how far above its optimum the model was. Where SGD has
 ended far above it, because columns depend on each other, a row outweighs all others, or the optimum of nearly
 separable classes is far away, such steps (truncated Newton, Dembo and Steihaug 1983) go on until the optimum is near or
-their allowance of work is used. The kink of hinge is rounded for them, less and less. An l1 penalty has steps of its
-own (``settle.py``).
+their allowance of work is used. An l1 penalty (``settle.py``) and hinge (``hinge.py``) have steps of their own.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
 import math
@@ -39,10 +37,6 @@ FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below 
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 LENGTHS = tuple(0.25**k for k in range(7))  # of a step, the first of which that lowers the objective is taken
-ROUNDINGS = tuple(2.0 * 0.25**k for k in range(16))  # widths of the kink, each from the solution of the one before
-ROUNDED = 0.03  # width, as a share of the objective, that is small enough
-ROUNDED_PASSES = 400  # passes that this takes, more or less: there are no steps if the allowance is smaller
-MOST_BENT = 0.5  # share of the rows that have a curvature, above which all are visited; of hinge few have one
 FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 PIECE = 1 << 20  # margins at a time
@@ -78,11 +72,6 @@ class _Local:
     here: Solution  # gradient at the parameters
     curved: _Curved | None  # None for losses with kinks
     bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
-
-    @property
-    def share(self) -> float:
-        """Share of the rows that have a curvature."""
-        return 1.0 if self.bends is None else np.count_nonzero(self.bends) / len(self.bends)
 
 
 class Ending:
@@ -137,42 +126,34 @@ class Ending:
         return ratio, 0.0 if found is None else (objective - found[2]) / abs(objective)
 
     def lowered(
-        self, coef: np.ndarray, intercept: np.ndarray, objective: float, work: int = WORK, passes: int = PASSES
-    ) -> tuple[Solution, bool]:
-        """Parameters after exact steps, and whether these have come to their end.
+        self, coef: np.ndarray, intercept: np.ndarray, objective: float, work: int = WORK
+    ) -> tuple[Solution, float | None]:
+        """Parameters after exact steps of a smooth loss, and 0 if these have come to their end, else None.
 
-        There are as many as the allowance of work pays for, until one brings little. The parameters are those given
-        where that would not lower the objective; there are no steps for losses with another kink than hinge's.
+        There are as many as the allowance of ``work`` pays for, until one brings little. The parameters are those given
+        where that would not lower the objective.
         """
         w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
-        allowance, entries = float(max(work, passes * self.rows.nnz)), self.rows.nnz * len(w)
-        if self.loss in (*SMOOTH, "softmax"):
-            w, b, allowance = self._descend(w, b, allowance)
-        elif self.loss == "hinge" and ROUNDED_PASSES * entries < allowance:
-            rounded = copy.copy(self)
-            rounded.loss = "rounded-hinge"
-            for rounded.param in ROUNDINGS:
-                w, b, allowance = rounded._descend(w, b, allowance)
-                if allowance <= 0 or rounded.param * len(w) <= ROUNDED * self.objective(w, b):
-                    break
-        else:
-            return (coef, intercept), False
+        w, b, allowance = self.descend(w, b, self.allowance(work))
         found = w.astype(np.float32), b.astype(np.float32)
         lower = self.objective(*found) < objective
-        return (found[0].reshape(coef.shape), found[1]) if lower else (coef, intercept), allowance > 0
+        return (found[0].reshape(coef.shape), found[1]) if lower else (coef, intercept), 0.0 if allowance > 0 else None
 
-    def _descend(self, w: np.ndarray, b: np.ndarray, allowance: float) -> tuple[np.ndarray, np.ndarray, float]:
+    def allowance(self, work: int) -> float:
+        """Number of entries that exact steps may visit."""
+        return float(max(work, PASSES * self.rows.nnz))
+
+    def descend(self, w: np.ndarray, b: np.ndarray, allowance: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Parameters (K, width) and (K,) after exact steps, and what is left of the entries that they may visit."""
         objective, unit = self.objective(w, b), self.rows.nnz * len(w)
         while allowance > 0 and math.isfinite(objective):
             most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
-            at = self.local(w, b)
-            found = self._step(w, b, at, objective, most, SMALL)
+            found = self._step(w, b, self.local(w, b), objective, most, SMALL)
             if found is None:
                 break
             before = objective
             w, b, objective, steps = found
-            allowance -= unit * (4 + 2 * steps * at.share)
+            allowance -= unit * (4 + 2 * steps)
             if before - objective < SMALLEST_GAIN * abs(before):
                 break
         return w, b, allowance
@@ -203,7 +184,7 @@ class Ending:
         def part(a: int, b: int) -> Sums:
             p = self.margins(parts, a, b)
             bends = self._bends(p, None, a, b) if bent else np.empty((b - a, 0))
-            slopes = np.hstack((self._slopes(np.zeros_like(p), a, b), self._slopes(p, a, b), bends))
+            slopes = np.hstack((self.slopes(np.zeros_like(p), a, b), self.slopes(p, a, b), bends))
             if kept is not None:
                 kept[a:b] = bends
             return self.scatter(slopes, bends, a, b)
@@ -222,20 +203,18 @@ class Ending:
         The last is one that brings no more than ``little``, or than a ``share`` of what all have brought.
         """
         assert at.curved is not None
-        curved, classes, bends, near = at.curved, len(w), at.bends, self
-        if bends is not None and 0.0 < at.share < MOST_BENT:
-            near, bends = self._among(np.flatnonzero(bends)), bends[bends[:, 0] != 0.0]
+        curved, classes = at.curved, len(w)
 
         def product(along: Margins) -> Solution:
             def part(a: int, b: int) -> Sums:
-                change = near.margins(along, a, b)
-                if bends is None:
+                change = self.margins(along, a, b)
+                if at.bends is None:
                     change = self._bends(self.margins(at.margins, a, b), change, a, b)
                 else:
-                    change *= bends[a:b]
-                return near.scatter(change, np.empty((b - a, 0)), a, b)
+                    change *= at.bends[a:b]
+                return self.scatter(change, np.empty((b - a, 0)), a, b)
 
-            return near._sum(part, classes)[:2]
+            return self._sum(part, classes)[:2]
 
         g = self.shortest(w.T, at.here[0])
         free = (g != 0.0) | (w.T != 0.0)
@@ -260,14 +239,6 @@ class Ending:
             direction = scaled[0] + size / last * direction[0], scaled[1] + size / last * direction[1]
         return *found, steps
 
-    def _among(self, ids: np.ndarray) -> Ending:
-        """The same for these rows, whose products with the Hessian are taken."""
-        own = copy.copy(self)
-        own.rows, own.scales = self.rows.select(ids), None if self.scales is None else self.scales[ids]
-        ends = np.searchsorted(ids, [b for _, b in self.parts])
-        own.parts = [(a, b) for a, b in itertools.pairwise([0, *ends.tolist()]) if a < b]
-        return own
-
     # ---- sums over the rows
 
     def entries(self, first: int, last: int) -> tuple[np.ndarray, ...]:
@@ -285,7 +256,7 @@ class Ending:
     def margins(self, parts: Margins, first: int, last: int) -> np.ndarray:
         return parts.between(self.rows, first, last, self.scales).reshape(last - first, -1)
 
-    def _slopes(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
+    def slopes(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
         """Derivatives of the mean loss in margins ``p`` (n, K)."""
         out, shares = np.empty_like(p), self.shares[first:last]
         if self.loss == "softmax":

@@ -13,6 +13,7 @@ import numpy as np
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact import newton
 from hogwild.problems.linear.exact.ending import Ending, Solution
+from hogwild.problems.linear.exact.improve import improved
 
 LARGEST = 1 << 22  # nonzeros times classes of fits that are judged
 WORK = 1 << 27  # entries that exact steps visit at most, if features are many
@@ -36,5 +37,5 @@ def finished(ending: Ending, solution: Solution, epochs: int, objective: float, 
     gain = None if ending.loss == "hinge" else ending.judge(*solution, objective)[1]
     if gain is not None and gain < most:
         return solution, True
-    found, ended = ending.lowered(*solution, objective, WORK, 0)
-    return found, ended or found is solution
+    found, left = improved(ending, *solution, objective, WORK)
+    return found, found[0] is solution[0] or (left is not None and left <= most)

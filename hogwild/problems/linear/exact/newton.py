@@ -11,10 +11,13 @@ import copy
 import numpy as np
 
 from hogwild.problems.linear.exact import newton_kernel
-from hogwild.problems.linear.exact.ending import CODES, ROUNDED, ROUNDINGS, SMALLEST_GAIN, SMOOTH, Ending, Solution
+from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending, Solution
+from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE
 
 FEATURES = 150  # up to which there are few,
 ENTRIES = 1 << 22  # if there are at most this many entries, times classes
+ROUNDINGS = tuple(2.0 * 0.25**k for k in range(16))  # widths of hinge's kink, each from the solution of the one before
+ROUNDED = 0.03  # width, as a share of the objective, that is small enough
 SHARE = 1e-3  # as SMALLEST_GAIN, for each width of a rounded kink
 
 
@@ -22,14 +25,6 @@ def has_few(ending: Ending, classes: int) -> bool:
     """Whether Newton steps are taken with the whole Hessian, for so many margins."""
     small = ending.rows.width <= FEATURES and ending.rows.nnz * classes <= ENTRIES
     return small and ending.l1 == 0.0 and ending.loss in (*SMOOTH, "hinge")
-
-
-def improved(ending: Ending, coef: np.ndarray, intercept: np.ndarray, objective: float) -> tuple[Solution, bool]:
-    """The same as ``Ending.lowered``, with the whole Hessian where features are few."""
-    if not has_few(ending, len(np.atleast_2d(coef))):
-        return ending.lowered(coef, intercept, objective)
-    found = lowered(ending, coef, intercept, 0.0)
-    return ((coef, intercept) if found is None else found), True
 
 
 def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: float) -> Solution | None:
@@ -50,7 +45,7 @@ def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: floa
         own, some = copy.copy(ending), True
         own.targets = known[-2]
         for width in ROUNDINGS:
-            newton_kernel.descend(*known, CODES["rounded-hinge"], width, *about[1:], 0.0, SHARE, x, *room)
+            newton_kernel.descend(*known, BENT_HINGE, width, *about[1:], 0.0, SHARE, x, *room)
             if width <= ROUNDED * own.objective(x[None, :-1], x[-1:]):
                 break
     if not some:

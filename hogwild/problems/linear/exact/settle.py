@@ -28,19 +28,19 @@ HALVINGS = 30  # of a step that does not lower the objective
 SHORTER = 0.1, 0.01  # lengths tried in turn if weights sent to zero by a whole step raise the objective
 
 
-def settled(ending: Ending, coef: np.ndarray, intercept: np.ndarray) -> tuple[Solution, bool]:
-    """Return parameters with the zeros of an l1 penalty, those given if the objective would be higher; and whether
-    steps to their optimum were taken.
+def settled(ending: Ending, coef: np.ndarray, intercept: np.ndarray) -> tuple[Solution, float | None]:
+    """Return parameters with the zeros of an l1 penalty, those given if the objective would be higher; and 0 if steps
+    to their optimum were taken, else None.
     """
     one = np.atleast_2d(coef)
     before = ending.objective(one, intercept)
     if not math.isfinite(before):
-        return (coef, intercept), False
+        return (coef, intercept), None
     exact = ending.loss in SMOOTH and ending.rows.nnz <= LARGEST
     for found in [_descended(ending, one, intercept)] if exact else _cut(ending, one, intercept):
         if ending.objective(*found) <= before:
-            return (found[0].reshape(coef.shape), found[1]), exact
-    return (coef, intercept), False
+            return (found[0].reshape(coef.shape), found[1]), 0.0 if exact else None
+    return (coef, intercept), None
 
 
 def _cut(ending: Ending, coef: np.ndarray, intercept: np.ndarray) -> Iterator[Solution]:

@@ -116,6 +116,15 @@ class Candidates:
                 pass
         self.epoch += epochs
 
+    def keep(self, lanes: Sequence[int]) -> None:
+        """Go on with these lanes only, in this order."""
+        size, old = self._groups[0].size, self._groups
+        kept = [old[lane // size].lanes[lane % size] for lane in lanes]
+        self._groups = [_Group(self, kept[k : k + size], size) for k in range(0, len(kept), size)]
+        for k, lane in enumerate(lanes):
+            for mine, before in zip(self._groups[k // size].parameters, old[lane // size].parameters, strict=True):
+                mine[k % size :: size] = before[lane % size :: size]
+
     def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights (width,) and intercept (1,) of a lane, as copies."""
         group = self._groups[lane // self._groups[0].size]

@@ -1,0 +1,137 @@
+"""The penalty of ``hogwild train``: whether l2 is chosen where nobody gives it, what is said of it, and its picture.
+
+Without ``--l2`` it is chosen as by ``--l2 auto`` where that costs seconds at most and rows enough can be held out. The
+rule goes by options and data alone, so the same command takes the same penalty on any machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hogwild.config import L2_PATH, TrainConfig
+from hogwild.errors import NoChoice
+from hogwild.methods import LABEL_LOSSES, PROBLEMS
+from hogwild.model_file import write_atomically
+
+if TYPE_CHECKING:
+    from hogwild.data.rows.container import Rows
+    from hogwild.training.l2_path import L2Choice
+
+R = TypeVar("R")  # a run
+USUAL = PROBLEMS["linear"]["defaults"]["l2"]
+FEWEST = 50  # rows, below which those that are held out tell too little
+FEWEST_OF_CLASS = 5
+MOST_ENTRIES = 50_000_000  # nonzeros times classes: candidates take up to about ten seconds
+MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
+
+
+def chosen_unasked(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """Return the config that chooses l2 where nobody gave it, or else the same one and why it does not."""
+    if config.problem != "linear" or config.host == "simulator" or config.machines > 1:
+        return config, ""
+    if config.target is not None:
+        return config, "--target is a value of one objective"
+    return TrainConfig.from_json(config.to_json() | {"l2": None, "l2_path": L2_PATH}), ""
+
+
+def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
+    """Why l2 is not chosen for these rows unless somebody asks for it; "" if it is."""
+    many = len(rows) + (0 if held is None else len(held))
+    if many < FEWEST:
+        return f"{many} rows are too few to hold some out, below {FEWEST}"
+    classes = 1
+    if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
+        labels, counts = np.unique(rows.targets, return_counts=True)
+        if counts.min() < FEWEST_OF_CLASS:
+            return f"a class has {counts.min()} rows, fewer than {FEWEST_OF_CLASS}"
+        classes = 1 if len(labels) <= 2 else len(labels)
+    for count, most, what in ((rows.nnz, MOST_ENTRIES, "nonzeros"), (rows.width, MOST_WEIGHTS, "weights")):
+        if count * classes > most:
+            times = "" if classes == 1 else f" times {classes} classes"
+            return f"it takes long for {count:,} {what}{times}, above {most:,}"
+    return ""
+
+
+def unasked(
+    config: TrainConfig, fixed: str, rows: Any, held: Any, begin: Callable[[TrainConfig], R], say: Callable[[str], None]
+) -> R:
+    """Begin a run for which nobody gave l2; where it cannot be chosen, or ``fixed`` says why not, it is the default."""
+    why = why_fixed(config, rows, held) if config.l2_path else fixed
+    if not why:
+        try:
+            return begin(config)
+        except NoChoice as error:
+            why = str(error)
+    say(f"l2 {USUAL:g}, not chosen by held-out rows: {why}")
+    return begin(dataclasses.replace(config, l2=USUAL, l2_path=None))
+
+
+def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Callable[[str], None]) -> None:
+    """Say what was chosen, if anything, and draw it if a file is named."""
+    for line in () if chosen is None else lines_of_choice(chosen) if given else (line_of_choice(chosen),):
+        say(line)
+    if plot is not None and chosen is not None:
+        draw(chosen, plot)
+        say(f"the path is drawn in {plot}")
+    elif plot is not None:
+        say(f"l2 is not chosen in this run: nothing is drawn in {plot}")
+
+
+def line_of_choice(chosen: L2Choice) -> str:
+    """Say what was chosen where nobody asked for it."""
+    values = [each["l2"] for each in chosen.path]
+    then = " in turns" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
+    worth, usual = chosen.loss(chosen.l2), chosen.loss(USUAL)
+    against = "" if chosen.l2 == USUAL else f", {'none' if usual is None else f'{usual:.5g}'} with {USUAL:g}"
+    return (
+        f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: loss {worth:.5g} on "
+        f"{_held_out(chosen)}{then}{against} ({chosen.seconds:.2f} s)"
+    )
+
+
+def _held_out(chosen: L2Choice) -> str:
+    if chosen.folds > 1:
+        return f"the {chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out"
+    return f"{chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
+
+
+def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
+    """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
+    what = f"l2 by the loss on {_held_out(chosen)}"
+    yield f"choosing {what}: {len(chosen.path)} values side by side, {chosen.epochs} epochs, {chosen.seconds:.2f} s"
+    yield f"{'l2':>9}  {'step':>9}  {'held-out loss':>13}  {'epochs':>6}"
+    for each in chosen.path:
+        numbers = "schedule's" if each["step"] is None else f"{each['step']:.4g}"
+        loss = "diverged" if each["held_out_loss"] is None else f"{each['held_out_loss']:.5g}"
+        note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
+        yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}  {each['epochs']:>6}{note}"
+    worth, default = chosen.loss(chosen.l2), chosen.loss(USUAL)
+    against = "" if default is None or chosen.l2 == USUAL else f", against {default:.5g} of the default {USUAL:g}"
+    yield f"chosen: l2 {chosen.l2:g}, the strongest within 1 % of the lowest loss: {worth:.5g}{against}"
+
+
+def draw(chosen: L2Choice, path: str) -> None:
+    """Draw the losses of the candidates that did not diverge as a PNG file; the chosen and the default stand out."""
+    from matplotlib.figure import Figure  # without pyplot: no window, no state, and Agg by default
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    panel = figure.subplots()
+    losses = {float(each["l2"] or 0.0): loss for each in chosen.path if (loss := each["held_out_loss"]) is not None}
+    panel.plot(list(losses), list(losses.values()), marker="o", markersize=3, color="0.4")
+    for l2, name, color in ((USUAL, "default", "C0"), (chosen.l2, "chosen", "C3")):
+        if l2 in losses:
+            panel.plot([l2], [losses[l2]], marker="o", markersize=8, linestyle="", color=color, label=f"{name}: {l2:g}")
+    panel.set_xscale("symlog" if 0.0 in losses else "log", **({"linthresh": 1e-9} if 0.0 in losses else {}))
+    panel.set_xlabel("l2")
+    panel.set_ylabel(f"loss on {chosen.held_out:,} rows held out")
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize="small")
+    out = BytesIO()
+    figure.savefig(out, format="png", dpi=150)
+    write_atomically(Path(path), out.getvalue())

@@ -1,0 +1,29 @@
+"""Exact steps on all rows, for any penalty and loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hogwild.problems.linear.exact import newton
+from hogwild.problems.linear.exact.ending import SMOOTH, WORK, Ending, Solution
+from hogwild.problems.linear.exact.hinge import unkinked
+from hogwild.problems.linear.exact.settle import settled
+
+
+def improved(
+    ending: Ending, coef: np.ndarray, intercept: np.ndarray, objective: float, work: int = WORK
+) -> tuple[Solution, float | None]:
+    """Return parameters whose objective is as low or lower, and the share of it that they may be above the optimum.
+
+    The steps visit about ``work`` entries at most. The share is 0 if they came to their end, and None if it is unknown.
+    Losses with another kink than hinge's have no such steps.
+    """
+    if ending.l1 > 0.0:
+        return settled(ending, coef, intercept)
+    if newton.has_few(ending, len(np.atleast_2d(coef))):
+        return newton.lowered(ending, coef, intercept, 0.0) or (coef, intercept), 0.0
+    if ending.loss == "hinge":
+        return unkinked(ending, coef, intercept, objective, work)
+    if ending.loss in (*SMOOTH, "softmax"):
+        return ending.lowered(coef, intercept, objective, work)
+    return (coef, intercept), None

@@ -1,0 +1,111 @@
+"""``hogwild train`` without ``--l2``: where the penalty is chosen, where it is the default, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hogwild.__main__ import main
+from hogwild.cli import choosing
+from hogwild.config import L2_PATH
+from hogwild.models import load_model
+from tests.cli.conftest import Result
+
+DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"
+QUICK = "--host", "threads", "--workers", "1", "--step", "0.25", "--epochs", "2"
+Train = Callable[..., Result]
+
+
+@pytest.fixture
+def train(hogwild: Callable, capfd: pytest.CaptureFixture[str]) -> Train:
+    """``hogwild train`` to which no penalty is added."""
+
+    def call(*words: object) -> Result:
+        capfd.readouterr()
+        status = main(["train", *QUICK, *map(str, words)])
+        found = capfd.readouterr()
+        return Result(status, found.out, found.err)
+
+    return call
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    out = train(DATA, "--json", rows, "--out", tmp_path / "chosen", "--plot-path", tmp_path / "path.png").out
+    first = lines(rows)[0]
+    losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
+    assert tuple(losses) == L2_PATH
+    assert first["l2"] == max(l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values()))
+    worth = f"loss {losses[first['l2']]:.5g} on 120 rows held out before the fit on all"
+    against = "" if first["l2"] == 1e-5 else f", {losses[1e-5]:.5g} with 1e-05"
+    assert f"\nl2 {first['l2']:g} of 16 from 1e-08 to 0.32: {worth}{against} (" in out
+    assert (tmp_path / "path.png").exists()
+    assert "not chosen" not in train(DATA, "--l2", first["l2"], "--out", tmp_path / "given").out
+    chosen, given = (load_model(tmp_path / name) for name in ("chosen", "given"))
+    np.testing.assert_array_equal(chosen.coef_, given.coef_)
+
+
+def test_rows_held_out_choose_it_and_stay_out(train: Train, tmp_path: Path) -> None:
+    found = {}
+    for name, more in (("unasked", ()), ("auto", ("--l2", "auto"))):
+        out = train(DATA, "--holdout", 0.25, *more, "--json", tmp_path / name).out
+        assert "held out 150 rows to test on, training on 450" in out
+        first, *_, last = lines(tmp_path / name)
+        assert (first["l2_rows"], first["l2_held_out"]) == (450, 150)
+        assert last["test_accuracy"] > 0.5
+        found[name] = [first["l2_path"], last["test_loss"]]
+    assert found["unasked"] == found["auto"]
+    assert "150 rows held out" in out
+
+
+@pytest.mark.parametrize(("data", "more", "why"), [
+    (DATA.replace("600", "40"), (), "40 rows are too few to hold some out, below 50"),
+    (DATA, ("--target", "0.1"), "--target is a value of one objective"),
+])  # fmt: skip
+def test_where_it_is_the_default(train: Train, data: str, more: tuple[str, ...], why: str) -> None:
+    out = train(data, *more).out
+    assert re.search(rf"^l2 1e-05, not chosen by held-out rows: .*{why}$", out, re.MULTILINE)
+    assert re.search(r"loss, l2 1e-05, l1 0; step 0.25", out)
+
+
+def test_large_data_and_rare_classes(train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(choosing, "MOST_WEIGHTS", 499)
+    assert "it takes long for 500 weights, above 499\n" in train(DATA).out
+    monkeypatch.setattr(choosing, "MOST_ENTRIES", 1000)
+    assert re.search(r"it takes long for [\d,]+ nonzeros, above 1,000\n", train(DATA).out)
+    rare = tmp_path / "rare.svm"
+    rare.write_text("".join(f"{int(k == 7)} {1 + k % 9}:1\n" for k in range(300)))
+    monkeypatch.undo()
+    assert "a class has 1 rows, fewer than 5\n" in train(rare, "--no-cache").out
+
+
+def test_what_can_not_be_chosen_is_trained_with_the_default(train: Train) -> None:
+    result = train(DATA + "&task=regress", "--loss", "squared-error", "--step", "1e30")
+    assert "l2 1e-05, not chosen by held-out rows: every candidate for l2 diverged" in result.out
+    assert result.status == 1
+    assert re.fullmatch(r"hogwild: error: diverged in epoch 1: .*\n", result.err)
+
+
+def test_a_run_that_is_resumed_keeps_its_penalty(train: Train, tmp_path: Path) -> None:
+    for name, more in (("chosen", ()), ("given", ("--l2", "1e-5"))):
+        rows, state = tmp_path / f"{name}.rows", tmp_path / name
+        assert train(DATA, *more, "--checkpoint", state, "--json", rows).status == 0
+        again = train(DATA, "--checkpoint", state, "--json", rows, "--resume", "--epochs", 3)
+        assert (again.status, again.err) == (0, "")
+        assert [len({row["l2"] for row in lines(rows)}), lines(rows)[-1]["epoch"]] == [1, 3]
+
+
+def test_others_have_a_number(hogwild: Callable) -> None:
+    out = hogwild("simulate", DATA, "--workers", 2, "--epochs", 1, "--step", 0.25).out
+    assert "log loss, l2 1e-05" in out
+    assert "not chosen" not in out

@@ -1,0 +1,127 @@
+"""Compiles kernels as their launchers launch them, for a GPU that need not be there, and writes what is in the code.
+
+A process of its own (``python -m``), where the interpreter is off: cases come by the standard input as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from hogwild.cuda.completion import triton as completion
+from hogwild.cuda.completion.launcher import CompletionLauncher
+from hogwild.cuda.linear import triton as linear
+from hogwild.cuda.work import Segment, Visits
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.linear.problem import LinearProblem
+from tests.cuda.standin import StandIn
+
+TYPES = {torch.float32: "*fp32", torch.int32: "*i32", torch.int64: "*i64"}
+OPTIONS = ("num_warps", "enable_fp_fusion", "maxnreg")
+VISITS = Visits(0, 4, 4, 5, 0, 1.0)
+
+
+class Compiled:
+    """In a kernel's place: keeps what it is to be compiled for."""
+
+    def __init__(self, kernel):
+        self.kernel, self.beforehand, self.launched = kernel, None, None
+
+    def __getitem__(self, grid):
+        return self.launch
+
+    def warmup(self, *args, grid, **options):
+        self.beforehand = self.described(args, **options)
+
+    def launch(self, *args, **options):
+        self.launched = self.described(args, **options)
+        assert self.beforehand in (None, self.launched)  # compiled beforehand as it is launched
+
+    def described(self, args, **given):
+        options = {name: given.pop(name) for name in OPTIONS if given.get(name) is not None}
+        given.pop("maxnreg", None)
+        signature, attributes = {}, {}
+        for place, (param, value) in enumerate(zip(self.kernel.params, [*args, *given.values()])):
+            name = param.name
+            if name in given:
+                signature[name] = "constexpr"
+            elif isinstance(value, torch.Tensor):
+                signature[name] = TYPES[value.dtype]
+                if not param.do_not_specialize_on_alignment:
+                    assert value.data_ptr() % 16 == 0
+                    attributes[place,] = [["tt.divisibility", 16]]
+            else:
+                assert param.do_not_specialize or isinstance(value, float), name
+                signature[name] = param.annotation_type or "fp32"
+        return signature, given, attributes, options
+
+    def facts(self, arch):
+        *about, options = self.launched
+        made = triton.compile(ASTSource(self.kernel, *about), target=GPUTarget("cuda", arch, 32), options=options)
+        with tempfile.TemporaryDirectory() as folder:
+            cubin = Path(folder, "kernel.cubin")
+            cubin.write_bytes(made.asm["cubin"])
+            tools, texts = triton.knobs.nvidia, []
+            for command in ([tools.cuobjdump.path, "-res-usage", cubin], [tools.nvdisasm.path, "-c", cubin]):
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                texts.append(done.stdout + done.stderr)
+        usage, sass = texts
+        return {name.lower(): int(number) for name, number in re.findall(r"\b(REG|LOCAL|SHARED):(\d+)", usage)} | {
+            "ops": re.findall(r"\b(?:ld|st|red|atom|bar|membar|fence)\.[\w.:]+", made.asm["ptx"]),
+            # the assembler makes a reduction of an atomic whose result nobody asks for
+            "sass": re.findall(r"\b(?:REDG?|ATOMG?|STG|LDS|STS|STL|LDL|BAR|MEMBAR|CCTL)(?:\.\w+)*(?= )", sass),
+            "instructions": len(re.findall(r"^ +/\*[0-9a-f]{4,}\*/", sass, re.M)), "maxnreg": options.get("maxnreg"),
+        }  # fmt: skip
+
+
+def of_linear(given, classes=2, offsets="int32", per_row=False):
+    """The kernel of a problem on rows of 73 nonzeros in the mean."""
+    usual = {
+        "loss": "log", "loss_param": 0.0, "l1": 0.0, "l2": 1e-5, "adagrad": False, "discipline": "atomic",
+        "intercept": 0.05, "normalize": "none", "labels": tuple(map(float, range(classes))), "width": 47236,
+        "longest": 1000, "falling": False, "far": False, "unit": False,
+    }  # fmt: skip
+    problem = LinearProblem(**usual | given)
+    name = "one_margin" if problem.classes == 1 else "many_margins"
+    kernel = Compiled(getattr(linear, name))
+    setattr(linear, name, kernel)
+    types = {"begin": offsets, "end": offsets, "indices": "int32", "targets": "float32"}
+    types |= {} if problem.unit else {"values": "float32"}
+    types |= {"weights": "float32", "scales": "float32"} if per_row else {}
+    data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
+    flat = torch.empty(problem.size, device="meta")
+    linear.visit(problem, problem.parameters(flat), flat, data, VISITS, 1000, linear.block_of(problem, 73.0))
+    setattr(linear, name, kernel.kernel)
+    return kernel
+
+
+def of_completion(discipline, rank, loss, options, sides=None):
+    """The kernel of a problem on four ratings."""
+    users = items = np.zeros(4, np.int32)
+    values = np.arange(4, dtype=np.float32)
+    problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
+    arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
+    name = "squared_error" if loss == "squared-error" else "implicit"
+    kernel = Compiled(getattr(completion, name))
+    setattr(completion, name, kernel)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), 1, sides=sides)
+    data = {name: torch.from_numpy(part) for name, part in arrays.items()}
+    launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
+    setattr(completion, name, kernel.kernel)
+    return kernel
+
+
+if __name__ == "__main__":
+    makers = {"linear": of_linear, "completion": of_completion}
+    cases = json.load(sys.stdin)
+    json.dump({name: makers[kind](*about).facts(arch) for name, (arch, kind, *about) in cases.items()}, sys.stdout)
