@@ -18,6 +18,7 @@ from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
 from hogwild.data.rows.degrees import degrees
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
+from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, slope
 from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
 
@@ -114,7 +115,7 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whol
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     loss = loss_here(options, classes)
     alike = whole and rows.inverse is None  # all weights shrink by the same factor
-    throws = whole and options.learning_rate == "auto" and uneven(rows, rows.weights)
+    throws = whole and options.learning_rate == "auto" and (loss in COUNT_LOSSES or uneven(rows, rows.weights))
     return LinearProblem.of_rows(
         rows, machine_cache(), loss=loss, loss_param=options.loss_param, l1=options.l1, l2=options.l2, adagrad=False,
         discipline=discipline, intercept=intercept_share(_plain(options.intercept), rows, MEAN), normalize="none",

@@ -26,6 +26,7 @@ from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
 from hogwild.problems.linear.exact.ending import Ending
+from hogwild.problems.linear.exact.finish import finished
 from hogwild.problems.linear.exact.settle import settled as exact
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
@@ -33,7 +34,7 @@ from hogwild.problems.linear.tiers import choose
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
 from hogwild.training.schedule import move_mean
 from hogwild.training.solo import Solo
-from hogwild.training.stopping import diverged_in, has_diverged, unsettled
+from hogwild.training.stopping import UNSETTLED, diverged_in, has_diverged, unsettled
 
 GAUGED = 500_000  # nonzeros times classes of the sample that the objective is taken on
 TRIED = 400_000  # nonzeros times classes of the sample that steps are tried on
@@ -44,6 +45,8 @@ TRIAL_ROWS = 1_500  # and the rows that set their number between these
 COOLER = 0.25  # factor on the step in the last epoch of a trial
 SLOW = 2  # times tol: after an epoch that gains less, steps are smaller
 REACHED = 1e-3  # largest tol that the remaining epochs must reach to be run; a fit with a smaller one runs them all
+LOOSE, FEW_EPOCHS = 1e-3, 30  # tol above which, and max_iter below which, a fit is meant to end early
+ABOVE = "The fit has ended above its optimum, and exact steps would take too long to reach it"
 AGAIN = 8  # restarts of a diverged fit, each with a smaller step
 
 
@@ -174,14 +177,24 @@ def descend(
             if options.learning_rate != "auto" or attempt == AGAIN:
                 raise TrainingError(_said(options, found))
             first /= 4
+        own = found.coef, found.intercept
+        early = options.tol > LOOSE or found.epochs == options.max_iter < FEW_EPOCHS or options.average > 0
         if alone.l1:
-            about = alone.loss, alone.loss_param, alone.l1, alone.l2, given.targets, given.weights, None
-            settled, _ = exact(Ending(given, *about, options.intercept), found.coef, found.intercept)
-            if score is None or score(*settled) >= score(found.coef, found.intercept):
-                found.coef, found.intercept = settled
+            settled, _ = exact(_ending(alone, options, given), *own)
+            found.coef, found.intercept = settled if score is None or score(*settled) >= score(*own) else own
+        elif score is None and options.learning_rate == "auto" and not early:
+            own, ended = finished(_ending(alone, options, given), own, found.epochs, found.curve[-1], UNSETTLED)
+            found.coef, found.intercept = own
+            if not ended:
+                _warn(f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer")
     finally:
         crew.close()
     return found
+
+
+def _ending(problem: LinearProblem, options: Options, rows: Rows) -> Ending:
+    about = problem.loss, problem.loss_param, problem.l1, problem.l2
+    return Ending(rows, *about, rows.targets, rows.weights, None, options.intercept)
 
 
 def _engage(alone: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
@@ -214,7 +227,8 @@ def _race(
 
 def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, score: Any, report: Any, n: int) -> bool:
     """Run the epochs and fill in ``found``; return False if the fit diverged."""
-    steps = FitSteps(options, found.step, found.problem.slope, n, options.l2)
+    last = 0 if math.isfinite(options.tol) else options.max_iter
+    steps = FitSteps(options, found.step, found.problem.slope, n, options.l2, last=last)
     wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * options.patience)))  # more patience means more frequent looks
     looks = min(wait, max(options.max_iter // (options.patience + 1), 1))
     falls = options.learning_rate in ("optimal", "invscaling")  # after a leap at first, the objective may come back
@@ -283,11 +297,15 @@ def _scale(problem: LinearProblem, flat: np.ndarray, columns: Columns) -> None:
 
 def _warn_of_end(curve: list[float], tol: float, epochs: int) -> None:
     """Warn as scikit-learn does, with what the objective did in looks that are ``epochs`` apart."""
-    from sklearn.exceptions import ConvergenceWarning
-
     said = "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit"
     parts = said, unsettled(curve, tol, epochs), "A larger tol ends it sooner"
-    warnings.warn(". ".join(filter(None, parts)), ConvergenceWarning, stacklevel=7)  # the line that calls fit
+    _warn(". ".join(filter(None, parts)), 1)
+
+
+def _warn(said: str, within: int = 0) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(said, ConvergenceWarning, stacklevel=6 + 2 * within)  # the line that calls fit
 
 
 def _said(options: Options, found: FitResult) -> str:

@@ -38,12 +38,15 @@ class FitSteps:
         Number of rows visited before.
     fall : float
         The constant in the decay of ``auto``, ``step / (1 + step fall t)``.
+    last : int
+        The number of epochs, if it is known: then ``auto`` falls to zero over them, and on no stall.
     """
 
     def __init__(
-        self, options: Options, first: float, dloss: Callable[[float], float], n: int, fall: float, visited: int = 0
-    ) -> None:
-        self.kind, self._n, self._visited = options.learning_rate, n, visited
+        self, options: Options, first: float, dloss: Callable[[float], float], n: int, fall: float, visited: int = 0,
+        last: int = 0,
+    ) -> None:  # fmt: skip
+        self.kind, self._n, self._visited, self._last = options.learning_rate, n, visited, last
         self._alpha = fall if self.kind == "auto" else options.alpha
         self._power, self._factor = options.power_t, 1.0
         self.step = first if self.kind == "auto" else options.eta0
@@ -52,6 +55,8 @@ class FitSteps:
 
     def plan(self, epoch: int = 0) -> Step:
         """``(scale, offset, power)`` after ``epoch`` epochs, see ``hogwild/training/schedule.py``."""
+        if self._last and self.kind == "auto":
+            self._factor = 1.0 - epoch / self._last
         if self.kind == "invscaling" and self._power:
             return self.step, 1.0 + self._visited, self._power
         if self.kind in ("auto", "optimal") and self._alpha:

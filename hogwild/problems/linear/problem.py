@@ -31,7 +31,7 @@ from hogwild.kernels.losses import LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
 from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, no_tiers, one_tier
-from hogwild.methods import DEFAULT_PARAM
+from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import multiclass_kernel as multiclass
 from hogwild.problems.linear import simulated_kernel as simulated
@@ -100,14 +100,14 @@ class LinearProblem(InChunks):
         totals = rows.totals
         targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
         labels = tuple(float(label) for label in labels_of(targets, config.loss, rows.table))
-        plain = config.adagrad or not uneven(rows, row_weights(rows, config.class_weight))
+        safe = config.loss in COUNT_LOSSES or uneven(rows, row_weights(rows, config.class_weight))
         param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
         return cls.of_rows(
             rows, cache_bytes, loss=config.loss, loss_param=float(param), l1=float(config.l1), l2=float(config.l2),
             adagrad=config.adagrad, discipline=discipline, normalize=config.normalize, labels=labels,
             intercept=intercept_share(config, rows) if totals is None else totals.intercept,
             falling=config.schedule in FALLING, delay=ticks_in(config.gradient_delay),
-            passive="none" if plain else "safe",
+            passive="safe" if safe and not config.adagrad else "none",
         )  # fmt: skip
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hogwild.problems.linear.exact import newton
 from hogwild.problems.linear.exact.ending import SMOOTH, WORK, Ending, Solution
 from hogwild.problems.linear.exact.hinge import unkinked
 from hogwild.problems.linear.exact.settle import settled
@@ -19,6 +20,8 @@ def improved(
     """
     if ending.l1 > 0.0:
         return settled(ending, coef, intercept)
+    if newton.has_few(ending, len(np.atleast_2d(coef))):
+        return newton.lowered(ending, coef, intercept, 0.0) or (coef, intercept), 0.0
     if ending.loss == "hinge":
         return unkinked(ending, coef, intercept, objective, work)
     if ending.loss in (*SMOOTH, "softmax"):

@@ -20,9 +20,10 @@ from hogwild.problems.linear.exact import gradient_kernel as loops
 from hogwild.problems.linear.exact.ending import CODES, PASSES, SMOOTH, WORK, Ending, Solution, margins_of
 
 LARGEST = 1 << 27  # entries of the chosen features, which are copied, at 16 bytes each
-OUTER, SWEEPS = 50, 10  # quadratic models, and passes over each
+OUTER, SWEEPS = 50, 200  # quadratic models, and passes over each
 CLOSE = 1e-7  # of the gradient at the start: there the steps end
-SMALL = 0.05  # share of its first pass's gain below which a model is left
+SMALL = 0.002  # share of its first pass's gain below which a model is left
+LITTLE = 1e-5  # share of the objective: a step that gains less is the last
 HALVINGS = 30  # of a step that does not lower the objective
 SHORTER = 0.1, 0.01  # lengths tried in turn if weights sent to zero by a whole step raise the objective
 
@@ -121,7 +122,7 @@ class _Descent:
         self.columns = starts, rows, entries
 
     def _step(self, slopes: np.ndarray, work: float) -> int:
-        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 if nothing fell."""
+        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 if little fell."""
         e, columns = self.ending, self.columns
         bends = self._each(loops.curvatures, self.p)
         curved, old = np.empty(len(self.ids)), self.w[self.ids]
@@ -136,9 +137,10 @@ class _Descent:
         for halving in range(HALVINGS):
             t = 0.5**halving
             p, w = self.p + t * moved, new if halving == 0 else old + t * (new - old)
-            if self._value(p, w) < before:
+            after = self._value(p, w)
+            if after < before:
                 self.p, self.w[self.ids], self.b = p, w, self.b + t * change
-                return spent
+                return spent if before - after > LITTLE * abs(before) else 0
         return 0
 
     def _value(self, p: np.ndarray, w: np.ndarray) -> float:

@@ -1,0 +1,144 @@
+"""Exact steps after the epochs of a fit: when they are taken, what they reach, and when they are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+import hogwild
+from hogwild import HogwildClassifier, HogwildRegressor
+from hogwild.estimators import descent
+from hogwild.estimators.options import read_options
+from hogwild.estimators.steps import FitSteps
+from hogwild.problems.linear.exact import finish, newton_kernel
+from hogwild.problems.linear.exact.ending import CODES
+from hogwild.problems.linear.objective import Objective
+
+ALPHA = 1e-4
+
+
+def dependent(n: int = 200, width: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose columns depend on each other, and labels that they nearly tell."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n, width)) @ (np.ones((width, width)) + 0.1 * random.normal(size=(width, width)))
+    z = X @ random.normal(size=width) + random.normal(size=n)
+    return X, (z > np.median(z)).astype(float)
+
+
+def objective(model: Any, X: np.ndarray, y: np.ndarray, loss: str) -> float:
+    judge = Objective(hogwild.Rows.from_scipy(X, y), loss, l2=ALPHA, labels=tuple(np.unique(y)))
+    coef = model.coef_ if len(model.coef_) > 1 else model.coef_[0]
+    value = judge.evaluate(np.asarray(coef, float), np.asarray(model.intercept_, float))["objective"]
+    assert value is not None
+    return value
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("ours", "loss"), [("log_loss", "log"), ("hinge", "hinge")])
+def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int, seed: int) -> None:
+    X, y = dependent()
+    if classes > 2:
+        y = y + (X[:, 0] > 1.0)
+    model = HogwildClassifier(ours, random_state=seed).fit(X, y)
+    best = 0.0
+    for label in np.unique(y) if classes > 2 else [1.0]:
+        own, C = np.where(y == label, 1.0, 0.0), 1 / (ALPHA * len(y))
+        if loss == "log":
+            theirs: Any = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-8).fit(X, own)
+        else:
+            theirs = SVC(kernel="linear", C=C, tol=1e-4).fit(X, own)
+        best += objective(theirs, X, own, loss)
+    assert best * (1 - 1e-5) <= objective(model, X, y, loss) <= 1.01 * best
+    assert objective(model, X, y, loss) < model.loss_curve_[-1]  # at the end of the epochs
+
+
+@pytest.mark.parametrize("options", [
+    {"tol": 2e-3}, {"average": True}, {"tol": None, "max_iter": 5}, {"early_stopping": True},
+    {"learning_rate": "constant", "eta0": 1e-3},
+])  # fmt: skip
+def test_exact_steps_are_left_out(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a fit is meant to end early, or by other rules."""
+
+    def refuse(*given: Any) -> None:
+        raise AssertionError("exact steps were taken")
+
+    monkeypatch.setattr(descent, "finished", refuse)
+    HogwildClassifier("log_loss", random_state=0, **options).fit(*dependent())
+
+
+def test_a_fit_near_its_optimum_is_left_as_it_is() -> None:
+    random = np.random.default_rng(1)
+    X = random.normal(size=(600, 5))
+    y = X @ np.arange(5.0) + random.normal(size=600)
+    model = HogwildRegressor(random_state=0).fit(X, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(descent, "UNSETTLED", np.inf)  # no steps whatever is promised
+        assert np.array_equal(HogwildRegressor(random_state=0).fit(X, y).coef_, model.coef_)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_many_features_are_finished_or_warned_of(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(2)
+    X = random.poisson(0.3, size=(150, 400)).astype(float)
+    y = (X @ random.normal(size=400) + random.normal(size=150) > 0).astype(int)
+    monkeypatch.setattr(finish, "LARGEST", 0)
+    before = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
+    monkeypatch.undo()
+    after = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
+    assert after < 0.9 * before
+    if loss == "log_loss":
+        monkeypatch.setattr(finish, "WORK", 8 * np.count_nonzero(X))
+        with pytest.warns(ConvergenceWarning, match="exact steps would take too long"):
+            HogwildClassifier(loss, random_state=0).fit(X, y)
+
+
+def test_a_newton_step_is_that_of_numpy() -> None:
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.7), np.sign(random.normal(size=50))
+    shares, x = random.random(50) / 50, random.normal(size=5)
+    rows = hogwild.Rows.from_scipy(X, y)
+    A = np.column_stack((X.astype(np.float32), np.ones(50)))
+    p = A @ x
+    s = 1 / (1 + np.exp(-y * p))
+    g = A.T @ (shares * -y * (1 - s)) + 0.1 * x * (np.arange(5) < 4)
+    H = (A * (shares * s * (1 - s))[:, None]).T @ A + 0.1 * np.diag(np.arange(5) < 4)
+    found, hessian = 0.1 * x * (np.arange(5) < 4), 0.1 * np.diag(np.arange(5) < 4).astype(float)
+    entries = rows.begin, rows.end, rows.indices, rows.values, np.zeros(0, np.float32)
+    margins, step = np.empty(50), np.empty(5)
+    newton_kernel.margins_of(*entries, x, margins)
+    np.testing.assert_allclose(margins, p, rtol=1e-12)
+    newton_kernel.derivatives(*entries, CODES["log"], margins, y, shares, 0.0, found, hessian, np.zeros(5))
+    np.testing.assert_allclose(found, g, rtol=1e-9)
+    np.testing.assert_allclose(np.tril(hessian), np.tril(H), rtol=1e-9, atol=1e-15)
+    size = newton_kernel.solve(hessian, found, step, True)
+    np.testing.assert_allclose(step, -np.linalg.solve(H, g), rtol=1e-6)
+    np.testing.assert_allclose(size, g @ np.linalg.solve(H, g), rtol=1e-6)
+
+
+def test_without_tol_the_step_falls_to_zero_over_all_epochs() -> None:
+    options = read_options(HogwildClassifier(tol=None, max_iter=10))
+    steps = FitSteps(options, 1.0, lambda p: 1.0, 100, 0.0, last=10)
+    assert [steps.plan(epoch)[0] for epoch in (0, 5, 9)] == pytest.approx([1.0, 0.5, 0.1])
+    X, y = dependent()
+    about: dict[str, Any] = {"penalty": "l1", "alpha": 1e-3, "random_state": 0}
+    curves = [HogwildClassifier("log_loss", **about, tol=tol, max_iter=100).fit(X, y).loss_curve_
+              for tol in (None, 1e-3)]  # fmt: skip
+    assert curves[0][-1] < 1.05 * curves[1][-1]
+
+
+@pytest.mark.parametrize("count", [0.0, 7.0])
+def test_constant_counts_with_weights_do_not_diverge(count: float) -> None:
+    """The step that is tried grows as far as counts that are all alike allow, and poisson's slope is an exponential."""
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        X = random.normal(size=(60, 6)) * (random.random((60, 6)) < 0.4)
+        rows = hogwild.Rows.from_scipy(X, np.full(60, count), weights=random.integers(0, 10, 60))
+        run = hogwild.train(rows, loss="poisson", seed=seed, workers=1)
+        run.finish()
+        assert {row["status"] for row in run.history} == {"ok"}
