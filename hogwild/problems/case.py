@@ -17,6 +17,19 @@ from hogwild.problems.sums import Sums
 from hogwild.problems.work import Cut, Problem
 
 
+class Ranks(Protocol):
+    """A numbering of its own in which a case has the problem's parameters."""
+
+    def size(self, problem: Any) -> int:
+        """Number of parameters in the user's numbering."""
+
+    def saved(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Arrays of a checkpoint in the user's numbering."""
+
+    def loaded(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of :meth:`saved`."""
+
+
 class Case(Protocol):
     """What :class:`hogwild.training.run.Run` asks of a problem on its data.
 
@@ -34,6 +47,7 @@ class Case(Protocol):
     fingerprint: str  # of the training data
     held_out: bool  # the test data were held out of the training data, so they may choose among models
     convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
+    ranks: Ranks | None  # of the parameters, if they are not in the user's numbering; models and checkpoints are
 
     def __init__(self, config: TrainConfig, train: Any, test: Any) -> None: ...
 
@@ -63,7 +77,7 @@ class Case(Protocol):
         """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
 
     def solution(self, flat: Any) -> tuple[Any, ...]:
-        """The arrays ``names`` of flat parameters in the user's numbering, as copies."""
+        """The arrays ``names`` of flat parameters, as copies."""
 
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row."""

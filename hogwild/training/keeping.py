@@ -23,7 +23,6 @@ from hogwild.problems.case import Case
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
-MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
@@ -50,7 +49,8 @@ class Keeper:
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
         judged = case.convex and not config.own_rows  # on all rows, here
-        self.judged = judged and case.problem.size <= MOST_JUDGED
+        size = case.problem.size if case.ranks is None else case.ranks.size(case.problem)
+        self.judged = judged and size <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
         self.exact = (
@@ -58,7 +58,7 @@ class Keeper:
         )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
         self.ended = False  # whether they came to their end
-        followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
+        followed = self.finishes and not self.best and not joins and self.judged
         self.mean = np.zeros(case.problem.size) if config.average or followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
         self.kept: int | float = 0  # the epoch that the model is of

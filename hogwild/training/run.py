@@ -219,7 +219,8 @@ class Run(Generic[M]):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
     def _load(self) -> Saved | None:
-        print_of_data, size = self._case.fingerprint, self.problem.size
+        print_of_data, ranks = self._case.fingerprint, self._case.ranks
+        size = self.problem.size if ranks is None else ranks.size(self.problem)
         return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.replicas)
 
     def _open(self, pool: Pool | None, leader: Leader | None) -> None:
@@ -249,10 +250,10 @@ class Run(Generic[M]):
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        expected = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
-        expected |= self._job.kept()
+        if self._case.ranks is not None:
+            arrays = self._case.ranks.loaded(self.problem, arrays)
         self._keeper.restore(arrays, header)
-        expected |= {} if self._keeper.mean is None else {"mean": self._keeper.mean}
+        expected = self._arrays()
         check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
         self._job.restore(arrays["flat"])
         for name, array in self._job.kept().items():
@@ -273,12 +274,16 @@ class Run(Generic[M]):
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
             row.update(self._keeper.raw | dict.fromkeys((*_rest(row), *LAST)))
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint holds, in the numbering of the problem."""
+        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
+        return arrays if self._keeper.mean is None else arrays | {"mean": self._keeper.mean}
+
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
-        if self._keeper.mean is not None:
-            arrays["mean"] = self._keeper.mean
+        arrays, ranks = self._arrays(), self._case.ranks
+        arrays = arrays if ranks is None else ranks.saved(self.problem, arrays)
         header = {
             "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
             "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),

@@ -5,7 +5,7 @@ counts alone. Known degrees are not counted again: a store has its degrees besid
 hold-out leaves are the store's minus the held-out rows'. ``Rows.degrees`` is the slow twin.
 
 A model that outgrows the cache trains about twice as fast if features are numbered by degree, since popular weights
-then share cache lines: :func:`by_popularity` and :func:`renumbered`.
+then share cache lines: ``problems/linear/ranked.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.counts_kernel import count_features, invert, look_up, put_back, sort_by_degree
+from hogwild.data.rows.counts_kernel import count_features, look_up, put_back, sort_by_degree
 
 OWN_BYTES = 64 << 20  # for all threads' arrays together
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
@@ -75,7 +75,11 @@ def _count(rows: Rows, threads: int | None) -> np.ndarray:
 
 def by_popularity(rows: Rows) -> np.ndarray:
     """Features from the one in most rows to the rarest, (width,) int32; of equal ones the lower number comes first."""
-    degree = degrees(rows) if rows.totals is None else rows.totals.degrees
+    return by_degree(degrees(rows) if rows.totals is None else rows.totals.degrees)
+
+
+def by_degree(degree: np.ndarray) -> np.ndarray:
+    """Features by falling degree, (width,) int32; of equal ones the lower number comes first."""
     first, features = np.zeros(MANY + 1, dtype=np.int64), np.empty(len(degree), dtype=np.int32)
     sort_by_degree(degree, first, features)
     hot = features[: first[MANY]]
@@ -83,13 +87,12 @@ def by_popularity(rows: Rows) -> np.ndarray:
     return features
 
 
-def renumbered(indices: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """A copy of the indices, (nnz,) int32, with the place of each feature in ``features`` for the feature.
+def renumbered(indices: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """A copy of the indices, (nnz,) int32, with ``place[feature]`` for each feature.
 
     The entries of a row keep their order, so they no longer ascend, and sums over them are the same to the last bit.
     """
-    place, found = np.empty(len(features), dtype=np.int32), np.empty(len(indices), dtype=np.int32)
-    invert(features, place)
+    found = np.empty(len(indices), dtype=np.int32)
     deque(map_pieces(len(indices), PIECE, lambda low, high: look_up(indices[low:high], place, found[low:high])), 0)
     return readonly(found)
 

@@ -26,6 +26,7 @@ class CompletionCase:
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
     convex = False
+    ranks = None
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:

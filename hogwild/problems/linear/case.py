@@ -30,6 +30,7 @@ from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import FAR, LinearProblem
+from hogwild.problems.linear.ranked import Ranked
 from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.sums import Sums
@@ -49,10 +50,9 @@ class LinearCase:
         self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
         self._train, self._test = train, test
         self.held_out = test is not None and train.left_by is not None and train.left_by[1] is test
-        self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
-        self._pose(self._own)
-        self._by_rank = renumbers(self.config, self.problem, self._own)
-        if self._by_rank:
+        self._columns, self._plain, self.note = scaled_for(config, train)
+        self._own = self._pose(self._plain)  # what is trained on
+        if self.ranks is not None:
             said = "features numbered by popularity while training (--renumber never: as they are)"
             self.note = f"{self.note}; {said}" if self.note else said
         self.order = Order.of(
@@ -73,11 +73,17 @@ class LinearCase:
         given = type(data).__name__
         raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
 
-    def _pose(self, rows: Rows) -> None:
-        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
+    def _pose(self, rows: Rows) -> Rows:
+        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in
+        the problem's numbering.
+        """
         asked = self.config.discipline
         cache = machine.l2_bytes()
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
+        self.ranks = Ranked.of(rows) if renumbers(self.config, self.problem, rows) else None
+        if self.ranks is not None:
+            rows, self.problem = self.ranks.rows(rows), self.problem.narrowed(len(self.ranks.features))
+            self._columns = None if self._columns is None else self.ranks.columns(self._columns)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
@@ -92,6 +98,7 @@ class LinearCase:
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
+        return rows
 
     @property
     def _scaled(self) -> dict[str, int]:
@@ -107,17 +114,22 @@ class LinearCase:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self, like: LinearCase | None = None) -> None:
-        if like is not None:
+        if like is not None and like.ranks is self.ranks is None:
             self._evaluator = like._evaluator
             return
-        c, p, test = self.config, self.problem, self._test
+        c, p, train, test = self.config, self.problem, self._train, self._test
+        if test is not None and (unknown := count_unknown(test, train.width)):
+            message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
+            warnings.warn(message, HogwildWarning, stacklevel=5)
+        if self.ranks is not None:
+            by_rank = self.ranks.rows
+            left, train, test = train.left_by, by_rank(train), None if test is None else by_rank(test)
+            if self.held_out and left is not None and test is not None:
+                train.left_by = by_rank(left[0]), test, left[2]
         self._evaluator = Evaluator(
-            self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
+            train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
             labels=p.labels, width=p.width,
         )  # fmt: skip
-        if test is not None and (unknown := count_unknown(test, p.width)):
-            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
-            warnings.warn(message, HogwildWarning, stacklevel=5)
 
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
@@ -130,14 +142,13 @@ class LinearCase:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
             job = Job.of_rows(
                 self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group,
-                self._by_rank,
             )  # fmt: skip
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
     def search_step(self) -> Callable[[], float]:
         quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        return Probe(quick, alone(self._own), self._weights).search
+        return Probe(quick, alone(self._plain), self._weights).search
 
     def slope(self) -> Callable[[float], float]:
         return self.problem.slope
@@ -165,15 +176,21 @@ class LinearCase:
         return self._evaluator.facts(solution[0], parts)
 
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
-        coef, intercept = solution
+        coef, intercept = self._widened(solution)
         return self._ending().judge(coef, intercept, objective)
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        ending, (coef, intercept) = self._ending(), solution
-        return settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
+        ending, (coef, intercept) = self._ending(), self._widened(solution)
+        lowered = settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
+        (coef, intercept), ended = lowered
+        return (coef if self.ranks is None else coef[..., self.ranks.features], intercept), ended
 
     def _ending(self) -> Ending:
-        return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)
+        return ending_of(self._evaluator.train, self._train, self.problem.classes, self.config.intercept)
+
+    def _widened(self, solution: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The solution in the user's numbering."""
+        return solution if self.ranks is None else (self.ranks.widened(solution[0]), solution[1])
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._scaled
@@ -181,7 +198,7 @@ class LinearCase:
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
     ) -> LinearModel:
-        p, (coef, intercept) = self.problem, solution
+        p, (coef, intercept) = self.problem, self._widened(solution)
         return LinearModel(
             coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
             history, hash_bits=self._train.hash_bits, table=self._train.table,
