@@ -130,7 +130,7 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
     places = np.sort(np.random.default_rng(0).choice((1 << 20) + 1, 60, replace=False))
     wide = Rows((rows.begin, rows.end), places[rows.indices].astype(np.int32), rows.values, rows.targets, (1 << 20) + 1)
     narrow, full = (Probe(TrainConfig(workers=1, **options), wide)._run for _ in range(2))
-    assert narrow.problem.width == 60
+    assert narrow.problem.width <= 60
     full.problem = dataclasses.replace(narrow.problem, width=wide.width)
     order = Order.of(len(wide), shuffled=True)
     full.job = Job.of_rows(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
@@ -245,6 +245,18 @@ def test_round_backoff_takes_the_longest_step_of_those_alike(monkeypatch: pytest
     flat = lambda power: 1.0 + abs(power) if -1 <= power <= 1 else 1e5 * abs(power)  # noqa: E731
     assert searched(monkeypatch, 0, flat)[0] == 0
     assert searched(monkeypatch, 0, flat, "round")[0] == 1
+
+
+def test_the_first_row_has_what_was_tried() -> None:
+    run = hogwild.train(toy(), workers=1, epochs=2)
+    first, *later = run
+    tried = {each["step"]: each["objective"] for each in first["step_path"]}
+    assert list(tried) == sorted(tried)
+    assert run.config.step in tried
+    assert len(tried) >= 4
+    assert tried[run.config.step] <= 1.01 * min(value for value in tried.values() if value is not None)
+    assert all("step_path" not in row for row in later)
+    assert "step_path" not in next(hogwild.train(toy(), workers=1, epochs=2, step=0.5))
 
 
 def test_rows_of_weight_zero_are_not_sampled() -> None:

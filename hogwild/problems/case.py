@@ -70,8 +70,11 @@ class Case(Protocol):
     def lay_out(self, shared: bool) -> Job:
         """Return the filled memory that workers need; what only they need is dropped here."""
 
-    def search_step(self) -> Callable[[], float]:
-        """Prepare the search for a step when none was given; the function returned runs on the clock."""
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
+        """Prepare the search for a step when none was given; the function returned runs on the clock.
+
+        It returns the step, and what was tried as fields of the first row.
+        """
 
     def slope(self) -> Callable[[float], float]:
         """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
@@ -115,3 +118,15 @@ def case_of(problem: str) -> type[Case]:
     """The class of cases of a problem, one of ``methods.PROBLEMS``."""
     found: type[Case] = located(PROBLEMS[problem]["case"])
     return found
+
+
+def size_of(case: Case) -> int:
+    """Number of parameters in the user's numbering."""
+    return case.problem.size if case.ranks is None else case.ranks.size(case.problem)
+
+
+def ranked(case: Case, arrays: dict[str, Any], back: bool = False) -> dict[str, Any]:
+    """Arrays of a checkpoint in the problem's numbering; ``back``: those of the problem in the user's."""
+    if case.ranks is None:
+        return arrays
+    return (case.ranks.saved if back else case.ranks.loaded)(case.problem, arrays)

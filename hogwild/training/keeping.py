@@ -19,7 +19,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.methods import PROBLEMS
-from hogwild.problems.case import Case
+from hogwild.problems.case import Case, size_of
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
@@ -49,8 +49,7 @@ class Keeper:
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
         judged = case.convex and not config.own_rows  # on all rows, here
-        size = case.problem.size if case.ranks is None else case.ranks.size(case.problem)
-        self.judged = judged and size <= MOST_JUDGED
+        self.judged = judged and size_of(case) <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
         self.exact = (

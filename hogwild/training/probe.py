@@ -71,13 +71,18 @@ class Probe:
         self._run = _Trial(config, sample, 1 if long else EPOCHS)
         self._fine = not long
         self._little = 0.0 if len(sample) == len(rows) else LITTLE
+        self.path: list[dict[str, float | None]] = []  # ``step`` and ``objective`` of each trial, None if it diverged
 
     def search(self) -> float:
-        """Return the step to train with, a power of two."""
+        """Return the step to train with, a power of two; ``path`` is then what was tried."""
         best, found = best_power(self._run, self._run.start, self._first, self._fine, self._little)
         if self._run.config.schedule == "round" and found:  # the step soon falls: the largest of similarly good ones
             limit = found[best] + ROUND_SLACK * (self._run.start - found[best])
             best = max(power for power, objective in found.items() if objective <= limit)
+        self.path = [
+            {"step": 2.0**power, "objective": value if math.isfinite(value) else None}
+            for power, value in sorted(found.items())
+        ]
         return 2.0**best
 
 

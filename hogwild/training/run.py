@@ -23,7 +23,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS, STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.case import Case, case_of
+from hogwild.problems.case import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper
@@ -95,6 +95,7 @@ class Run(Generic[M]):
         self._fresh, self._done, self._closed, self._leader = True, False, False, leader
         self._ending: BaseException | None = None  # raised after the last row
         self._setup: float | None = None
+        self._found = dict(chosen.fields) if chosen else {}  # fields of the first row
         self._n = len(examples)
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
@@ -115,7 +116,7 @@ class Run(Generic[M]):
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
-                    self._restore(*saved)
+                    self._restore(ranked(self._case, saved[0]), saved[1])
         except BaseException:
             self.close()
             raise
@@ -219,9 +220,9 @@ class Run(Generic[M]):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
     def _load(self) -> Saved | None:
-        print_of_data, ranks = self._case.fingerprint, self._case.ranks
-        size = self.problem.size if ranks is None else ranks.size(self.problem)
-        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.replicas)
+        return load_saved(
+            self.checkpoint, self.asked, self._case.fingerprint, size_of(self._case), self.config.replicas
+        )
 
     def _open(self, pool: Pool | None, leader: Leader | None) -> None:
         """Lay out the memory and give it to the workers."""
@@ -242,7 +243,8 @@ class Run(Generic[M]):
             else:
                 with self.stopwatch("step"):
                     search = self._case.search_step()
-                    step = self.engine.search(search)
+                    step, tried = self.engine.search(search)
+                    self._found |= tried
             self.config = dataclasses.replace(c, step=step)
         decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
@@ -250,8 +252,6 @@ class Run(Generic[M]):
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        if self._case.ranks is not None:
-            arrays = self._case.ranks.loaded(self.problem, arrays)
         self._keeper.restore(arrays, header)
         expected = self._arrays()
         check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
@@ -282,15 +282,13 @@ class Run(Generic[M]):
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        arrays, ranks = self._arrays(), self._case.ranks
-        arrays = arrays if ranks is None else ranks.saved(self.problem, arrays)
         header = {
             "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
             "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),
             **self._case.cut(), "wall_seconds": time.perf_counter() - self._began, "setup_seconds": self._setup,
             "schedule": self._schedule.state(), "history": self.history, **self._keeper.state(),
         }  # fmt: skip
-        save_checkpoint(self.checkpoint, arrays, header)
+        save_checkpoint(self.checkpoint, ranked(self._case, self._arrays(), back=True), header)
 
     # ---- the loop
 
@@ -394,7 +392,7 @@ class Run(Generic[M]):
             **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
         }  # fmt: skip
         if not self.history:
-            row |= machine.machine_fields() | engine.pool.about | (self.chosen.fields if self.chosen else {})
+            row |= machine.machine_fields() | engine.pool.about | self._found
         self.history.append(row)
         return row
 

@@ -146,9 +146,10 @@ class LinearCase:
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
-    def search_step(self) -> Callable[[], float]:
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
         quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        return Probe(quick, alone(self._plain), self._weights).search
+        probe = Probe(quick, alone(self._plain), self._weights)
+        return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
         return self.problem.slope
