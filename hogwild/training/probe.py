@@ -5,7 +5,7 @@ until the objective turns, and then tries the two powers of two next to the best
 run's own loss, penalty and schedule over at most ``BUDGET`` nonzeros, judged by the float64 objective on the sample. It
 depends on data and options but not on ``epochs``, so a resumed run is not disturbed. It takes about ten trials, tenths
 of a second, which ``train`` puts on the clock. For long epochs under the schedule ``rows``, which tolerates a large
-first step, a trial is one pass over more rows, with a quarter of that budget, and only powers of four are tried.
+first step, a trial is one pass over more rows, with an eighth of that budget, and only powers of four are tried.
 
 The step is right for one worker. Lock-free workers add a delay of a few rows, which at these steps is harmless on
 sparse data; on dense data try a smaller step if a run diverges. Replicas that are averaged want a larger one, so with
@@ -42,7 +42,7 @@ from hogwild.training.stopping import has_diverged
 EPOCHS = 10
 LOOKS = (1, 3, EPOCHS)  # epochs after which a trial is evaluated
 BUDGET = 15_000_000  # nonzeros (times classes) of one trial
-LONG_BUDGET = BUDGET // 4  # for epochs so long that a trial is one pass
+LONG_BUDGET = BUDGET // 8  # for epochs so long that a trial is one pass
 ROUND_SLACK = 0.002  # as a share of the best trial's gain
 FEWEST = 2_000  # rows, whatever the budget
 LITTLE = 0.01  # share of the initial objective that twice the step must gain, or it will be too large on more rows

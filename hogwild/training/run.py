@@ -220,9 +220,8 @@ class Run(Generic[M]):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
     def _load(self) -> Saved | None:
-        return load_saved(
-            self.checkpoint, self.asked, self._case.fingerprint, size_of(self._case), self.config.replicas
-        )
+        case, replicas = self._case, self.config.replicas
+        return load_saved(self.checkpoint, self.asked, case.fingerprint, size_of(case), replicas)
 
     def _open(self, pool: Pool | None, leader: Leader | None) -> None:
         """Lay out the memory and give it to the workers."""
@@ -242,9 +241,8 @@ class Run(Generic[M]):
                 step = saved[1]["step"]
             else:
                 with self.stopwatch("step"):
-                    search = self._case.search_step()
-                    step, tried = self.engine.search(search)
-                    self._found |= tried
+                    step, tried = self.engine.search(self._case.search_step())
+                self._found |= tried
             self.config = dataclasses.replace(c, step=step)
         decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
