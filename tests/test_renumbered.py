@@ -15,12 +15,12 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows import degrees
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import Ranked
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
 from hogwild.model_file import load_checkpoint
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.ranked import Ranked
 from tests.runs import QUIET, toy
 
 WAYS = ("never", "always")

@@ -16,7 +16,7 @@ from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.chunks import count_unknown
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.totals import alone, facts_of
 from hogwild.data.scaled import Columns, columns_of, like_text
 from hogwild.data.tables.plan import check_plan
@@ -30,7 +30,6 @@ from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import FAR, LinearProblem
-from hogwild.problems.linear.ranked import Ranked
 from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.sums import Sums
