@@ -130,8 +130,12 @@ def measure(plan: BenchPlan, optimum: Callable[[Rows, Rows], float]) -> Iterator
 
 def _part(epoch: Timing, effort: float | None) -> Timing:
     """The timing of so much of an epoch."""
-    if effort is None or epoch.seconds is None or epoch.low is None or epoch.high is None:
-        return Timing(None, status=epoch.status if effort else f"did not reach the target in {MOST} epochs")
+    if effort is None:
+        return Timing(None, status=f"did not reach the target in {MOST} epochs")
+    if effort == 0.0:
+        return Timing(None, status="a model of zeros reaches the target")
+    if epoch.seconds is None or epoch.low is None or epoch.high is None:
+        return epoch
     return Timing(epoch.seconds * effort, epoch.low * effort, epoch.high * effort, epoch.rounds)
 
 
