@@ -115,6 +115,26 @@ def test_one_worker_gives_the_same_bits(case: str) -> None:
     assert np.any(plain.model.coef_)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("l1", [0.0, 1e-3])
+def test_verdict_and_exact_steps_leave_out_what_no_row_holds(
+    way: str, l1: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come to the same but for rounding."""
+    rest, _ = popular(600, noise=1.0).split(0.3)  # not contiguous
+    options = QUIET | {"epochs": 20, "step": 2.0**-9, "l1": l1, "l2": 1e-4, "renumber": way}
+    full = hogwild.train(rest, **options)
+    expected = full.finish()
+    monkeypatch.setattr("hogwild.problems.linear.case.MANY", 0)
+    narrow = hogwild.train(rest, **options)
+    found = narrow.finish()
+    assert full.history[-1]["exact_seconds"] is not None
+    for name in ("objective", "gradient_norm"):
+        assert narrow.history[-1][name] == pytest.approx(full.history[-1][name], rel=1e-3, abs=1e-6)
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-2, atol=1e-3)
+    assert np.all(found.coef_[:, rest.degrees() == 0] == 0)
+
+
 def test_scaled_columns_keep_their_rates() -> None:
     rows = popular()
     X, y = rows.to_scipy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.chunks import count_unknown
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.copies import narrowed
 from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.totals import alone, facts_of
 from hogwild.data.scaled import Columns, columns_of, like_text
@@ -36,6 +38,8 @@ from hogwild.problems.sums import Sums
 from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
+
+MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
 class LinearCase:
@@ -177,16 +181,29 @@ class LinearCase:
 
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
         coef, intercept = self._widened(solution)
-        return self._ending().judge(coef, intercept, objective)
+        columns = self._held[1]
+        return self._ending().judge(coef if columns is None else coef[..., columns], intercept, objective)
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], bool]:
-        ending, (coef, intercept) = self._ending(), self._widened(solution)
-        lowered = settled(ending, coef, intercept) if self.config.l1 > 0 else ending.lowered(coef, intercept, objective)
-        (coef, intercept), ended = lowered
+        ending, columns, (coef, intercept) = self._ending(), self._held[1], self._widened(solution)
+        own = coef if columns is None else coef[..., columns]
+        lowered = settled(ending, own, intercept) if self.config.l1 > 0 else ending.lowered(own, intercept, objective)
+        (own, intercept), ended = lowered
+        coef = own if columns is None else np.zeros_like(coef)
+        if columns is not None:
+            coef[..., columns] = own
         return (coef if self.ranks is None else coef[..., self.ranks.features], intercept), ended
 
     def _ending(self) -> Ending:
-        return ending_of(self._evaluator.train, self._train, self.problem.classes, self.config.intercept)
+        return ending_of(self._evaluator.train, self._held[0], self.problem.classes, self.config.intercept)
+
+    @cached_property
+    def _held(self) -> tuple[Rows, np.ndarray | None]:
+        """The training rows; of many features, these are narrowed to those that occur, which are also returned."""
+        rows = self._train
+        if rows.width <= MANY or not rows.nnz:
+            return rows, None
+        return narrowed(rows if rows.contiguous else rows.compact())
 
     def _widened(self, solution: tuple[Any, ...]) -> tuple[Any, ...]:
         """The solution in the user's numbering."""
