@@ -129,7 +129,7 @@ class Ranked:
     features: np.ndarray
     ascending: np.ndarray
     width: int
-    _renumbered: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)  # by address and length
+    _renumbered: dict[tuple[int, int], tuple[np.ndarray, ...]] = field(default_factory=dict)  # by address and length
 
     @classmethod
     def of(cls, rows: Rows) -> Ranked:
@@ -154,8 +154,9 @@ class Ranked:
             place = np.full(max(rows.width, self.width), last - 1, dtype=np.int32)
             place[self.width :] = last
             place[self.features] = np.arange(last, dtype=np.int32)
-            self._renumbered[key] = renumbered(rows.indices, place)
-        own = (rows.begin, rows.end), self._renumbered[key], rows.values, rows.targets, len(self.features), rows.weights
+            self._renumbered[key] = rows.indices, renumbered(rows.indices, place)
+        indices, width = self._renumbered[key][1], len(self.features)
+        own = (rows.begin, rows.end), indices, rows.values, rows.targets, width, rows.weights
         found = Rows(*own, rows.store, check=False)
         found.ranks, found.inverse = self, None if rows.inverse is None else readonly(rows.inverse[self.features])
         if rows.known_degrees is not None and rows.width == self.width:
