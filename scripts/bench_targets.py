@@ -1,6 +1,6 @@
 """The project's performance targets, beside what ``hogwild bench`` measured: ratios of medians within one run.
 
-    hogwild bench --against --json ROWS && python scripts/bench_targets.py ROWS
+    hogwild bench --against --json ROWS && hogwild bench wide --json WIDE && python scripts/bench_targets.py ROWS WIDE
     scripts/bench-gpu --json ROWS && python scripts/bench_targets.py ROWS
 
 A line is computed from rows alone; a missing measurement is shown as a dash. Because updates that overwrite one another
@@ -106,6 +106,7 @@ def best(name: str, worse: float | None = None, unit: float = 1.0, **fields: Any
 
 KERNEL: Row = {"section": "kernel", "family": "rcv1"}
 AGAINST: Row = {"section": "against", "what": "time to loss"}
+DEFAULTS: Row = {"section": "against", "what": "default fit to loss"}
 STREAMS: Row = {"section": "gpu", "part": "streams", "batch": 128, "kind": "replicas", "worse": 0.02}
 TARGETS = (
     Target("one worker against SGDClassifier, an epoch, both shuffling", 5.0,
@@ -114,6 +115,13 @@ TARGETS = (
     *(Target(f"one worker against snapml, {name}: time to the same held-out loss", 2.0,
              times({"solver": "snapml"}, {"solver": "hogwild"}, **AGAINST, loss=loss))
       for loss, name in (("log", "logistic"), ("hinge", "SVM"))),
+    Target("one worker, defaults, against SGDClassifier's: time to the same held-out loss, interpolated", 2.5,
+           times({"solver": "scikit-learn SGD"}, {"solver": "hogwild"}, **DEFAULTS, family="rcv1")),
+    Target("2^24 weights: defaults, search included, against a pass of Vowpal Wabbit: time to its held-out loss", 5.0,
+           times({"solver": "Vowpal Wabbit"}, {"solver": "hogwild"}, "seconds_with_search", **DEFAULTS, family="ctr")),
+    Target("2^24 weights, l2: one worker's epoch by popularity against the user's numbering", 2.0,
+           best("faster", section="wide", family="ctr", kind="l2", features=1 << 24, workers=1,
+                numbering="by popularity")),
     Target("one worker against the fast-math twin, file order", 1.8,
            times({"loop": "naive fastmath twin"}, {"loop": "kernel"}, **KERNEL, order="file")),
     Target("one worker, shuffled against file order", 0.75,

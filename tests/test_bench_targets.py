@@ -16,6 +16,9 @@ KERNEL = {"section": "kernel", "family": "rcv1", "order": "file", "status": "ok"
 CTR = KERNEL | {"family": "ctr", "order": "shuffled"}
 AGAINST = {"section": "against", "what": "epoch", "order": "shuffled"}
 TO_LOSS = {"section": "against", "what": "time to loss", "loss": "hinge"}
+DEFAULT = {"section": "against", "what": "default fit to loss", "family": "rcv1"}
+WIDE = {"section": "wide", "family": "ctr", "kind": "l2", "features": 1 << 24, "workers": 1,
+        "numbering": "by popularity"}  # fmt: skip
 COMPLETION = {"section": "completion", "rank": 32}
 ROWS: list[Row] = [
     KERNEL | {"loop": "kernel", "seconds": 1.0}, KERNEL | {"loop": "kernel", "order": "shuffled", "seconds": 1.25},
@@ -23,6 +26,11 @@ ROWS: list[Row] = [
     CTR | {"loop": "kernel with prefetch", "seconds": 1.0}, CTR | {"loop": "kernel without prefetch", "seconds": 1.2},
     AGAINST | {"solver": "hogwild", "seconds": 1.0}, AGAINST | {"solver": "scikit-learn SGD", "seconds": 6.0},
     TO_LOSS | {"solver": "hogwild", "seconds": 1.0}, TO_LOSS | {"solver": "snapml", "seconds": 1.5},
+    DEFAULT | {"solver": "hogwild", "seconds": 1.0, "seconds_with_search": 2.0},
+    DEFAULT | {"solver": "scikit-learn SGD", "seconds": 3.0, "seconds_with_search": 3.0},
+    DEFAULT | {"solver": "hogwild", "family": "ctr", "seconds": 1.0, "seconds_with_search": 1.5},
+    DEFAULT | {"solver": "Vowpal Wabbit", "family": "ctr", "seconds": 6.0, "seconds_with_search": 6.0},
+    WIDE | {"faster": 2.5}, WIDE | {"numbering": "own", "faster": 1.0}, WIDE | {"features": 1 << 20, "faster": 4.0},
     {"section": "startup", "host": "threads", "part": "again", "seconds": 0.04},
     {"section": "startup", "host": "processes", "part": "again", "seconds": 0.6},
     CELL | {"discipline": "hogwild", "workers": 16, "seconds": 12.0},
@@ -35,6 +43,12 @@ ROWS: list[Row] = [
 EXPECTED = {
     "one worker against SGDClassifier, an epoch, both shuffling": ("6.00x", "yes"),
     "one worker against snapml, SVM: time to the same held-out loss": ("1.50x", "no"),
+    "one worker, defaults, against SGDClassifier's: time to the same held-out loss, interpolated": ("3.00x", "yes"),
+    "2^24 weights: defaults, search included, against a pass of Vowpal Wabbit: time to its held-out loss": (
+        "4.00x",
+        "no",
+    ),
+    "2^24 weights, l2: one worker's epoch by popularity against the user's numbering": ("2.50x", "yes"),
     "one worker against the fast-math twin, file order": ("2.00x", "yes"),
     "one worker, shuffled against file order": ("0.80x", "yes"),
     "2^24 weights: with weight prefetch against without, shuffled": ("1.20x", "no"),

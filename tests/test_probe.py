@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,12 @@ import scipy.sparse as sp
 
 import hogwild
 from hogwild.config import TrainConfig
+from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
+from hogwild.hosts.job import Job
+from hogwild.problems.linear.objective import Objective
 from hogwild.training import probe as module
 from hogwild.training.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
 from tests.runs import toy
@@ -117,6 +121,24 @@ def test_tiny_data(X: Any, y: Any) -> None:
     assert 2.0**LOWEST <= step <= 2.0**HIGHEST
     assert math.log2(step).is_integer()
     assert np.isfinite(hogwild.train((X, y), workers=1, epochs=3).finish().coef_).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"l1": 1e-4}, {"adagrad": True}, {"normalize": "l2"}], ids=str)
+def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) -> None:
+    """Not even the last bit, although a model so wide has its l2 factors computed one by one."""
+    rows = toy(800, width=60)
+    places = np.sort(np.random.default_rng(0).choice((1 << 20) + 1, 60, replace=False))
+    wide = Rows((rows.begin, rows.end), places[rows.indices].astype(np.int32), rows.values, rows.targets, (1 << 20) + 1)
+    narrow, full = (Probe(TrainConfig(workers=1, **options), wide)._run for _ in range(2))
+    assert narrow.problem.width <= 60
+    full.problem = dataclasses.replace(narrow.problem, width=wide.width)
+    order = Order.of(len(wide), shuffled=True)
+    full.job = Job.of_rows(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
+    full.parts = full.job.shared(), full.problem.scratch(order), full.job.data()
+    p = full.problem
+    full.objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)
+    for power in (-6, -1, 4):
+        assert narrow(power) == full(power)
 
 
 def test_weights_count() -> None:
@@ -223,6 +245,18 @@ def test_round_backoff_takes_the_longest_step_of_those_alike(monkeypatch: pytest
     flat = lambda power: 1.0 + abs(power) if -1 <= power <= 1 else 1e5 * abs(power)  # noqa: E731
     assert searched(monkeypatch, 0, flat)[0] == 0
     assert searched(monkeypatch, 0, flat, "round")[0] == 1
+
+
+def test_the_first_row_has_what_was_tried() -> None:
+    run = hogwild.train(toy(), workers=1, epochs=2)
+    first, *later = run
+    tried = {each["step"]: each["objective"] for each in first["step_path"]}
+    assert list(tried) == sorted(tried)
+    assert run.config.step in tried
+    assert len(tried) >= 4
+    assert tried[run.config.step] <= 1.01 * min(value for value in tried.values() if value is not None)
+    assert all("step_path" not in row for row in later)
+    assert "step_path" not in next(hogwild.train(toy(), workers=1, epochs=2, step=0.5))
 
 
 def test_rows_of_weight_zero_are_not_sampled() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hogwild
 from hogwild import machine
@@ -14,8 +15,9 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows import degrees
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import Ranked
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.errors import UsageError
+from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
 from hogwild.model_file import load_checkpoint
 from hogwild.problems.linear.problem import LinearProblem
@@ -47,11 +49,41 @@ def test_features_are_sorted_by_degree_and_ties_by_number(many: int, monkeypatch
 def test_indices_become_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(degrees, "PIECE", 1000)  # the indices take several, the last one short
     rows = popular()
-    features = degrees.by_popularity(rows)
-    found = degrees.renumbered(rows.indices, features)
-    np.testing.assert_array_equal(features[found], rows.indices)
-    assert found.dtype == np.int32
-    assert not found.flags.writeable
+    ranks = Ranked.of(rows)
+    np.testing.assert_array_equal(np.sort(ranks.features[:-1]), np.flatnonzero(rows.degrees()))
+    assert rows.degrees()[ranks.features[-1]] == 0
+    np.testing.assert_array_equal(ranks.features[ranks.ascending], np.sort(ranks.features))
+    found = ranks.rows(rows)
+    np.testing.assert_array_equal(ranks.features[found.indices], rows.indices)
+    assert found.indices.dtype == np.int32
+    assert not found.indices.flags.writeable
+    rest, held = rows.split(0.3)
+    assert np.shares_memory(ranks.rows(rest).indices, ranks.rows(held).indices)
+
+
+def test_features_that_training_rows_lack_have_no_weight() -> None:
+    """Those of test rows within the width have the weight zero, those beyond it are left out, both as ever."""
+    rows = popular()
+    rng = np.random.default_rng(1)
+    test = Rows.from_scipy(
+        sp.random_array((200, rows.width + 50), density=0.1, rng=rng), rng.integers(0, 2, 200) * 2 - 1
+    )
+    assert (rows.degrees()[test.indices[test.indices < rows.width]] == 0).any()
+    options = QUIET | {"epochs": 3, "normalize": "l2"}
+    with pytest.warns(HogwildWarning, match="beyond the model's 309 were ignored"):
+        plain, ranked = (hogwild.train(rows, test, **options, renumber=way) for way in WAYS)
+    for mine, other in zip(plain, ranked, strict=True):
+        assert mine["test_loss"] == other["test_loss"]
+        assert mine["test_auc"] == other["test_auc"]
+
+
+def test_rows_held_out_judge_alike() -> None:
+    train, held = popular().split(0.3)
+    plain, ranked = (hogwild.train(train, held, **QUIET | {"epochs": 4, "l1": 1e-4}, renumber=way) for way in WAYS)
+    for mine, other in zip(plain, ranked, strict=True):
+        assert (mine["objective"], mine["test_loss"]) == (other["objective"], other["test_loss"])
+    assert plain.history[-1]["gradient_norm"] == ranked.history[-1]["gradient_norm"]
+    np.testing.assert_array_equal(plain.model.coef_, ranked.model.coef_)
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -83,14 +115,37 @@ def test_one_worker_gives_the_same_bits(case: str) -> None:
     assert np.any(plain.model.coef_)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("l1", [0.0, 1e-3])
+def test_verdict_and_exact_steps_leave_out_what_no_row_holds(
+    way: str, l1: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come to the same but for rounding."""
+    rest, _ = popular(600, noise=1.0).split(0.3)  # not contiguous
+    options = QUIET | {"epochs": 20, "step": 2.0**-9, "l1": l1, "l2": 1e-4, "renumber": way}
+    full = hogwild.train(rest, **options)
+    expected = full.finish()
+    monkeypatch.setattr("hogwild.problems.linear.case.MANY", 0)
+    narrow = hogwild.train(rest, **options)
+    found = narrow.finish()
+    assert full.history[-1]["exact_seconds"] is not None
+    for name in ("objective", "gradient_norm"):
+        assert narrow.history[-1][name] == pytest.approx(full.history[-1][name], rel=1e-3, abs=1e-6)
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-2, atol=1e-3)
+    assert np.all(found.coef_[:, rest.degrees() == 0] == 0)
+
+
 def test_scaled_columns_keep_their_rates() -> None:
     rows = popular()
     X, y = rows.to_scipy()
     X = X.multiply(2.0 ** np.random.default_rng(0).integers(-5, 5, rows.width)).tocsr()
+    X = sp.hstack([X, np.random.default_rng(1).normal(5.0, 1.0, (len(rows), 1))]).tocsr()  # is centred
     options = QUIET | {"l1": 1e-4, "l2": 1e-3, "epochs": 2, "order": "file"}
     plain, ranked = (hogwild.train((X, y), **options, renumber=way) for way in WAYS)
     assert np.array_equal(plain.finish().coef_, ranked.finish().coef_)
+    assert np.array_equal(plain.model.intercept_, ranked.model.intercept_)
     assert ranked.history[-1]["columns_scaled"] > 0
+    assert ranked.history[-1]["columns_centred"] == 1
 
 
 @pytest.mark.parametrize("begun", WAYS)
@@ -120,14 +175,14 @@ def test_two_workers_are_as_good_as_one(host: str, discipline: str, tmp_path: Pa
 
 def test_processes_of_a_store_map_all_but_the_indices(tmp_path: Path) -> None:
     rows = open_store(save_store(popular(), tmp_path / "rows"))
+    ranks = Ranked.of(rows)
     problem = LinearProblem.of(TrainConfig(), rows, "hogwild")
-    arrays = problem.row_arrays(rows, None)
-    job = Job.of_rows(problem, Order.of(len(rows), True, 64.0), 0, 1, rows, arrays, shared=True, by_rank=True)
-    features = degrees.by_popularity(rows)
+    narrow, own = problem.narrowed(len(ranks.features)), ranks.rows(rows)
+    arrays = narrow.row_arrays(own, None)
+    job = Job.of_rows(narrow, Order.of(len(rows), True, 64.0), 0, 1, own, arrays, shared=True)
     assert set(job.mapped) == {"begin", "end", "values"}
-    np.testing.assert_array_equal(features[job.data().indices], rows.indices)
-    np.testing.assert_array_equal(job.data().rates, arrays["rates"][features])
-    assert job.__getstate__()["features"] is None
+    np.testing.assert_array_equal(ranks.features[job.data().indices], rows.indices)
+    np.testing.assert_array_equal(job.data().rates, problem.rates(rows)[ranks.features])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +208,7 @@ def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch)
     def renumbers(cache: int, **options: Any) -> bool:
         monkeypatch.setattr(machine, "l2_bytes", lambda: cache)
         with hogwild.train(rows, **QUIET | options) as run:
-            renumbered = run.engine.job.features is not None
+            renumbered = run.problem.width < rows.width
             assert ("numbered by popularity" in run.note) == renumbered
             return renumbered
 

@@ -3,7 +3,8 @@
 To favour no program, all minimise the same objective, and the target is the held-out loss of its optimum, as found by
 scikit-learn's deterministic solvers, plus half a percent. Each program is trained from scratch with growing effort
 until it reaches the target (with equally many step sizes tried for all that have one), and only the cheapest training
-that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long.
+that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long. Fits
+with defaults follow (``default_fits.py``), whose time is interpolated within an epoch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.bench import default_fits
+from hogwild.bench.default_fits import partial_fits
 from hogwild.bench.plan import L2, STEPS, BenchPlan, about
 from hogwild.bench.rounds import Side, Timing, interleaved, ratio
 from hogwild.bench.sides import Training
@@ -40,6 +43,7 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     held_out = plan.open("rcv1", rows=max(len(rows) // 10, 1), skip=len(rows))
     for loss in LOSSES:
         yield from _time_to_loss(plan, rows, held_out, loss)
+    yield from default_fits.measure(plan, lambda rows, held_out: SLACK * _judge(held_out, "log")(_optimum(rows, "log")))
 
 
 def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
@@ -49,7 +53,9 @@ def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
         for order in ("shuffled", "file"):
             run = Training(rows, STEPS["rcv1"], workers=1, order=order)
             sides[f"hogwild/{order}"] = stack.enter_context(run)
-            sides[f"scikit-learn SGD/{order}"] = _partial_fit(rows, order == "shuffled")
+            sides[f"scikit-learn SGD/{order}"] = partial_fits(
+                rows, order == "shuffled", time.perf_counter, learning_rate="constant", eta0=STEPS["rcv1"]
+            )
         times = interleaved(sides, plan.repeats, plan.note)
     for side, timing in times.items():
         solver, order = side.split("/")
@@ -59,23 +65,6 @@ def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
             "effort": 1, "effort_unit": "epochs",
             "ours_faster": ratio(timing.seconds, ours), "nonzeros_per_second": timing.per_second(rows.nnz),
         }  # fmt: skip
-
-
-def _partial_fit(rows: Rows, shuffle: bool) -> Side:
-    from sklearn.linear_model import SGDClassifier
-
-    X, y = rows.to_scipy()
-    solver = SGDClassifier(
-        loss="log_loss", alpha=L2, learning_rate="constant", eta0=STEPS["rcv1"], shuffle=shuffle, random_state=0
-    )
-    solver.partial_fit(X[:100], y[:100], classes=np.unique(y))
-
-    def side() -> float:
-        start = time.perf_counter()
-        solver.partial_fit(X, y)
-        return time.perf_counter() - start
-
-    return side
 
 
 @dataclass
@@ -90,13 +79,7 @@ class _Candidate:
 
 
 def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Iterator[dict[str, Any]]:
-    X, y = held_out.to_scipy()
-    y = np.sign(y.astype(np.float64))
-
-    def judge(found: SolverFit) -> float:
-        margins = X @ found.coef.astype(np.float64) + found.intercept
-        return float(loss_values(loss, margins, y).mean())
-
+    judge = _judge(held_out, loss)
     plan.note(f"{loss}: finding the optimum")
     target = SLACK * judge(_optimum(rows, loss))
     candidates: dict[str, _Candidate] = {}
@@ -116,6 +99,17 @@ def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Ite
             "step": found.step if found and solver.steps else None, "held_out": found.loss if found else None,
             "held_out_target": target, "ours_faster": ratio(timing.seconds, ours),
         }  # fmt: skip
+
+
+def _judge(held_out: Rows, loss: str) -> Callable[[SolverFit], float]:
+    X, y = held_out.to_scipy()
+    y = np.sign(y.astype(np.float64))
+
+    def judge(found: SolverFit) -> float:
+        margins = X @ found.coef.astype(np.float64) + found.intercept
+        return float(loss_values(loss, margins, y).mean())
+
+    return judge
 
 
 def _search(

@@ -142,7 +142,7 @@ class VowpalWabbit:
         self._options = (
             f"--quiet --holdout_off -b {self._bits} --loss_function {loss} --l2 {config.l2} -l {config.step}"
         )
-        self._options += f" -d {(path := _vw_text(rows))} --cache_file {path}.{loss}.bin"
+        self._options += f" -d {(path := vw_text(rows))} --cache_file {path}.{loss}.bin"
         self.advance(1)  # makes the cache
         self.solution()
 
@@ -168,8 +168,8 @@ SOLVERS = (
 )  # fmt: skip
 
 
-@functools.lru_cache(1)
-def _vw_text(rows: Rows) -> Path:
+@functools.lru_cache(2)
+def vw_text(rows: Rows) -> Path:
     """Write the rows as VW reads them; the file goes with the rows."""
     folder = tempfile.mkdtemp(prefix="hogwild-bench-")
     weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)

@@ -36,7 +36,8 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
     if rows.store is None:
         return arrays, {}
-    mapped = {name: Mapped(rows.store / f"{name}.npy") for name in ("indices", "values")}
+    names = ("indices", "values") if rows.ranks is None else ("values",)  # renumbered indices are in memory
+    mapped = {name: Mapped(rows.store / f"{name}.npy") for name in names}
     if _whole(rows):  # the offsets are also mapped
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}

@@ -40,20 +40,25 @@ class Columns:
         Powers of two.
     means : array of float64, shape (width,)
         Zero for columns that are not centred.
+    centred : array of int64
+        Numbers of those that are.
     """
 
     inverse: np.ndarray
     means: np.ndarray
+    centred: np.ndarray
 
     @property
     def counts(self) -> dict[str, int]:
         """Numbers of columns that are scaled and centred, as fields of a row."""
-        found = np.count_nonzero(self.inverse != 1.0), np.count_nonzero(self.means)
-        return dict(zip(("columns_scaled", "columns_centred"), map(int, found)))
+        return {
+            "columns_scaled": int(np.count_nonzero(self.inverse != 1.0)),
+            "columns_centred": len(self.centred),
+        }
 
     def apply(self, rows: Rows) -> Rows:
         """A scaled copy of the rows in memory."""
-        centres = np.flatnonzero(self.means)
+        centres = self.centred
         room = rows.nnz + len(rows) * len(centres)
         if room > rows.nnz:  # less, if most rows hold those columns
             held = np.zeros(rows.width, dtype=np.int64)
@@ -74,13 +79,16 @@ class Columns:
     def back(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The user's weights, (width,) or (K, width), and intercepts of those of the scaled columns, float32."""
         coef = (coef * self.inverse).astype(np.float32)
-        moved = intercept - coef.reshape(len(intercept), -1) @ self.means  # of rounded weights: no error adds up
+        moved = intercept - self._shift(coef, len(intercept))  # of rounded weights: no error adds up
         return coef, moved.astype(np.float32)
 
     def forth(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inverse of :meth:`back`."""
-        moved = intercept + coef.reshape(len(intercept), -1) @ self.means
+        moved = intercept + self._shift(coef, len(intercept))
         return (coef / self.inverse).astype(np.float32), moved.astype(np.float32)
+
+    def _shift(self, coef: np.ndarray, classes: int) -> np.ndarray:
+        return np.asarray(coef.reshape(classes, -1)[:, self.centred] @ self.means[self.centred])
 
 
 def _spans(rows: Rows) -> list[tuple[int, int]]:
@@ -128,7 +136,8 @@ def columns_of(rows: Rows, intercept: bool, ones: bool) -> Columns | None:
         powers[sparse] = 0
     if not (powers.any() or centred.any()):
         return None
-    return Columns(np.ldexp(1.0, -powers), np.where(centred, means, 0.0))
+    means = np.where(centred, means, 0.0)
+    return Columns(np.ldexp(1.0, -powers), means, np.flatnonzero(means))
 
 
 def some_of(rows: Rows) -> Rows:

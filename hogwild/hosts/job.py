@@ -16,7 +16,7 @@ import numpy as np
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.degrees import by_popularity, unranked
+from hogwild.data.rows.degrees import unranked
 from hogwild.exchanges.direct import DirectLink, compile_locks, serving
 from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
@@ -42,7 +42,7 @@ from hogwild.kernels.control import (
 from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.tiers import in_ranks, plan_tiers
+from hogwild.problems.linear.tiers import plan_tiers
 from hogwild.problems.work import NO_GUARDS, Cut, Guarded, OrderSlice, Problem, Shared
 
 OWN = ("tier_", "exchange_", "link_", "group_")  # prefixes of arrays that are not data
@@ -65,7 +65,6 @@ class Job:
     slow: Wire | None = None  # that real replicas feel
     group: int = 1  # workers that race on one array: all, without an exchange
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
-    features: np.ndarray | None = None  # (width,) int32: the user's number of each, if they are ranked; never sent
 
     @classmethod
     def of(
@@ -132,20 +131,13 @@ class Job:
     def of_rows(
         cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
         shared: bool, tiers: Tiers | None = None, exchange: Exchange | None = None, slow: Wire | None = None,
-        group: int = 1, by_rank: bool = False,
+        group: int = 1,
     ) -> Job:  # fmt: skip
-        """Create a job from rows and ``problem.row_arrays``; ``by_rank``: features are numbered by popularity."""
+        """Create a job from rows and ``problem.row_arrays``."""
         entries, mapped = entries_of(rows, shared)
         if tiers is None and problem.discipline == "tiered":
             tiers = plan_tiers(problem, rows, arrays, workers, group=workers if exchange is None else group)
-        features = None
-        if by_rank:
-            features = by_popularity(rows) if tiers is None else tiers.features
-            entries, arrays, tiers = in_ranks(features, entries, arrays, tiers)
-            mapped.pop("indices", None)  # they are a copy
-        job = cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow, group)
-        job.features = features  # ``start`` makes all features alike
-        return job
+        return cls.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, slow, group)
 
     def _start(self) -> None:
         flat = self.export() if self.numbering.size else self.flat
@@ -154,7 +146,7 @@ class Job:
             self.restore(flat)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"local": {}, "pull": None, "features": None}
+        return self.__dict__ | {"local": {}, "pull": None}
 
     @property
     def flat(self) -> np.ndarray:
@@ -176,8 +168,8 @@ class Job:
 
     @property
     def numbering(self) -> np.ndarray:
-        """The user's number of each feature, (width,) int32, where the parameters have an order of their own."""
-        return self.tiers.features if self.features is None else self.features
+        """The problem's number of each feature, (width,) int32, where the parameters have an order of their own."""
+        return self.tiers.features
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
         """Arrays of the ``exchange`` or its ``link``, by their own names; all workers share them."""
@@ -190,7 +182,7 @@ class Job:
         return {f"exchange_{name}": self.state[f"exchange_{name}"] for name in names}
 
     def export(self) -> np.ndarray:
-        """Return a copy of the parameters in the user's numbering, (size,) float32."""
+        """Return a copy of the parameters in the problem's numbering, (size,) float32."""
         if self.pull is not None:
             self.pull()
         flat = self.flat.copy()

@@ -19,6 +19,19 @@ from hogwild.problems.sums import Sums
 from hogwild.problems.work import Cut, Problem
 
 
+class Ranks(Protocol):
+    """A numbering of its own in which a case has the problem's parameters."""
+
+    def size(self, problem: Any) -> int:
+        """Number of parameters in the user's numbering."""
+
+    def saved(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Arrays of a checkpoint in the user's numbering."""
+
+    def loaded(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of :meth:`saved`."""
+
+
 class Case(Protocol):
     """What :class:`hogwild.training.run.Run` asks of a problem on its data.
 
@@ -36,6 +49,7 @@ class Case(Protocol):
     fingerprint: str  # of the training data
     held_out: str  # field of the loss on data held out of the training data, which may choose; "" if there are none
     convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
+    ranks: Ranks | None  # of the parameters, if they are not in the user's numbering; models and checkpoints are
 
     def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
@@ -58,14 +72,17 @@ class Case(Protocol):
     def lay_out(self, shared: bool) -> Job:
         """Return the filled memory that workers need; what only they need is dropped here."""
 
-    def search_step(self) -> Callable[[], float]:
-        """Prepare the search for a step when none was given; the function returned runs on the clock."""
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
+        """Prepare the search for a step when none was given; the function returned runs on the clock.
+
+        It returns the step, and what was tried as fields of the first row.
+        """
 
     def slope(self) -> Callable[[float], float]:
         """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
 
     def solution(self, flat: Any) -> tuple[Any, ...]:
-        """The arrays ``names`` of flat parameters in the user's numbering, as copies."""
+        """The arrays ``names`` of flat parameters, as copies."""
 
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
@@ -103,3 +120,15 @@ def case_of(problem: str) -> type[Case]:
     """The class of cases of a problem, one of ``methods.PROBLEMS``."""
     found: type[Case] = located(PROBLEMS[problem]["case"])
     return found
+
+
+def size_of(case: Case) -> int:
+    """Number of parameters in the user's numbering."""
+    return case.problem.size if case.ranks is None else case.ranks.size(case.problem)
+
+
+def ranked(case: Case, arrays: dict[str, Any], back: bool = False) -> dict[str, Any]:
+    """Arrays of a checkpoint in the problem's numbering; ``back``: those of the problem in the user's."""
+    if case.ranks is None:
+        return arrays
+    return (case.ranks.saved if back else case.ranks.loaded)(case.problem, arrays)

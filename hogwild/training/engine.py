@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hogwild.config import TrainConfig, usual_host
 from hogwild.exchanges.trade import Counts
@@ -19,6 +19,8 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import HOSTS, Wire, located
 from hogwild.training.schedule import Step
 from hogwild.training.stopwatch import Stopwatch
+
+Found = TypeVar("Found")
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 
@@ -125,8 +127,8 @@ class Engine:
         """Whether the engine's own workers have been told to end, maybe by another thread."""
         return self._own and self.pool.closed
 
-    def search(self, search: Callable[[], float]) -> float:
-        """The step that ``search`` finds, on the clock."""
+    def search(self, search: Callable[[], Found]) -> Found:
+        """What ``search`` finds, on the clock."""
         with self.clock:
             return search()
 

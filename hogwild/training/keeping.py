@@ -19,12 +19,11 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.methods import PROBLEMS
-from hogwild.problems.case import Case
+from hogwild.problems.case import Case, size_of
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
 EARLY = 30  # epochs, below which fits are not near their optimum
-MOST = 1 << 26  # parameters whose mean is followed unasked: it takes twice their memory
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
@@ -51,7 +50,7 @@ class Keeper:
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self.best = held_out and (config.keep == "best" or not plain)
         judged = case.convex and not config.own_rows  # on all rows, here
-        self.judged = judged and case.problem.size <= MOST_JUDGED
+        self.judged = judged and size_of(case) <= MOST_JUDGED
         self.finishes = case.convex and not plain
         meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
         self.exact = (
@@ -59,7 +58,7 @@ class Keeper:
         )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
         self.left: float | None = None  # share of the objective that it may be above the optimum after them
-        followed = self.finishes and not self.best and not joins and case.problem.size <= MOST
+        followed = self.finishes and not self.best and not joins and self.judged
         self.mean = np.zeros(case.problem.size) if config.average or followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
         self.kept: int | float = 0  # the epoch that the model is of

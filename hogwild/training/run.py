@@ -23,7 +23,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS, STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.case import Case, case_of
+from hogwild.problems.case import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper, rest_of
@@ -94,8 +94,8 @@ class Run(Generic[M]):
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)
-        self._ending: BaseException | None = None  # raised after the last row
-        self._setup: float | None = None
+        self._ending, self._setup = None, None  # type: BaseException | None, float | None  # raised after the last row
+        self._found = dict(chosen.fields) if chosen else {}  # fields of the first row
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers()
         case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
@@ -115,7 +115,7 @@ class Run(Generic[M]):
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
-                    self._restore(*saved)
+                    self._restore(ranked(self._case, saved[0]), saved[1])
         except BaseException:
             self.close()
             raise
@@ -219,8 +219,8 @@ class Run(Generic[M]):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
     def _load(self) -> Saved | None:
-        print_of_data, size = self._case.fingerprint, self.problem.size
-        return load_saved(self.checkpoint, self.asked, print_of_data, size, self.config.replicas)
+        case, replicas = self._case, self.config.replicas
+        return load_saved(self.checkpoint, self.asked, case.fingerprint, size_of(case), replicas)
 
     def _open(self, pool: Pool | None, leader: Leader | None) -> None:
         """Lay out the memory and give it to the workers."""
@@ -240,8 +240,8 @@ class Run(Generic[M]):
                 step = saved[1]["step"]
             else:
                 with self.stopwatch("step"):
-                    search = self._case.search_step()
-                    step = self.engine.search(search)
+                    step, tried = self.engine.search(self._case.search_step())
+                self._found |= tried
             self.config = dataclasses.replace(c, step=step)
         decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
@@ -249,10 +249,8 @@ class Run(Generic[M]):
         )  # fmt: skip
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        expected = {"flat": self._job.export(), **dict(zip(self._case.names, self._solution))}
-        expected |= self._job.kept()
         self._keeper.restore(arrays, header)
-        expected |= {} if self._keeper.mean is None else {"mean": self._keeper.mean}
+        expected = self._arrays()
         check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
         self._job.restore(arrays["flat"])
         for name, array in self._job.kept().items():
@@ -273,19 +271,21 @@ class Run(Generic[M]):
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
             row.update(self._keeper.raw | dict.fromkeys((*rest_of(row), *LAST)))
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint holds, in the numbering of the problem."""
+        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
+        return arrays if self._keeper.mean is None else arrays | {"mean": self._keeper.mean}
+
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
-        if self._keeper.mean is not None:
-            arrays["mean"] = self._keeper.mean
         header = {
             "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
             "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),
             **self._case.cut(), "wall_seconds": time.perf_counter() - self._began, "setup_seconds": self._setup,
             "schedule": self._schedule.state(), "history": self.history, **self._keeper.state(),
         }  # fmt: skip
-        save_checkpoint(self.checkpoint, arrays, header)
+        save_checkpoint(self.checkpoint, ranked(self._case, self._arrays(), back=True), header)
 
     # ---- the loop
 
@@ -395,6 +395,6 @@ class Run(Generic[M]):
             **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
         }  # fmt: skip
         if not self.history:
-            row |= machine.machine_fields() | engine.pool.about | (self.chosen.fields if self.chosen else {})
+            row |= machine.machine_fields() | engine.pool.about | self._found
         self.history.append(row)
         return row

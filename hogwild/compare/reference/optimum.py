@@ -212,7 +212,7 @@ class _Search:
     def exact(self) -> None:
         """Take the exact steps of our own fits from the best solution: they suit columns of very different scales."""
         if self.config.l1 == 0.0:
-            ending = ending_of(self.objective, self.problem.classes, self.config.intercept)
+            ending = ending_of(self.objective, self.objective.rows, self.problem.classes, self.config.intercept)
             found, left = improved(ending, self.coef, self.intercept, self.best, WORK)
             before, how = self.best, f"exact steps from {self.begun}"
             value = self.offer(*found, how)

@@ -136,6 +136,7 @@ class Rows:
         self.names: Any = None  # see `data/names.py`: names of a table's features
         self.known_degrees: np.ndarray | None = None  # (width,) int32, for rows whose store has them
         self.totals: Any = None  # see `data/rows/totals.py`: counts of all rows, if other machines have more
+        self.ranks: Any = None  # see `data/rows/degrees.py`: how features are numbered, if not as the user does
         self.inverse: np.ndarray | None = None  # (width,) factors on the columns, see `data/scaled.py`
         self.left_by: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) of a split
         if hash_bits is not None and self.width != 1 << hash_bits:

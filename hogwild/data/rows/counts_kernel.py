@@ -42,20 +42,39 @@ def lengths(ids, begin, end, indices, values, scales, total):
     return own, mutual
 
 
-@njit(**JIT)
-def renumber(indices, place, columns):
-    """Renumber columns in place by first appearance; ``columns`` receives the old numbers. Return how many there are.
+@njit(forceinline=True, **JIT)
+def ones_in(word):
+    """Number of bits set in a uint64."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    word += word >> np.uint64(8)
+    word += word >> np.uint64(16)
+    return (word + (word >> np.uint64(32))) & np.uint64(127)
 
-    ``place`` holds zeros (width,) and then, for each column that appears, its number plus one.
+
+@njit(**JIT)
+def renumber(indices, marks, before, columns):
+    """Renumber columns in place, in their order; ``columns`` receives the old numbers. Return how many there are.
+
+    ``marks`` holds zeros, uint64, a bit for each column, and ``before`` (as long, int32) gets how many columns precede.
     """
-    count = 0
+    six, last, one = np.uint64(6), np.uint64(63), np.uint64(1)
     for j in range(len(indices)):
-        u = np.uint32(indices[np.uint64(j)])
-        if place[u] == 0:
-            columns[np.uint64(count)] = u
+        u = np.uint64(np.uint32(indices[np.uint64(j)]))
+        marks[u >> six] |= one << (u & last)
+    count = 0
+    for k in range(len(marks)):
+        before[k] = count
+        word = marks[k]
+        while word:
+            columns[count] = 64 * k + np.int64(ones_in(~word & (word - one)))
             count += 1
-            place[u] = count
-        indices[np.uint64(j)] = place[u] - 1
+            word &= word - one
+    for j in range(len(indices)):
+        u = np.uint64(np.uint32(indices[np.uint64(j)]))
+        lower = marks[u >> six] & ((one << (u & last)) - one)
+        indices[np.uint64(j)] = before[u >> six] + np.int64(ones_in(lower))
     return count
 
 
@@ -158,10 +177,3 @@ def put_back(ranked, features, own):
         u = np.uint32(features[np.uint64(r)])
         for k in range(ranked.shape[1]):
             own[u, np.uint64(k)] = ranked[np.uint64(r), np.uint64(k)]
-
-
-@njit(**JIT)
-def invert(features, place):
-    """Fill ``place`` (width,) int32 with the place of each feature in ``features``."""
-    for r in range(len(features)):
-        place[np.uint32(features[np.uint64(r)])] = r

@@ -26,6 +26,7 @@ class CompletionCase:
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
     convex = False
+    ranks = None
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
@@ -100,7 +101,7 @@ class CompletionCase:
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow, group=c.group)
 
-    def search_step(self) -> Callable[[], float]:
+    def search_step(self) -> Callable[[], Any]:
         raise InputError("matrix completion has a step of its own")  # config sets the step
 
     def slope(self) -> Callable[[float], float]:

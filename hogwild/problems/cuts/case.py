@@ -26,6 +26,7 @@ class CutsCase:
 
     names: tuple[str, ...] = ("x",)
     held_out, convex = "", False
+    ranks = None
 
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:
@@ -63,7 +64,7 @@ class CutsCase:
         about = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
         return Job.of(*about, exchange=exchange, slow=c.slow, group=c.group)
 
-    def search_step(self) -> Callable[[], float]:
+    def search_step(self) -> Callable[[], Any]:
         raise InputError("graph cuts have a step of their own")  # config sets the step
 
     def slope(self) -> Callable[[float], float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.chunks import count_unknown
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.totals import alone, facts_of
 from hogwild.data.scaled import Columns, columns_of, like_text
 from hogwild.data.tables.plan import check_plan
@@ -37,6 +39,8 @@ from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 
+MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
+
 
 class LinearCase:
     """See :class:`hogwild.problems.case.Case`."""
@@ -51,10 +55,9 @@ class LinearCase:
         self.held_out = "held_out_loss" if held is not None else ""
         if test is not None and train.held_out is test:
             self.held_out = "test_loss"
-        self._columns, self._own, self.note = scaled_for(config, train)  # what is trained on
-        self._pose(self._own)
-        self._by_rank = renumbers(self.config, self.problem, self._own)
-        if self._by_rank:
+        self._columns, self._plain, self.note = scaled_for(config, train)
+        self._own = self._pose(self._plain)  # what is trained on
+        if self.ranks is not None:
             said = "features numbered by popularity while training (--renumber never: as they are)"
             self.note = f"{self.note}; {said}" if self.note else said
         self.order = Order.of(
@@ -75,11 +78,17 @@ class LinearCase:
         given = type(data).__name__
         raise UsageError(f"expected Rows or a pair (X, y), got {given}: read a file with hogwild.open_data")
 
-    def _pose(self, rows: Rows) -> None:
-        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline."""
+    def _pose(self, rows: Rows) -> Rows:
+        """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in
+        the problem's numbering.
+        """
         asked = self.config.discipline
         cache = machine.l2_bytes()
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
+        self.ranks = Ranked.of(rows) if renumbers(self.config, self.problem, rows) else None
+        if self.ranks is not None:
+            rows, self.problem = self.ranks.rows(rows), self.problem.narrowed(len(self.ranks.features))
+            self._columns = None if self._columns is None else self.ranks.columns(self._columns)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
@@ -94,6 +103,7 @@ class LinearCase:
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
+        return rows
 
     @property
     def _scaled(self) -> dict[str, int]:
@@ -109,17 +119,24 @@ class LinearCase:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self, like: LinearCase | None = None) -> None:
-        if like is not None:
+        if like is not None and like.ranks is self.ranks is None:
             self._evaluator = like._evaluator
             return
-        c, p, test = self.config, self.problem, self._test
-        self._evaluator = Evaluator(
-            self._train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
-            labels=p.labels, width=p.width, held=self._held,
-        )  # fmt: skip
-        if test is not None and (unknown := count_unknown(test, p.width)):
-            message = f"{unknown:,} values of features beyond the model's {p.width:,} were ignored in the test rows"
+        c, p, train, test, held = self.config, self.problem, self._train, self._test, self._held
+        if test is not None and (unknown := count_unknown(test, train.width)):
+            message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
+        if self.ranks is not None:
+            by_rank = self.ranks.rows
+            left, train = train.left_by, by_rank(train)
+            test, held = (None if each is None else by_rank(each) for each in (test, held))
+            for before, now in ((self._held, held), (self._test, test)):
+                if left is not None and left[1] is before and now is not None:
+                    train.left_by = by_rank(left[0]), now, left[2]  # so that both are read in one pass
+        self._evaluator = Evaluator(
+            train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
+            labels=p.labels, width=p.width, held=held,
+        )  # fmt: skip
 
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
@@ -132,14 +149,14 @@ class LinearCase:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
             job = Job.of_rows(
                 self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group,
-                self._by_rank,
             )  # fmt: skip
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
-    def search_step(self) -> Callable[[], float]:
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
         quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        return Probe(quick, alone(self._own), self._weights).search
+        probe = Probe(quick, alone(self._plain), self._weights)
+        return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
         return self.problem.slope
@@ -170,15 +187,33 @@ class LinearCase:
         return self._evaluator.facts(solution[0], parts)
 
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
-        coef, intercept = solution
-        return self._ending().judge(coef, intercept, objective)
+        coef, intercept = self._widened(solution)
+        columns = self._occurring[1]
+        return self._ending().judge(coef if columns is None else coef[..., columns], intercept, objective)
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
-        coef, intercept = solution
-        return improved(self._ending(), coef, intercept, objective)
+        columns, (coef, intercept) = self._occurring[1], self._widened(solution)
+        own = coef if columns is None else coef[..., columns]
+        (own, intercept), left = improved(self._ending(), own, intercept, objective)
+        coef = own if columns is None else np.zeros_like(coef)
+        if columns is not None:
+            coef[..., columns] = own
+        return (coef if self.ranks is None else coef[..., self.ranks.features], intercept), left
 
     def _ending(self) -> Ending:
-        return ending_of(self._evaluator.train, self.problem.classes, self.config.intercept)
+        return ending_of(self._evaluator.train, self._occurring[0], self.problem.classes, self.config.intercept)
+
+    @cached_property
+    def _occurring(self) -> tuple[Rows, np.ndarray | None]:
+        """The training rows; of many features, these are narrowed to those that occur, which are also returned."""
+        rows = self._train
+        if rows.width <= MANY or not rows.nnz:
+            return rows, None
+        return narrowed(rows if rows.contiguous else rows.compact())
+
+    def _widened(self, solution: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The solution in the user's numbering."""
+        return solution if self.ranks is None else (self.ranks.widened(solution[0]), solution[1])
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._scaled
@@ -186,7 +221,7 @@ class LinearCase:
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
     ) -> LinearModel:
-        p, (coef, intercept) = self.problem, solution
+        p, (coef, intercept) = self.problem, self._widened(solution)
         return LinearModel(
             coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
             history, hash_bits=self._train.hash_bits, table=self._train.table,

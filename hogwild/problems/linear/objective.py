@@ -193,11 +193,19 @@ class Objective:
         return facts
 
     def penalty(self, coef: Any) -> float:
-        """Return ``l2/2 ||w||^2 + l1 ||w||_1`` in float64."""
-        inverse = self.rows.inverse  # of scaled columns
-        w, squares, sizes = np.ravel(coef if inverse is None else coef * inverse), 0.0, 0.0
+        """Return ``l2/2 ||w||^2 + l1 ||w||_1`` in float64.
+
+        The sums are over the weights that are not zero, in the user's order: features that no row holds, and how
+        features are numbered, do not change them.
+        """
+        if not (self.l1 or self.l2):
+            return 0.0
+        inverse, ranks, squares, sizes = self.rows.inverse, self.rows.ranks, 0.0, 0.0
+        w = coef if inverse is None else coef * inverse  # of scaled columns
+        w = np.ravel(w if ranks is None else w[..., ranks.ascending])
+        w = w[w != 0]
         with np.errstate(all="ignore"):
-            for first, last in pieces(len(w), PIECE) if self.l1 or self.l2 else ():
+            for first, last in pieces(len(w), PIECE):
                 part = w[first:last].astype(np.float64)
                 # no BLAS: its threads would continue to spin on the cores that the workers need next
                 squares += float(np.einsum("i,i->", part, part)) if self.l2 else 0.0

@@ -122,6 +122,10 @@ class LinearProblem(InChunks):
             far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
         )  # fmt: skip
 
+    def narrowed(self, width: int) -> LinearProblem:
+        """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
+        return dataclasses.replace(self, width=width, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
+
     @cached_property
     def classes(self) -> int:
         """Number of margins of a row."""
@@ -172,6 +176,11 @@ class LinearProblem(InChunks):
         """The parts of the flat array with a row for each feature, as views (width, stride)."""
         parts = self.parameters(flat)
         return [part.reshape(self.width, self.stride) for part in (parts.coef, parts.coef_squares) if part.size]
+
+    def beside(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The other parts of the flat array, as views (stride,)."""
+        parts = self.parameters(flat)
+        return [parts.intercept, parts.intercept_squares]
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(coef, intercept)`` as copies: (K, width) and (K,) for K classes, (width,) and (1,) for one margin."""

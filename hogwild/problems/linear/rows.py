@@ -10,6 +10,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import EMPTY, Rows, shortest
+from hogwild.data.rows.copies import narrowed
 from hogwild.data.rows.counts_kernel import lengths
 from hogwild.data.rows.normalize import row_scales
 from hogwild.data.scaled import READ, lengths_of, like_text
@@ -23,6 +24,7 @@ EXACT = 2**24  # float32 holds all whole numbers below
 WEIGHTLESS = "weights: all rows have weight zero"
 UNEVEN = 64.0  # times the median row; from here on, a step that suits most rows throws the model
 SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # most that intercept_share reads
+SHARE_WIDTH = 1 << 18  # features from which it leaves out those that these rows lack
 
 
 def all_ones(values: np.ndarray) -> bool:
@@ -46,12 +48,14 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
         return 0.0
     if config.adagrad:
         return 1.0
-    ids = rows.spread(SHARE_NONZEROS, most)
+    ids, least = rows.spread(SHARE_NONZEROS, most), max(1 / max(rows.width, 1), 0.01)
+    if rows.width > SHARE_WIDTH:  # sums by feature would take longer to lay out than to add up
+        (rows, _), ids = narrowed(rows.select(ids).compact()), np.arange(len(ids))
     scales = EMPTY if config.normalize == "none" else row_scales(rows.select(ids), config.normalize)
     own, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
     if not own > 0:
         return 1.0
-    return min(max(mutual / len(ids) ** 2, own / len(ids) * max(1 / rows.width, 0.01)), 1.0)
+    return min(max(mutual / len(ids) ** 2, own / len(ids) * least), 1.0)
 
 
 def uneven(rows: Rows, weights: np.ndarray | None) -> bool:

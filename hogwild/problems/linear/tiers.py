@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.degrees import by_popularity, frequencies, renumbered
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import by_popularity, frequencies
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 
 if TYPE_CHECKING:
@@ -100,18 +100,6 @@ def plan_tiers(
     return _timed(
         problem, rows, workers, group or workers, price, _rank(problem, rows, arrays, _frequency(rows, arrays))
     )
-
-
-def in_ranks(
-    features: np.ndarray, entries: dict[str, np.ndarray], arrays: dict[str, np.ndarray], tiers: Tiers | None
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], Tiers | None]:
-    """The kernels' inputs where feature r is the r-th most popular one, ``features[r]`` to the user."""
-    rates = arrays["rates"]  # empty, or one or two of each feature
-    if rates.size:
-        rates = rates.reshape(-1, len(features))[:, features].ravel()
-    if tiers is not None:
-        tiers = tiers._replace(features=np.arange(len(features), dtype=np.int32))
-    return entries | {"indices": renumbered(entries["indices"], features)}, arrays | {"rates": readonly(rates)}, tiers
 
 
 class _Ranking(NamedTuple):

@@ -80,6 +80,7 @@ class ModuleCase:
 
     names: tuple[str, ...] = ("parameters", "buffers")
     held_out, convex = "", False
+    ranks = None
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n, self.reason, self.note = len(train), "", ""
@@ -191,8 +192,8 @@ class ModuleCase:
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 
-    def search_step(self) -> Callable[[], float]:
-        return lambda: STEPS[self.config.optimizer or ""]
+    def search_step(self) -> Callable[[], Any]:
+        return lambda: (STEPS[self.config.optimizer or ""], {})
 
     def slope(self) -> Callable[[float], float]:
         return lambda p: 1.0

@@ -345,11 +345,11 @@ class Ending:
         return sum(map_cuts(self.parts, part)) + self.penalty(coef.astype(np.float64))
 
 
-def ending_of(objective: Objective, classes: int, intercept: bool) -> Ending:
-    """What judges and improves parameters of this objective, with ``classes`` margins a row."""
+def ending_of(objective: Objective, rows: Rows, classes: int, intercept: bool) -> Ending:
+    """What judges and improves parameters of this objective on its rows, with ``classes`` margins a row."""
     o = objective
     targets = 2.0 * o.targets - 1.0 if o.labels and classes == 1 else o.targets
-    return Ending(o.rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept)
+    return Ending(rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept)
 
 
 def _dot(a: Solution, b: Solution) -> float:
