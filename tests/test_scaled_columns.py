@@ -250,7 +250,7 @@ def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
 def test_estimators(kind: Any, penalty: str | None) -> None:
     x, y = made(classes=2 if kind is HogwildClassifier else 0)
     other = (x + SHIFTS) * np.array([1, 2, 4, 1, 100, 1000])
-    made_with = {"penalty": penalty, "alpha": 1e-7, "random_state": 0}
+    made_with = {"penalty": penalty, "alpha": 1e-7, "random_state": 0, "tol": 0.002}  # which leaves exact steps out
     scores = [kind(**made_with).fit(part, y).score(part, y) for part in (x, other)]
     assert scores[1] >= scores[0] - 0.01
     poor = kind(**made_with, scale_columns=False).fit(other, y).score(other, y)

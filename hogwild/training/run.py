@@ -326,7 +326,8 @@ class Run(Generic[M]):
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
         complete = self.engine.chunk == 0 and self.engine.epoch > self.history[-1]["epoch"]
         exact = not complete or self.engine.stopping or self.engine.epoch >= self.config.epochs
-        found = self._evaluate(exact)
+        sums = None if exact else self.engine.pool.sums()
+        found = self._evaluate(sums)
         asked = self.engine.stopping or self._ending is not None  # read once: who asks later gets a row that says so
         rest, objective = rest_of(found), found["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
@@ -342,7 +343,7 @@ class Run(Generic[M]):
             self._schedule.observe(objective, self.engine.epoch - before)
             self.engine.next_epoch()
         ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
-        if (asked or ended) and not exact:
+        if (asked or ended) and sums is not None:
             row.update((found := self._evaluate()) | dict.fromkeys(rest := rest_of(found)))
             ended = enough(self.config, self.history, self._keeper.watched)
         self._done = asked or ended
@@ -359,15 +360,14 @@ class Run(Generic[M]):
             self._done, self._ending = True, error
         return row
 
-    def _evaluate(self, exact: bool = True) -> dict[str, Any]:
-        """The objective and metrics of the parameters, or of their mean if asked for; workers may sum inexactly."""
+    def _evaluate(self, sums: Any = None) -> dict[str, Any]:
+        """The objective and metrics of the parameters, or of their mean if asked for; workers may give their sums."""
         mean, case, leader = self._keeper.averaged(self.engine.epoch), self._case, self._leader
         with self.stopwatch("evaluation"):
             self._newest = solution = case.solution(self._job.export() if mean is None else mean)
             if leader is not None:
                 return leader.evaluate(case, solution, mean is None)
-            sums = None if exact or mean is not None else self.engine.pool.sums()
-            return case.evaluate(solution) if sums is None else case.evaluate(solution, sums)
+            return case.evaluate(solution) if sums is None or mean is not None else case.evaluate(solution, sums)
 
     def _traded(self) -> dict[str, Any]:
         """What the replicas have sent since the run began, and the simulator's time; null where there is neither."""

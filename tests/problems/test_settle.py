@@ -11,7 +11,7 @@ import scipy.sparse
 import hogwild
 from hogwild.compare.reference.gradient import SLOPES
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.exact import hinge
+from hogwild.problems.linear.exact import hinge, newton
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.exact.settle import settled
@@ -98,7 +98,7 @@ def test_exact_steps_reach_the_optimum(loss: str) -> None:
     judge = Objective(rows, loss, l2=1e-4, labels=labels)
     zero = np.zeros((classes, 5) if classes > 1 else 5, np.float32), np.zeros(classes, np.float32)
     start = judge.evaluate(*zero)["objective"]
-    (coef, intercept), left = improved(ending_of(judge, classes, True), *zero, start)
+    (coef, intercept), left = improved(ending_of(judge, rows, classes, True), *zero, start)
     found = judge.evaluate(coef, intercept)["objective"]
 
     if loss == "hinge":
@@ -139,6 +139,7 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
     end = ending(about, "hinge", l2=l2, intercept=intercept)
     end.scales = scales if scaled else None
     monkeypatch.setattr(hinge, "ROUNDED_ENTRIES", 0)
+    monkeypatch.setattr(newton, "FEATURES", 0)
     zero = np.zeros((classes, 12), np.float32), np.zeros(classes, np.float32)
     found, left = improved(end, *zero, end.objective(*zero))
     value = end.objective(*found)

@@ -23,7 +23,7 @@ LARGEST = 1 << 27  # entries of the chosen features, which are copied, at 16 byt
 OUTER, SWEEPS = 50, 200  # quadratic models, and passes over each
 CLOSE = 1e-7  # of the gradient at the start: there the steps end
 SMALL = 0.002  # share of its first pass's gain below which a model is left
-LITTLE = 1e-5  # share of the objective: a step that gains less is the last
+LITTLE = 1e-9  # share of the objective: a step that gains less is not taken, so settling twice is settling once
 HALVINGS = 30  # of a step that does not lower the objective
 SHORTER = 0.1, 0.01  # lengths tried in turn if weights sent to zero by a whole step raise the objective
 
@@ -122,7 +122,7 @@ class _Descent:
         self.columns = starts, rows, entries
 
     def _step(self, slopes: np.ndarray, work: float) -> int:
-        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 if little fell."""
+        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 if it brings little."""
         e, columns = self.ending, self.columns
         bends = self._each(loops.curvatures, self.p)
         curved, old = np.empty(len(self.ids)), self.w[self.ids]
@@ -138,9 +138,9 @@ class _Descent:
             t = 0.5**halving
             p, w = self.p + t * moved, new if halving == 0 else old + t * (new - old)
             after = self._value(p, w)
-            if after < before:
+            if after < before - LITTLE * abs(before):
                 self.p, self.w[self.ids], self.b = p, w, self.b + t * change
-                return spent if before - after > LITTLE * abs(before) else 0
+                return spent
         return 0
 
     def _value(self, p: np.ndarray, w: np.ndarray) -> float:
