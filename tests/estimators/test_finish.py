@@ -38,11 +38,10 @@ def objective(model: Any, X: np.ndarray, y: np.ndarray, loss: str) -> float:
     return value
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("classes", "seed"), [(2, 0), (3, 1)])
 @pytest.mark.parametrize(("ours", "loss"), [("log_loss", "log"), ("hinge", "hinge")])
 def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int, seed: int) -> None:
-    X, y = dependent()
+    X, y = dependent(100 if loss == "hinge" else 200)  # SVC takes long for more
     if classes > 2:
         y = y + (X[:, 0] > 1.0)
     model = HogwildClassifier(ours, random_state=seed).fit(X, y)

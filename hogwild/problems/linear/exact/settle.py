@@ -122,7 +122,7 @@ class _Descent:
         self.columns = starts, rows, entries
 
     def _step(self, slopes: np.ndarray, work: float) -> int:
-        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 if it brings little."""
+        """Minimise one quadratic model and go towards its minimum; return the entries visited, 0 for no step."""
         e, columns = self.ending, self.columns
         bends = self._each(loops.curvatures, self.p)
         curved, old = np.empty(len(self.ids)), self.w[self.ids]
