@@ -41,8 +41,8 @@ def test_turns_and_what_is_said_of_them(bench_start: ModuleType, monkeypatch: py
     found = bench_start.starts("rows.svm", 3)
     assert calls[:4] == calls[4:8]
     assert [command[command.index("rows.svm") :] for command in calls[1:3]] == [
-        ["rows.svm", "--epochs", "3", "-w", "1"],
-        ["rows.svm", "--epochs", "3", "-w", "2", "--host", "threads"],
+        ["rows.svm", "--epochs", "3", "--l2", "1e-5", "-w", "1"],
+        ["rows.svm", "--epochs", "3", "--l2", "1e-5", "-w", "2", "--host", "threads"],
     ]
     assert found["import torch"] == [4.0, 8.0, 12.0]  # without the first round
     lines = list(bench_start.summary({"import torch": [2.0, 1.0, 9.0], "two processes": [3.0, 3.0, 5.0]}))

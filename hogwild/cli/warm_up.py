@@ -126,7 +126,9 @@ def _l2() -> None:
         X = scipy.sparse.random(ROWS, width, 4 / width, "csr", np.float32, np.random.default_rng(0))
         for classes, schedule in ((2, "epoch"), (2, "rows"), (4, "epoch")):
             rows = Rows.from_scipy(X, np.arange(ROWS) % classes)
-            choose_l2(TrainConfig(l2_path=L2_PATH, epochs=1, schedule=schedule), rows)
+            config = TrainConfig(l2_path=L2_PATH, epochs=1, schedule=schedule)
+            choose_l2(config, rows)  # each row held out once
+            choose_l2(config, *rows.split(0.25, 0))
 
 
 def _ratings() -> None:

@@ -45,7 +45,6 @@ def test_every_command_has_help(hogwild: Callable, command: str) -> None:
         (["train", "--step", "nan"], "step=nan"),
         (["train", "--discipline", "serial", "--workers", "2"], "one worker"),
         (["train", "--holdout", "1.5"], "--holdout 1.5: expected a fraction between 0 and 1"),
-        (["train", "--holdout", "0.5", "--test", "x"], "--test and --holdout"),
         (["train", "--resume"], "--checkpoint"),
         (["train", "--cache", "x", "--no-cache"], "contradict"),
         (["train", "--format", "xml"], "svmlight, npz"),

@@ -24,7 +24,7 @@ def test_a_run_after_it_compiles_nothing(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-m", "hogwild", *arguments], env=environment, check=True, capture_output=True)
         return {path.name for path in cache.rglob("*") if path.is_file()}
 
-    before = compiled("warm-up", "text")
+    before = compiled("warm-up", "text", "l2")
     assert before
     assert compiled("train", str(rows), "-w", "1", "--holdout", "0.2", "--no-cache") == before
 

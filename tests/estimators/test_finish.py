@@ -41,7 +41,7 @@ def objective(model: Any, X: np.ndarray, y: np.ndarray, loss: str) -> float:
 @pytest.mark.parametrize(("classes", "seed"), [(2, 0), (3, 1)])
 @pytest.mark.parametrize(("ours", "loss"), [("log_loss", "log"), ("hinge", "hinge")])
 def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int, seed: int) -> None:
-    X, y = dependent(100 if loss == "hinge" else 200)  # SVC takes long for more
+    X, y = dependent(60 if loss == "hinge" else 200)  # SVC takes long for more
     if classes > 2:
         y = y + (X[:, 0] > 1.0)
     model = HogwildClassifier(ours, random_state=seed).fit(X, y)
@@ -53,7 +53,7 @@ def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int,
         else:
             theirs = SVC(kernel="linear", C=C, tol=1e-4).fit(X, own)
         best += objective(theirs, X, own, loss)
-    assert best * (1 - 1e-5) <= objective(model, X, y, loss) <= 1.01 * best
+    assert best * (1 - (1e-5 if loss == "log" else 0.01)) <= objective(model, X, y, loss) <= 1.01 * best
     assert objective(model, X, y, loss) < model.loss_curve_[-1]  # at the end of the epochs
 
 

@@ -29,7 +29,6 @@ MEAN = "the average is one of the ends of epochs, in float32; the test wants eac
 PRIVATE = "it asks for scikit-learn's private names"
 DIVERGED = "steps of 'optimal' leave SGDRegressor at an objective of 1e22 here; ours raises TrainingError"
 
-ONE_ROW = "it wants more than 0.96 where the optimum has 0.96: columns that are centred end a row of 150 below"
 
 #: Tests, or single cases of them, that cannot pass, and why.
 DIFFERS = {
@@ -45,7 +44,6 @@ DIFFERS = {
     "test_warm_start[optimal-SparseSGDRegressor]": DIVERGED,
     "test_partial_fit_equal_fit[optimal-SGDRegressor]": DIVERGED,
     "test_partial_fit_equal_fit[optimal-SparseSGDRegressor]": DIVERGED,
-    "test_balanced_weight": ONE_ROW,
     "test_underflow_or_overflow": "values of 1e300 are refused before training: weights are counted in float32",
     "test_sgd_proba[SparseSGDClassifier]": "two classes have probability 0, and it wants a certain one of them first",
     "test_sgd_random_state[HogwildClassifier]": "steps found by trial differ less from seed to seed than it asks for",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,7 @@ def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_byt
     """A job on these rows, its parameters drawn at random (``start``) or zero; ``options`` are TrainConfig's."""
     config = TrainConfig(discipline=discipline, **{"l2": 0.0} | options)
     problem = LinearProblem.of(config, rows, discipline, cache_bytes)
+    problem = replace(problem, passive="none")  # the twin takes plain steps
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
     job = Job.of_rows(

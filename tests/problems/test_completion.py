@@ -48,7 +48,7 @@ def test_solution_is_in_the_users_units():
     assert problem.mean == pytest.approx(ratings[2].mean())
     assert problem.scale == pytest.approx(ratings[2].std())
     p, q, b_u, b_i = problem.solution(flat)
-    assert (p.shape, q.shape, b_u.shape, b_i.shape) == ((43, 20), (37, 20), (43,), (37,))
+    assert (p.shape, q.shape, b_u.shape, b_i.shape) == ((43, problem.rank), (37, problem.rank), (43,), (37,))
     own = problem.parameters(flat)
     u, i = 5, 7
     rows = own.users.reshape(43, -1)[u].astype(float), own.items.reshape(37, -1)[i].astype(float)

@@ -206,7 +206,7 @@ class LinearCase:
     @cached_property
     def _occurring(self) -> tuple[Rows, np.ndarray | None]:
         """The training rows; of many features, these are narrowed to those that occur, which are also returned."""
-        rows = self._train
+        rows = self._train if self.ranks is not None else self._evaluator.train.rows
         if rows.width <= MANY or not rows.nnz:
             return rows, None
         return narrowed(rows if rows.contiguous else rows.compact())
