@@ -189,6 +189,8 @@ def make_comparison(
 
     named = given["data"] is not None
     holdout = given["holdout"]
+    if holdout is not None and given["test"] is not None:
+        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     if holdout is None and given["test"] is None and base.problem != "cuts":
         holdout = DEFAULT_HOLDOUT
     if base.problem == "module":
@@ -198,8 +200,6 @@ def make_comparison(
     data = given["data"] if named else CONTAINERS[base.problem].default
     request = TrainRequest(data, named, given["test"], holdout or None, given["holdout_by"], quiet=given["quiet"])
     sources.check(base.problem)
-    if request.test is not None and request.holdout is not None:
-        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     request.check(base.problem)
     make_ready(given, base)
     rows, test, held = read(request, sources, dataclasses.replace(base, seed=plan.first_seed), display)
