@@ -12,12 +12,13 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.options import JIT
-from hogwild.problems.linear.exact.gradient_kernel import LEAST, curvature, mean_loss, slope
+from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE, LEAST, curvature, mean_loss, slope
 
 ONE = np.uint64(1)
-FLAT = 1e-4  # least curvature along the intercept, over the sum of the shares; hinge may have none
+FLAT = 1e-4  # least curvature along the intercept, over the sum of the shares, of hinge, which may have none
 RIDGE = 1e-11  # share of its diagonal that is added to the Hessian, so that columns may depend on each other
 MOST = 100  # steps
+ENOUGH = 0.2  # share of what the model promises that a step must bring (Armijo), or a shorter one is tried
 SHORTEST = 1e-12  # length of a step below which none is taken
 
 
@@ -130,7 +131,7 @@ def descend(
         for u in range(width):
             g[u], hessian[u, u] = l2 * x[u], l2
         derivatives(begin, end, indices, values, scales, code, p, y, shares, param, g, hessian, row)
-        hessian[width, width] = max(hessian[width, width], FLAT * total)
+        hessian[width, width] = max(hessian[width, width], (FLAT if code == BENT_HINGE else LEAST) * total)
         fall = solve(hessian, g, step, intercept) / 2.0
         if taken == 0:
             if not fall > least:
@@ -149,7 +150,7 @@ def descend(
                 p[i] += (length - last) * q[i]
             then = mean_loss(code, p, y, shares, param)
             then += l2 / 2.0 * (square + length * (2.0 * along + length * across))
-            if then < now:
+            if then < now - ENOUGH * length * fall:
                 break
             last, length = length, length / 4.0
         if not then < now:
