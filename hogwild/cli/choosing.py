@@ -88,7 +88,7 @@ def line_of_choice(chosen: L2Choice) -> str:
     values = [each["l2"] for each in chosen.path]
     then = "" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
     worth, usual = chosen.loss(chosen.l2), chosen.loss(USUAL)
-    against = "" if chosen.l2 == USUAL else f", {'none' if usual is None else f'{usual:.5g}'} with {USUAL:g}"
+    against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
     return (
         f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: loss {worth:.5g} on "
         f"{_held_out(chosen)}{then}{against} ({chosen.seconds:.2f} s)"
@@ -113,7 +113,7 @@ def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
         yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}  {each['epochs']:>6}{note}"
     worth, default = chosen.loss(chosen.l2), chosen.loss(USUAL)
     against = "" if default is None or chosen.l2 == USUAL else f", against {default:.5g} of the default {USUAL:g}"
-    yield f"chosen: l2 {chosen.l2:g}, the strongest within 1 % of the lowest loss: {worth:.5g}{against}"
+    yield f"chosen: l2 {chosen.l2:g}, the strongest near the lowest loss: {worth:.5g}{against}"
 
 
 def draw(chosen: L2Choice, path: str) -> None:

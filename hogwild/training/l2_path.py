@@ -7,8 +7,9 @@ chosen, as if it had been given. Of few rows each is held out once: by five cand
 step and leave a fifth each. No two threads share a candidate, so the choice depends on rows, options and seed
 alone. Test rows have no part in it.
 
-Of those within ``NEAR`` of the lowest loss the strongest wins. The rows held out tell no smaller difference, and weak
-penalties look better than they are: after ten epochs their weights are still on the way to an optimum that fits noise.
+Of those near the lowest loss (``NEAR``, ``LEARNED``) the strongest wins. The rows held out tell no smaller difference,
+and weak penalties look better than they are: after ten epochs their weights are still on the way to an optimum that
+fits noise.
 
 A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
 of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
@@ -46,7 +47,9 @@ FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (tim
 VISITS, MOST_EPOCHS = 100_000, 100  # of rows by a candidate then: so many, in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
-NEAR = 0.01  # share of the lowest held-out loss
+FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
+NEAR = 0.01  # share of the lowest held-out loss,
+LEARNED = 0.05  # and of its distance from the loss of the strongest penalty, which learns next to nothing
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,8 @@ def _folds(targets: np.ndarray, classes: int, seed: int) -> np.ndarray:
     )
     many = min(FOLDS, min(map(len, groups)))
     if many < 2:
-        raise NoChoice("l2='auto': a class has one row, which cannot be held out: give l2 as a number")
+        what = "a class has" if classes else "there is"
+        raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
     for group in groups:
         found[random.permutation(group)] = np.arange(len(group)) % many
     return found
@@ -224,8 +228,9 @@ class _Path:
     def ranked(self) -> list[int]:
         """Those that are left, the best first; within ``NEAR`` of the lowest loss that is the strongest."""
         losses = {k: math.inf if (loss := self.losses[k]) is None else loss for k in self.left}
-        lowest = min(losses.values())  # which may be negative, of counts
-        near = lowest + NEAR * abs(lowest)
+        lowest, strongest = min(losses.values()), losses[max(self.left, key=lambda k: self.penalties[k])]
+        gained = strongest - lowest if math.isfinite(strongest) else math.inf  # by all that is learned, more or less
+        near = lowest + min(NEAR * abs(lowest), LEARNED * gained)  # which may be negative, of counts
         return sorted(self.left, key=lambda k: (max(losses[k], near), -self.penalties[k]))
 
     def halve(self) -> None:
@@ -255,7 +260,7 @@ def _unit(rows: Rows) -> float:
     if not len(values):
         return 1.0
     squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
-    return float(10.0 ** round(squared))
+    return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:

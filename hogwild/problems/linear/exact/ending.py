@@ -31,12 +31,14 @@ SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "s
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
 WORK, PASSES = 1 << 28, 10  # entries that exact steps may visit: this many, and so many times all
 STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
+SHORT = 8  # steps that judge a solution, until one needs not be shortened
 MOST_STEPS = 200  # most conjugate gradients of an exact step
 SMALL = 0.01  # share of an exact step's gain below which a conjugate gradient is its last
 FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below which the model has no minimum there
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
-LENGTHS = tuple(0.25**k for k in range(7))  # of a step, the first of which that lowers the objective is taken
+LENGTHS = tuple(0.25**k for k in range(7))  # of a step; the first is taken that lowers the objective
+ENOUGH = 0.1  # by this share of what its slope promises (Armijo)
 FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 PIECE = 1 << 20  # margins at a time
@@ -122,8 +124,16 @@ class Ending:
         if at.curved is None or not math.isfinite(objective) or objective == 0.0:
             return ratio, None if at.curved is None else 0.0
         most = int(np.clip(STEPS_WORK / (2 * self.rows.nnz * len(w) + 1), 1, STEPS))
-        found = self._step(w, b, at, objective, most, 0.0)
-        return ratio, 0.0 if found is None else (objective - found[2]) / abs(objective)
+        lowest = objective
+        for _ in range(SHORT):
+            found = self._step(w, b, at, lowest, most, 0.0)
+            if found is None:
+                break
+            w, b, lowest, _, length = found
+            if length == 1.0:
+                break
+            at = self.local(w, b)
+        return ratio, (objective - lowest) / abs(objective)
 
     def lowered(
         self, coef: np.ndarray, intercept: np.ndarray, objective: float, work: int = WORK
@@ -152,27 +162,28 @@ class Ending:
             if found is None:
                 break
             before = objective
-            w, b, objective, steps = found
+            w, b, objective, steps, length = found
             allowance -= unit * (4 + 2 * steps)
-            if before - objective < SMALLEST_GAIN * abs(before):
+            if length == 1.0 and before - objective < SMALLEST_GAIN * abs(before):
                 break
         return w, b, allowance
 
     def _step(
         self, w: np.ndarray, b: np.ndarray, at: _Local, objective: float, most: int, share: float
-    ) -> tuple[np.ndarray, np.ndarray, float, int] | None:
-        """Parameters after a Newton step of at most ``most`` conjugate gradients, their objective, and how many there
-        were; None if the objective does not fall.
+    ) -> tuple[np.ndarray, np.ndarray, float, int, float] | None:
+        """Parameters after a Newton step of at most ``most`` conjugate gradients, their objective, how many there
+        were, and the length of the step; None if the objective does not fall.
         """
         toward, shift, steps = self._newton(
             w, at, SMALLEST_GAIN * abs(objective) * (0.01 if share else 1.0), share, most
         )
+        slope = _dot((self.shortest(w.T, at.here[0]), at.here[1] * self.intercept), (toward, shift))
         for t in LENGTHS:
             with np.errstate(all="ignore"):
                 there = w + t * toward.T, b + t * shift
                 after = self.objective(*there)
-            if after < objective:
-                return *there, after, steps
+            if after < objective + ENOUGH * t * slope:
+                return *there, after, steps, t
         return None
 
     def local(self, w: np.ndarray, intercept: np.ndarray) -> _Local:

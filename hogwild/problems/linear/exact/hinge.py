@@ -102,7 +102,7 @@ class _Search:
         rounded.loss = "rounded-hinge"
         for rounded.param in ROUNDINGS:
             w, b, allowance = rounded.descend(w, b, allowance)
-            if allowance <= 0 or rounded.param * classes <= ROUNDED * e.objective(w, b):
+            if allowance <= 0 or rounded.param * classes * e.shares.sum() <= ROUNDED * e.objective(w, b):
                 break
         self.offer(w, b)
         p = np.concatenate([e.margins(margins_of(w, b), first, last) for first, last in e.parts])

@@ -21,7 +21,8 @@ def improved(
     if ending.l1 > 0.0:
         return settled(ending, coef, intercept)
     if newton.has_few(ending, len(np.atleast_2d(coef))):
-        return newton.lowered(ending, coef, intercept, 0.0) or (coef, intercept), 0.0
+        found = newton.lowered(ending, coef, intercept, 0.0)
+        return ((coef, intercept), None) if found is None else (found, 0.0)
     if ending.loss == "hinge":
         return unkinked(ending, coef, intercept, objective, work)
     if ending.loss in (*SMOOTH, "softmax"):

@@ -46,7 +46,7 @@ def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: floa
         own.targets = known[-2]
         for width in ROUNDINGS:
             newton_kernel.descend(*known, BENT_HINGE, width, *about[1:], 0.0, SHARE, x, *room)
-            if width <= ROUNDED * own.objective(x[None, :-1], x[-1:]):
+            if width * own.shares.sum() <= ROUNDED * own.objective(x[None, :-1], x[-1:]):
                 break
     if not some:
         return None

@@ -30,7 +30,7 @@ from hogwild.training.schedule import Schedule
 
 SIZES = (4, 8, 16)  # lanes of a vector
 NONE = -1  # no class, no fold
-SMALLEST = 1e-10  # penalty that a smaller one, or none, counts for when steps are interpolated
+SMALLEST = 3e-10  # share of the largest penalty that a smaller one, or none, counts for when steps are interpolated
 ROOM = 0.5  # share of the memory that weights may take
 PROBED = 3  # penalties whose steps are searched for
 
@@ -212,7 +212,7 @@ def steps_between(search: Callable[[float], float], penalties: Sequence[float]) 
     """
     places = np.unique(np.linspace(0, len(penalties) - 1, PROBED).round().astype(int))
     powers = [math.log2(search(penalties[place])) for place in places]
-    sizes = np.log(np.maximum(penalties, SMALLEST))
+    sizes = np.log(np.maximum(penalties, SMALLEST * (penalties[-1] or 1.0)))
     return [float(2.0**power) for power in np.interp(sizes, sizes[places], powers)]
 
 
