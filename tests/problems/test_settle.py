@@ -150,6 +150,26 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
     assert not (found[1].any() and not intercept)
 
 
+def test_weights_of_any_mean_and_steps_that_must_be_short() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 300))
+    y = np.where(X @ random.normal(size=300) > 0, 1.0, -1.0)
+    rows = hogwild.Rows.from_scipy(X, y)
+    run = hogwild.train(rows, loss="squared-hinge", l2=1e-3, workers=1)  # a whole Newton step overshoots
+    run.finish()
+    found = [ending({"X": X, "y": y, "weights": np.full(200, k)}, "squared-hinge", l2=1e-3 * k) for k in (1.0, 1e4)]
+    zero = np.zeros((1, 300)), np.zeros(1)
+    ends = [improved(end, *zero, end.objective(*zero))[0] for end in found]
+    best = found[0].objective(*ends[0])
+    assert found[1].objective(*ends[1]) == pytest.approx(1e4 * best, rel=1e-3)
+    assert run.history[-1]["objective"] <= 1.01 * best
+    about = problem("hinge")
+    hinges = [ending(about | {"weights": np.full(150, k)}, "hinge", l2=1e-3 * k) for k in (1.0, 1e4)]
+    zero = np.zeros((1, 12)), np.zeros(1)
+    values = [end.objective(*improved(end, *zero, end.objective(*zero))[0]) for end in hinges]
+    assert values[1] == pytest.approx(1e4 * values[0], rel=0.01)
+
+
 def test_counts_whose_objective_is_negative_are_finished_too() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 6)) @ (np.ones((6, 6)) + 0.1 * random.normal(size=(6, 6)))
