@@ -265,18 +265,25 @@ def measure(name: str, loss: str, train: Data, test: Data, seeds: int) -> str:
     return f"{name:26} {loss:14} {facts} {statistics.median(seconds):7.2f}  {seen:>8} ({others}){said}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments, with the names of the sets asked for, by default of all."""
     parser.add_argument("sets", nargs="*", help="names of sets; default: all")
     parser.add_argument("--data", type=Path, help="folder of real data")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--losses", type=int, default=2, help="how many losses of each set")
     asked = parser.parse_args()
     known = [*SETS, *(REAL if asked.data else ())]
     if wrong := [name for name in asked.sets if name not in known]:
         parser.error(f"no set {wrong[0]!r}; there are {', '.join(known)}")
+    asked.sets = asked.sets or known
+    return asked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--losses", type=int, default=2, help="how many losses of each set")
+    asked = parsed(parser)
     print(f"{'set':26} {'loss':14} {'over optimum':>9} {'worst':>7}  epochs seconds  held out (others); verdict")
-    for name in asked.sets or known:
+    for name in asked.sets:
         train, test = opened(name, asked.data)
         for loss in LOSSES[train.task][: asked.losses]:
             print(measure(name, loss, train, test, asked.seeds), flush=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from defaults import REAL, SETS, Data, opened
+from defaults import Data, opened, parsed
 from sklearn import linear_model, metrics, svm
 
 import hogwild
@@ -138,15 +138,10 @@ def measure(name: str, loss: str, train: Data, test: Data, seeds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("sets", nargs="*", help="names of sets; default: all")
-    parser.add_argument("--data", type=Path, help="folder of real data")
     parser.add_argument("--seeds", type=int, default=5)
-    asked = parser.parse_args()
-    known = [*SETS, *(REAL if asked.data else ())]
-    if wrong := [name for name in asked.sets if name not in known]:
-        parser.error(f"no set {wrong[0]!r}; there are {', '.join(known)}")
+    asked = parsed(parser)
     print(f"{'set':26} {'loss':6} {'best':>7} {'median':>7} {'worst':>7} {'l2':>8}  seconds")
-    for name in asked.sets or known:
+    for name in asked.sets:
         train, test = opened(name, asked.data)
         if train.task == "classes":
             for loss in ("log", "hinge"):

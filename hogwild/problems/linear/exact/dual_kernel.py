@@ -43,13 +43,3 @@ def ascend(begin, end, indices, values, scales, y, most, squares, alpha, w, stat
         visited += end[i] - begin[i]
     state[0], limits[0], limits[1] = b, largest, least
     return active, visited
-
-
-@njit(**JIT)
-def square_lengths(begin, end, values, scales, out):
-    """Write the squared length of each row to ``out`` (n,)."""
-    for i in range(len(begin)):
-        total = 0.0
-        for e in range(begin[i], end[i]):
-            total += float(values[e]) * float(values[e])
-        out[i] = total * (scales[i] * scales[i] if len(scales) else 1.0)

@@ -22,7 +22,8 @@ import math
 
 import numpy as np
 
-from hogwild.problems.linear.exact.dual_kernel import ascend, square_lengths
+from hogwild.data.scaled import lengths_of
+from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import Ending, Solution, margins_of
 
 ROUNDINGS = tuple(0.5 * 0.2**k for k in range(9))  # widths of the kink, each from the solution of the one before
@@ -83,8 +84,8 @@ class _Search:
         if value < self.value:
             self.w, self.b, self.value = w, b, value
 
-    def ascend(self, allowance: float, alphas: np.ndarray | None = None) -> float:
-        """Ascend over the dual, from ``alphas`` (n, K) or zeros; return how many entries were visited."""
+    def ascend(self, allowance: float, alphas: np.ndarray | None = None) -> None:
+        """Ascend over the dual, from ``alphas`` (n, K) or zeros."""
         w, b, spent = self.w.copy(), self.b.copy(), 0.0
         for k, y in enumerate(self.labels):
             ascent = _Ascent(self.ending, y)
@@ -93,7 +94,6 @@ class _Search:
             spent += ascent.run((allowance - spent) / (len(w) - k))
             w[k], b[k], self.lower[k] = ascent.best_w, ascent.best_b, max(self.lower[k], ascent.lower)
         self.offer(w, b)
-        return spent
 
     def round(self, allowance: float) -> tuple[np.ndarray, bool]:
         """Step on rounded kinks; return what would be the dual's solution (n, K), and whether the steps ended."""
@@ -135,8 +135,7 @@ class _Ascent:
         e, n = ending, len(y)
         self.ending, self.y, self.shares = ending, y, ending.shares
         self.entries = e.entries(0, n)
-        self.squares = np.empty(n)
-        square_lengths(*self.entries[:2], *self.entries[3:], self.squares)
+        self.squares = lengths_of(e.rows) * (1.0 if e.scales is None else np.square(e.scales, dtype=np.float64))
         self.rho = 0.0 if not e.intercept else REACH * float(self.squares.mean()) / e.l2
         self.alpha, self.w, self.b = np.zeros(n), np.zeros(e.rows.width), np.zeros(1)
         self.best_w, self.best_b, self.value, self.lower = self.w, 0.0, math.inf, -math.inf
