@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import triton
+from triton.backends import compiler, nvidia
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -67,12 +68,12 @@ class Compiled:
 
     def facts(self, arch):
         *about, options = self.launched
-        made = triton.compile(ASTSource(self.kernel, *about), target=GPUTarget("cuda", arch, 32), options=options)
+        made = triton.compile(source(self.kernel, *about), target=GPUTarget("cuda", arch, 32), options=options)
         with tempfile.TemporaryDirectory() as folder:
             cubin = Path(folder, "kernel.cubin")
             cubin.write_bytes(made.asm["cubin"])
-            tools, texts = triton.knobs.nvidia, []
-            for command in ([tools.cuobjdump.path, "-res-usage", cubin], [tools.nvdisasm.path, "-c", cubin]):
+            tools, texts = Path(nvidia.__file__).parent / "bin", []
+            for command in ([tools / "cuobjdump", "-res-usage", cubin], [tools / "nvdisasm", "-c", cubin]):
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 texts.append(done.stdout + done.stderr)
         usage, sass = texts
@@ -82,6 +83,14 @@ class Compiled:
             "sass": re.findall(r"\b(?:REDG?|ATOMG?|STG|LDS|STS|STL|LDL|BAR|MEMBAR|CCTL)(?:\.\w+)*(?= )", sass),
             "instructions": len(re.findall(r"^ +/\*[0-9a-f]{4,}\*/", sass, re.M)), "maxnreg": options.get("maxnreg"),
         }  # fmt: skip
+
+
+def source(kernel, signature, constants, attributes):
+    """What the compiler takes; Triton 3.2 wants the attributes as an object, and constants in no signature."""
+    if hasattr(compiler, "AttrsDescriptor"):
+        signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
+        attributes = compiler.AttrsDescriptor.from_hints({place: 16 for place, in attributes})
+    return ASTSource(kernel, signature, constants, attributes)
 
 
 def of_linear(given, classes=2, offsets="int32", per_row=False):

@@ -302,10 +302,10 @@ def many_margins(
                     g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
                 g = tl.where(columns < CLASSES, g * weight, 0.0)
                 if INTERCEPT:
-                    about = intercept_squares, columns, columns < CLASSES
-                    held, held_squares = hold(held, held_squares, *about, g, share * step, ADAGRAD)
-                    if (COLUMNS < CLASSES) | (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                        held, held_squares = let_go(intercept, *about, held, held_squares, ADAGRAD)
+                    squares, real = intercept_squares, columns < CLASSES
+                    held, held_squares = hold(held, held_squares, squares, columns, real, g, share * step, ADAGRAD)
+                    if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
+                        held, held_squares = let_go(intercept, squares, columns, real, held, held_squares, ADAGRAD)
                 if (PENALTY != NO_PENALTY) | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
                     v, z, more = u, x, first
                     while more < last:
@@ -351,10 +351,10 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
     }
     if problem.classes == 1:
         return found | {"UNIT": problem.unit}
-    wide = (problem.width + 1) * problem.stride >= INT32
-    return found | {
-        "CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": _columns(problem), "WIDE": wide,
-    }  # fmt: skip
+    columns, wide = _columns(problem), (problem.width + 1) * problem.stride >= INT32
+    if columns < problem.classes and found["INTERCEPT"]:
+        found["INTERCEPT"] = 1  # a row's classes take turns in what is held
+    return found | {"CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": columns, "WIDE": wide}
 
 
 def visit(
