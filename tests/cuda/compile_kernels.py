@@ -89,7 +89,7 @@ def source(kernel, signature, constants, attributes):
     """What the compiler takes; Triton 3.2 wants the attributes as an object, and constants in no signature."""
     if hasattr(compiler, "AttrsDescriptor"):
         signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
-        attributes = compiler.AttrsDescriptor.from_hints({place: 16 for place, in attributes})
+        attributes = compiler.AttrsDescriptor.from_hints({place: 16 for (place,) in attributes})
     return ASTSource(kernel, signature, constants, attributes)
 
 
