@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.bench.suite import chosen
+from hogwild.compare.report.paper import paper_tables
 from hogwild.compare.report.results import ComparisonResult, load
-from hogwild.compare.report.suite import load_suite, suite_tables
 from hogwild.compare.report.summary import Group, groups, of_rule
 from hogwild.compare.report.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
@@ -398,9 +398,7 @@ def completion_table(rows: list[Row]) -> str:
 def paper(work: Work) -> dict[str, str]:
     """The table of the Hogwild paper, on stand-ins."""
     work.run("compare", "--suite", "paper", "--workers", str(physical_cores()), "--out", "paper")
-    about, found = load_suite(work.out / "paper")
-    tables = suite_tables(about, found)
-    return {"paper": "\n\n".join(suite_table(table) for table in tables[:1])}
+    return {"paper": suite_table(paper_tables(load([work.out / "paper"]))[0])}
 
 
 def suite_table(table: Any) -> str:

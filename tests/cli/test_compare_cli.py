@@ -219,7 +219,8 @@ def test_a_dry_run_of_the_paper_s_experiments(hogwild: Callable, tmp_path: Path)
     result = hogwild("compare", "--suite", "paper", "--scale", 1, "--dry-run", "--out", tmp_path / "out")
     assert (result.status, result.err) == (0, "")
     assert "synthetic:netflix?users=480189&items=17770&ratings=100198805" in result.out
-    assert "20 epochs each, serial, hogwild, tiered, aig, locked, round-robin" in result.out
+    assert "serial, hogwild, tiered, aig, locked, round-robin" in result.out
+    assert "20 epochs each; serial on 1 worker" in result.out
     assert not (tmp_path / "out").exists()
 
 
@@ -252,12 +253,12 @@ def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Pa
     for text in ("The paper's table, and the same here", "Every method", "Round-robin takes so many times as long",
                  f"report: {tmp_path / 'report.html'}"):  # fmt: skip
         assert text in result.out
-    assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "report.html", "report.md"}
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path.parent.name for path in before if path.name == "rows.jsonl"} >= {"rcv1", "dblife"}
+    assert tmp_path / "report.html" in before
+    assert "The experiments of the Hogwild paper" in (tmp_path / "report.html").read_text()
     assert hogwild("report", tmp_path).status == 0
-    assert hogwild("compare", *options, "--host", "threads", "--out", tmp_path).status == 0
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert hogwild("report", tmp_path, tmp_path, "--out", tmp_path / "x").status == 2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_methods_of_the_help(hogwild: Callable) -> None:

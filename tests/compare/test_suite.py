@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hogwild.compare.report.page import write_report
-from hogwild.compare.report.results import ROWS
-from hogwild.compare.report.suite import is_suite, load_suite, markdown, suite_tables, suite_verdict
-from hogwild.compare.run import suite as module
+from hogwild.compare.report.paper import paper_tables
+from hogwild.compare.report.results import ROWS, load
+from hogwild.compare.report.tables import tables
+from hogwild.compare.run import harness
 from hogwild.compare.run.paper import PAPER, shift_for
-from hogwild.compare.run.suite import Suite, SuitePlan, beyond, largest_that_converges
+from hogwild.compare.run.reached import largest_that_converges
+from hogwild.compare.run.suites import Suite
 from hogwild.data.graphs.synthetic import parse_graph_spec
 from hogwild.data.ratings.synthetic import parse_rating_spec
 from hogwild.data.rows.synthetic import parse_spec
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 
-SMALL = SuitePlan(scale=1e-4, epochs=3, methods=("serial", "hogwild", "tiered", "round-robin"), timeout=20.0)
+SMALL = {"scale": 1e-4, "epochs": 3, "workers": (2,), "methods": ("hogwild", "tiered", "round-robin"),
+         "host": "threads"}  # fmt: skip
 PARSERS = {"linear": parse_spec, "completion": parse_rating_spec, "cuts": parse_graph_spec}
 
 
@@ -84,22 +85,14 @@ def test_the_largest_step_that_converges() -> None:
     assert largest_that_converges({0.1: trial(1.0, None, status="diverged")}) == 0.1
 
 
-def test_a_grid_grows_at_its_ends() -> None:
-    trials = {0.1: trial(1.0, 0.30), 0.2: trial(1.0, 0.20), 0.4: trial(1.0, 0.5)}
-    assert beyond(trials) == []
-    assert beyond(trials | {0.05: trial(1.0, 0.1)}) == [0.025]
-    assert beyond(trials | {0.8: trial(1.0, 0.21)}) == [1.6]
-    assert beyond({0.1: trial(1.0, None, status="diverged")}) == [0.05]
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [({"scale": 0.0}, "scale=0"), ({"scale": 2.0}, "scale=2"), ({"epochs": 0}, "epochs=0"),
-     ({"host": "simulator"}, "simulator")],
+     ({"host": "simulator"}, "simulator"), ({"workers": (1, 2)}, "expected one number")],
 )  # fmt: skip
 def test_plans_that_are_none(changes: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        SuitePlan(**changes)
+        Suite("paper", changes)
 
 
 # ---- the whole
@@ -108,7 +101,7 @@ def test_plans_that_are_none(changes: dict, says: str) -> None:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("suite")
-    Suite(SMALL, command="hogwild compare --suite paper").run(out)
+    Suite("paper", SMALL, command="hogwild compare --suite paper", timeout=20.0).run(out)
     return out
 
 
@@ -118,28 +111,26 @@ def rows_of(path: Path) -> list[dict]:
 
 @pytest.mark.slow
 def test_every_set_and_method(done: Path) -> None:
-    rows = rows_of(done)
-    assert rows[0]["phase"] == "suite"
-    assert {row["set"] for row in rows[1:]} == {each.key for each in PAPER}
-    cells = {row["cell"]: row for row in rows[1:]}
-    tried = [row["cell_step"] for row in cells.values() if row["phase"] == "tuning"]
-    assert 6 * 5 <= len(tried) <= 6 * 9
-    assert len(cells) == 6 * (1 + 4) + len(tried)
-    ended = {row["status"] for row in cells.values() if row["phase"] == "reported"}
-    assert {status for status in ended if not status.startswith("refused: discipline tiered")} == {"ok"}
-    for name in {row["set"] for row in rows[1:]}:
-        steps = {row["cell_step"] for row in rows if row.get("set") == name and row["phase"] == "reported"}
-        assert len(steps) == 1  # the same for all methods
-    schedules = {(row["schedule"], row["method"]) for row in rows if row["phase"] == "reported" and row["epoch"]}
-    assert {schedule for schedule, _ in schedules} == {"epoch"}
+    assert {path.name for path in done.iterdir()} == {each.key for each in PAPER}
+    for folder in done.iterdir():
+        first, *rows = rows_of(folder)
+        assert (first["suite"], first["scale"]) == ("paper", 1e-4)
+        cells = {row["cell"]: row for row in rows}
+        tried = [row for row in cells.values() if row["phase"] == "tuning"]
+        assert {row["method"] for row in tried} == {"serial"}
+        assert 5 <= len(tried) <= 5 + harness.EXTENSIONS
+        reported = [row for row in cells.values() if row["phase"] == "reported"]
+        assert {row["method"] for row in reported} == {"serial", *SMALL["methods"]}
+        ended = {row["status"] for row in reported}
+        assert {status for status in ended if not status.startswith("refused: discipline tiered")} == {"ok"}
+        assert len({row["cell_step"] for row in reported}) == 1  # the same for all methods
+        assert {row["schedule"] for row in rows if row["phase"] == "reported" and row["epoch"]} == {"epoch"}
 
 
 @pytest.mark.slow
-def test_the_tables(done: Path, tmp_path: Path) -> None:
-    assert is_suite(done)
-    about, found = load_suite(done)
-    made = suite_tables(about, found)
-    assert [len(table.rows) for table in made] == [12, 24, 6, 4]
+def test_the_tables(done: Path) -> None:
+    made = paper_tables(load([done]))
+    assert [len(table.rows) for table in made] == [12, 24 - 2, 6]
     assert all(len(row) == len(table.columns) for table in made for row in table.rows)
     first = made[0]
     assert first.rows[0][:5] == ("RCV1", "paper", "9.5", "0.297", "0.339")
@@ -147,87 +138,45 @@ def test_the_tables(done: Path, tmp_path: Path) -> None:
     assert first.rows[6] == ("Jumbo", "paper", "9,454", "0.031", "0.013", *("–",) * 4)
     for row in first.rows[1::2]:
         assert "–" not in row[2:4]
-    refused = [row for row in made[1].rows if row[-1].startswith("refused")]
-    assert {(row[0], row[1]) for row in refused} == {("DBLife", "tiered"), ("Abdomen", "tiered")}
     assert any("swapped" in note for note in made[2].notes)
-    report = write_report([done], tmp_path)
-    assert {path.name for path in report.files} == {"report.html", "report.md"}
-    assert "Round-robin takes so many times as long as Hogwild" in report.verdict[0]
-    text = (tmp_path / "report.md").read_text()
-    assert "| RCV1 | paper | 9.5 |" in text
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_report([done], tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    with pytest.raises(UsageError, match="stands alone"):
-        write_report([done, done], tmp_path)
+    [failed] = [table for table in tables(load([done])) if table.title == "Runs that did not end ok"]
+    refused = [row for row in failed.rows if row[-1].startswith("refused")]
+    assert {(row[0], row[2]) for row in refused} == {("dblife", "tiered"), ("abdomen", "tiered")}
 
 
 @pytest.mark.slow
 def test_what_is_finished_is_not_run_again(done: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lines = (done / ROWS).read_bytes().splitlines(keepends=True)
-    (tmp_path / ROWS).write_bytes(b"".join(lines[:-2]))  # the last cell is torn
+    for each in PAPER:
+        (tmp_path / each.key).mkdir()
+        lines = (done / each.key / ROWS).read_bytes().splitlines(keepends=True)
+        kept = lines[:-2] if each is PAPER[-1] else lines  # the last cell is torn
+        (tmp_path / each.key / ROWS).write_bytes(b"".join(kept))
     ran: list[str] = []
-    original = module.run_cell
-    monkeypatch.setattr(module, "run_cell", lambda cell, *about: (ran.append(cell.name), original(cell, *about))[1])
-    again = Suite(SMALL)
-    again.run(tmp_path)
+    original = harness.run_cell
+    monkeypatch.setattr(harness, "run_cell", lambda cell, *about: (ran.append(cell.name), original(cell, *about))[1])
+    Suite("paper", SMALL, timeout=20.0).run(tmp_path)
     assert len(ran) == 1
-    assert again.progress.done == again.progress.total
-    assert {row["cell"] for row in rows_of(tmp_path)[1:]} == {row["cell"] for row in rows_of(done)[1:]}
-    monkeypatch.setattr(Suite, "_data", lambda self, each: pytest.fail("nothing is left to do"))
-    Suite(SMALL).run(tmp_path)
+    for each in PAPER:
+        found, before = (rows_of(folder / each.key) for folder in (tmp_path, done))
+        assert {row["cell"] for row in found} == {row["cell"] for row in before}
     with pytest.raises(UsageError, match="another comparison"):
-        Suite(SuitePlan(scale=1e-4)).run(tmp_path)
+        Suite("paper", SMALL | {"epochs": 2}).run(tmp_path)
 
 
-def write(path: Path, *rows: dict) -> Path:
-    path.mkdir(exist_ok=True)
-    (path / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-ABOUT = {"phase": "suite", "suite": "paper", "cpu": "A Processor", "cores": 2,
-         "plan": {"scale": 0.5, "epochs": 20, "workers": 2, "seeds": 1, "timeout": 9.0}}  # fmt: skip
-DATA = {"phase": "data", "set": "netflix", "cell": "netflix/data", "data": "synthetic:netflix", "ratings": 100,
-        "users": 5, "items": 6, "omega": 2, "delta": 0.1, "rho": 0.2}  # fmt: skip
-
-
-def run(method: str, *rows: tuple[float, float], status: str = "ok") -> list[dict]:
-    """Rows at (epoch, seconds)."""
-    made = [
-        {"phase": "reported", "set": "netflix", "cell": f"netflix/reported/{method}", "method": method, "workers": 2,
-         "seed": 0, "epoch": epoch, "train_seconds": seconds, "objective": 1.0, "status": "ok", "cell_step": 0.1,
-         "train_rmse": 0.7, "test_rmse": 0.9}
-        for epoch, seconds in rows
-    ]  # fmt: skip
-    made[-1]["status"] = status
-    return made
-
-
-def test_a_run_that_was_stopped_is_extrapolated_and_it_is_said(tmp_path: Path) -> None:
-    late = run("round-robin", (0, 0.0), (2.5, 9.0), status="timed out after 9 s")
-    about, found = load_suite(write(tmp_path, ABOUT, DATA, *run("hogwild", (0, 0.0), (20, 8.0)), *late))
-    table = suite_tables(about, found)[0]
-    assert table.rows[1] == ("Netflix", "here", "8", "0.7", "0.9", "~72", "0.7", "0.9", "9")
-    assert "round-robin on Netflix after 2.5 epochs" in table.notes[-1]
-    said = suite_verdict(about, found)
-    assert said[0].startswith("Round-robin takes so many times as long as Hogwild, on 2 workers: Netflix 9.0;")
-    assert said[-1] == "Not run yet: RCV1, KDD, Jumbo, DBLife, Abdomen."
-    assert markdown([table], said).startswith(said[0])
-
-
-def test_rows_of_no_run(tmp_path: Path) -> None:
-    about, found = load_suite(write(tmp_path, ABOUT, DATA, *run("hogwild", (0, math.nan), status="failed: so")))
-    assert suite_tables(about, found)[0].rows[1][2:] == ("–",) * 7
-    about, found = load_suite(write(tmp_path, ABOUT))
-    assert found == []
-    assert suite_verdict(about, found)[0].startswith("Not run yet: RCV1")
-
-
-def test_what_is_no_suite(tmp_path: Path) -> None:
-    assert not is_suite(tmp_path)
-    assert not is_suite(write(tmp_path / "a", {"phase": "optimum"}))
-    with pytest.raises(InputError, match="suite 'other'"):
-        load_suite(write(tmp_path / "b", ABOUT | {"suite": "other"}))
-    with pytest.raises(InputError, match=r"line 2: has the phase 'delay', not one of suite, data"):
-        load_suite(write(tmp_path / "c", ABOUT, {"phase": "delay"}))
+def test_a_run_that_was_stopped_is_extrapolated(tmp_path: Path) -> None:
+    about = {"phase": "optimum", "suite": "paper", "set": "Netflix", "scale": 0.5, "epochs": 20, "workers_list": [2],
+             "problem": "completion", "objective": None, "optimum_seen": True, "start_objective": 1.0, "eps": [0.1],
+             "data": "synthetic:netflix", "ratings": 100, "omega": 2, "delta": 0.1, "rho": 0.2}  # fmt: skip
+    ends = {"hogwild": (20, 8.0, "ok"), "round-robin": (2.5, 9.0, "timed out after 9 s"), "aig": (0, None, "failed")}
+    rows = [about]
+    for method, (epochs, seconds, status) in ends.items():
+        for epoch, spent in ((0, 0.0), (epochs, seconds))[: 2 if epochs else 1]:
+            rows.append({
+                "phase": "reported", "cell": method, "method": method, "kind": "locks", "workers": 2, "seed": 0,
+                "epoch": epoch, "train_seconds": spent, "objective": 0.5, "status": status if epoch == epochs else "ok",
+                "cell_step": 0.1, "step_rule": ["tuned"], "train_rmse": 0.7, "test_rmse": 0.9,
+            })  # fmt: skip
+    (tmp_path / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, second, _ = paper_tables(load([tmp_path]))
+    assert first.rows[1] == ("Netflix", "here", "8", "0.7", "0.9", "~72", "–", "–", "9")
+    assert second.rows[-1][4:] == ("–",) * 5

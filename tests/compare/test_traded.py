@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hogwild.compare.report.page import write_report
-from hogwild.compare.run import exchanges, methods
+from hogwild.compare.run import methods, suites
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
@@ -60,23 +60,23 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("sketched")
 def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "FEWEST", 300)
-    names = ("averaging:mean=rows", f"gossip:period={exchanges.OFTEN},home=0")
-    plan = exchanges.ExchangesPlan(1e-3, names, (4,), (1.0,), epochs=2, seeds=1)
-    suite = exchanges.Exchanges(plan)
-    assert [(name, methods[-1]) for name, *_, methods in suite.listed()] == [
+    monkeypatch.setattr(suites, "FEWEST", 300)
+    names = ("averaging:mean=rows", f"gossip:period={suites.OFTEN},home=0")
+    options = {"scale": 1e-3, "methods": names, "workers": (4,), "steps": (1.0,), "epochs": 2, "seeds": 1}
+    suite = suites.Suite("exchanges", options)
+    assert [(part.name, part.plan.methods[-1]) for part in suite.parts] == [
         ("rcv1", "gossip:period=250,home=0"), ("rcv1 x10", "gossip:period=100,home=0"),
         ("categories x10", "gossip:period=100,home=0"), ("clicks", "gossip:period=1000,home=0"),
     ]  # fmt: skip
-    monkeypatch.setattr(exchanges, "SETS", {name: exchanges.SETS[name] for name in ("categories x10", "clicks")})
+    suite.parts = suite.parts[2:]
     suite.run(tmp_path)
     assert suite.progress.label.startswith("clicks: ")
-    kept = [folder / "rows.jsonl" for folder in exchanges.folders(tmp_path)]
+    kept = [tmp_path / name / "rows.jsonl" for name in ("categories-x10", "clicks")]
     before = [path.read_bytes() for path in kept]
     suite.run(tmp_path)  # nothing is left to do
     assert [path.read_bytes() for path in kept] == before
 
-    table = write_report(exchanges.folders(tmp_path), tmp_path).tables[0]
+    table = write_report([tmp_path], tmp_path).tables[0]
     assert table.title == "Replicas that trade"
     assert [row[:3] for row in table.rows] == [
         (name, method, count)
@@ -96,7 +96,7 @@ def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_mistakes_in_the_suite_of_exchanges(options: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        exchanges.Exchanges(exchanges.ExchangesPlan(**options))
+        suites.Suite("exchanges", options)
 
 
 @pytest.mark.usefixtures("sketched")

@@ -22,7 +22,8 @@ from hogwild import machine
 from hogwild.cli import shell
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare.module import NAMED_LOSSES, check_module, read_module
-from hogwild.cli.compare.suite import SUITES, begin_suite, follow
+from hogwild.cli.compare.suite import TIMEOUTS as SUITES
+from hogwild.cli.compare.suite import begin_suite, follow
 from hogwild.cli.data.containers import CONTAINERS, chosen
 from hogwild.cli.data.sources import Sources, check_writable
 from hogwild.cli.display import Display, clock
@@ -56,7 +57,7 @@ EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1
        "module": "2e-1,1e-1,5e-2"}  # fmt: skip
 REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, which runs as many programs as fit
 SEEDS, OUT = 5, "comparison"
-TIMEOUT, SUITE_TIMEOUT, SCALE = 600.0, 60.0, 0.01
+TIMEOUT, SCALE = 600.0, 0.01
 WHAT, SUITE = "What is compared", "Suites of experiments"
 OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout oversubscribe dry_run suite scale"
 
@@ -81,7 +82,7 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
     budget=row("Leave out seeds, workers, steps, epochs, in this order and but for what is named, until this should "
                "do.", WHAT, kind=float, metavar="SECONDS", min=1, show_default="no limit"),
     timeout=row("Time of training after which a run is stopped.", WHAT, kind=float, metavar="SECONDS", min=0.1,
-                show_default=f"{TIMEOUT:g}; of a suite {SUITE_TIMEOUT:g}"),
+                show_default=f"{TIMEOUT:g}; of --suite paper {SUITES['paper']:g}"),
     oversubscribe=flag(f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than "
                        "cores.", WHAT),
     dry_run=flag("List what would be run and about how long, and end.", WHAT),

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hogwild.compare.report.paper import TITLE, paper_sentences, paper_tables
 from hogwild.compare.report.results import ComparisonResult, load
-from hogwild.compare.report.suite import is_suite, load_suite, markdown, suite_tables, suite_verdict
 from hogwild.compare.report.summary import (
     Group,
     delay_points,
@@ -34,7 +34,7 @@ from hogwild.compare.report.summary import (
 from hogwild.compare.report.tables import Table, facts_of, lost_share, tables
 from hogwild.compare.report.traded import sentences, traded
 from hogwild.compare.report.verdict import verdict
-from hogwild.errors import OutputError, UsageError
+from hogwild.errors import OutputError
 from hogwild.screen import printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
@@ -64,7 +64,7 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     Parameters
     ----------
     sources : sequence of path
-        Directories that hold a ``rows.jsonl``.
+        Directories that hold a ``rows.jsonl``, or folders with one each, as those of a suite.
     out : path
         Directory of the report; created if missing, and may be one of the sources.
 
@@ -78,14 +78,12 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     from hogwild.compare.report.figures import FIGURES, draw
     from hogwild.compare.report.styles import save, settings
 
-    suites = [source for source in sources if is_suite(source)]
-    if suites:
-        return _write_suite(suites[0], sources, Path(out))
     found = load(sources)
     verdicts = [sentences(source) + verdict(source) for source in found]
-    said = [f"{source.label}: {text}" if len(found) > 1 else text for source, texts in zip(found, verdicts)
-            for text in texts]  # fmt: skip
-    made = traded(found) + tables(found)
+    paper = paper_tables(found)
+    said = paper_sentences(found) or [f"{source.label}: {text}" if len(found) > 1 else text
+                                      for source, texts in zip(found, verdicts) for text in texts]  # fmt: skip
+    made = paper + traded(found) + tables(found)
     contents = {"summary.json": to_json(found, verdicts, said).encode()}
     figures = []
     with settings():
@@ -94,8 +92,8 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
             contents[f"{drawing.name}.png"] = save(drawing.figure, "png")
             svg = inline(contents[f"{drawing.name}.svg"].decode(), drawing.name)
             figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg, "name": drawing.name})
-    names = list(dict.fromkeys(str(source.about.get("data") or "data") for source in found))
-    title = f"{' and '.join(names)}: lock-free against locks"
+    names = list(dict.fromkeys(str(source.about.get("set") or source.about.get("data") or "data") for source in found))
+    title = TITLE if paper else f"{' and '.join(names)}: lock-free against locks"
     contents["report.html"] = page(title, said, made, figures, found).encode()
     return Report(said, made, _write(Path(out), contents, [name for name, *_ in FIGURES]))
 
@@ -123,23 +121,12 @@ def _write(out: Path, contents: dict[str, bytes], figures: list[str]) -> list[Pa
     return [out / name for name in contents]
 
 
-def _write_suite(suite: str | Path, sources: Sequence[str | Path], out: Path) -> Report:
-    """Write the report of the paper's experiments: a page and the tables as text."""
-    if len(sources) > 1:
-        raise UsageError(f"{suite}: holds the paper's experiments, whose report stands alone: name no other directory")
-    about, found = load_suite(suite)
-    said, made = suite_verdict(about, found), suite_tables(about, found)
-    title = "The experiments of the Hogwild paper"
-    contents = {"report.html": page(title, said, made, []), "report.md": f"# {title}\n\n{markdown(made, said)}"}
-    return Report(said, made, _write(out, {name: text.encode() for name, text in contents.items()}, []))
-
-
 def page(
     title: str,
     said: list[str],
     made: list[Table],
     figures: list[dict[str, str]],
-    sources: Sequence[ComparisonResult] = (),
+    sources: Sequence[ComparisonResult],
 ) -> str:
     """Return the self-contained page."""
     from jinja2 import Environment, StrictUndefined

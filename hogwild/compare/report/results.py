@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +33,8 @@ FIELDS: dict[str, dict[str, Any]] = {  # required fields of a row, by its phase
 }
 
 
-def read_rows(path: str | Path, fields: Mapping[str, Mapping[str, Any]] = FIELDS) -> list[Row]:
-    """Return all rows of a file in the phases of ``fields``, checked for the fields these require.
+def read_rows(path: str | Path) -> list[Row]:
+    """Return all rows of a file, checked for the fields that their phases require.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_rows(path: str | Path, fields: Mapping[str, Mapping[str, Any]] = FIELDS
         if not line.strip():
             continue
         try:
-            rows.append(_row(line, fields))
+            rows.append(_row(line))
         except ValueError as error:  # this includes a wrong encoding
             if number == len(lines) and not isinstance(error, InputError):
                 text = f"{path}, line {number}: the last line is torn (a run was killed there?) and is passed over"
@@ -63,14 +63,14 @@ def read_rows(path: str | Path, fields: Mapping[str, Mapping[str, Any]] = FIELDS
     return rows
 
 
-def _row(line: bytes, fields: Mapping[str, Mapping[str, Any]]) -> Row:
+def _row(line: bytes) -> Row:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise InputError("is JSON but no object")
     phase = row.get("phase")
-    if not isinstance(phase, str) or phase not in fields:
-        raise InputError(f"has the phase {phase!r}, not one of {', '.join(fields)}")
-    needed = dict(fields[phase])
+    if not isinstance(phase, str) or phase not in FIELDS:
+        raise InputError(f"has the phase {phase!r}, not one of {', '.join(FIELDS)}")
+    needed = dict(FIELDS[phase])
     if phase == "optimum" and row.get("optimum_seen") is not True:  # otherwise it is the lowest of the rows that follow
         needed["objective"] = NUMBER
     for name, kind in needed.items():
@@ -266,7 +266,7 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
     InputError
         If a directory holds no rows of a comparison.
     """
-    paths = [_rows_file(Path(directory)) for directory in directories]
+    paths = [_rows_file(folder) for directory in directories for folder in _folders(Path(directory))]
     found = [(path, read_rows(path)) for path in paths]
     bests: dict[tuple[Any, ...], float] = {}
     for path, rows in found:
@@ -276,6 +276,13 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         bests[problem] = min(best, bests.get(problem, math.inf))
     labels = _labels(paths)
     return [_source(label, rows, bests[_problem(rows[0])]) for label, (_, rows) in zip(labels, found)]
+
+
+def _folders(directory: Path) -> list[Path]:
+    """Return a directory of rows, or of a suite the folders in it that hold rows."""
+    if (directory / ROWS).is_file():
+        return [directory]
+    return sorted(path.parent for path in directory.glob(f"*/{ROWS}")) or [directory]
 
 
 def _rows_file(directory: Path) -> Path:

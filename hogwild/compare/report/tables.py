@@ -59,7 +59,7 @@ class Table:
     @property
     def texts(self) -> tuple[bool, ...]:
         """Which columns hold words rather than figures."""
-        return tuple(name in WORDS for name in self.columns)
+        return tuple(name in WORDS or self.columns[0] == "what" for name in self.columns)
 
 
 WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value", "data", "whose", "paper's size",
@@ -72,6 +72,8 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         to_target(sources, own=True), speedups(sources), to_target(sources, own=False), tuned(sources),
         on_gpu(sources), interleaving(sources), delayed(sources), failed(sources), facts(sources),
     ]  # fmt: skip
+    if made[2].rows == made[0].rows:
+        made[2].rows = []  # serial's step is everyone's
     for table in made:
         if len(sources) == 1 and table.columns[0] == "comparison":
             table.columns, table.rows = table.columns[1:], [row[1:] for row in table.rows]

@@ -14,7 +14,7 @@ from hogwild.errors import OutputError, UsageError
 from hogwild.exclusive import Held
 from hogwild.json_rows import RowsFile
 
-OPENINGS = b'{"phase": "optimum"', b'{"phase": "suite"'  # how the file begins
+OPENING = b'{"phase": "optimum"'  # how the file begins
 
 
 class Ledger:
@@ -98,7 +98,7 @@ class Ledger:
 def _is_torn(path: Path) -> bool:
     """Return whether a killed run left only part of the first row of a comparison."""
     content = path.read_bytes()
-    return any(content.startswith(opening[: len(content)]) for opening in OPENINGS) and b"\n" not in content
+    return content.startswith(OPENING[: len(content)]) and b"\n" not in content
 
 
 def _whole_rows(path: Path) -> list[Row]:
