@@ -107,8 +107,10 @@ def paper(
     )
     same: dict[str, Any] = {"schedule": "epoch", "decay": DECAY, "host": host, "oversubscribe": oversubscribe}
     return [
-        SuitePart(each.name, each.name_at(scale), plan, TrainConfig(problem=each.problem, **same, **each.options), scale,
-             each.held_out(scale) if callable(each.held_out) else each.held_out)
+        SuitePart(
+            each.name, each.name_at(scale), plan, TrainConfig(problem=each.problem, **same, **each.options), scale,
+            each.held_out(scale) if callable(each.held_out) else each.held_out,
+        )
         for each in PAPER
     ]  # fmt: skip
 
