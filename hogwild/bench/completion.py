@@ -31,7 +31,7 @@ from hogwild.machine import one_cpu_a_core
 from hogwild.problems.completion.case import CompletionCase
 
 RANKS = (32, 64)
-SIZES = {False: (480_189, 17_770, 10_000_000), True: (60_000, 4_000, 1_000_000)}  # users, items, ratings; True: quick
+SHAPED = {False: "synthetic:netflix?ratings=10000000", True: "synthetic:netflix?users=60000&items=4000&ratings=1000000"}
 STEP, L2 = 0.03, 0.05  # l2 as in cornac
 KINDS = {"hogwild": ("hogwild", "shuffled"), "blocks": ("hogwild", "blocks"), "tiered": ("tiered", "shuffled")}
 HELD_OUT = 0.1
@@ -41,7 +41,7 @@ SEED = 0
 
 def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     """Yield seconds per epoch, ratings per second, speed-up and held-out error, by data, rank and number of workers."""
-    yield from measure_on(plan, "netflix-shaped", *netflix_shaped(*SIZES[plan.quick]))
+    yield from measure_on(plan, "netflix-shaped", *ratings_of(SHAPED[plan.quick]))
     if plan.ratings is not None:
         yield from measure_on(plan, plan.ratings, *ratings_of(plan.ratings))
 
@@ -55,7 +55,7 @@ def measure_on(plan: BenchPlan, title: str, train: Ratings, test: Ratings) -> It
 
 
 def ratings_of(name: str) -> tuple[Ratings, Ratings]:
-    """Return a file's ratings by user: those to train on, and those held out."""
+    """Return ratings by user: those to train on, and those held out."""
     train, test = (
         part.select(np.argsort(part.users, kind="stable")) for part in open_ratings(name).split(HELD_OUT, SEED)
     )
@@ -90,26 +90,6 @@ def _of_rank(plan: BenchPlan, rank: int, train: Ratings, test: Ratings, counts: 
             "speedup": ratio(alone, timing.seconds), "epochs": EPOCHS, "step": STEP, "l2": L2,
             "held_out_rmse": judge.evaluate(side.solution())["test_rmse"] if timing.seconds is not None else None,
         }  # fmt: skip
-
-
-def netflix_shaped(users: int, items: int, n: int, seed: int = 0) -> tuple[Ratings, Ratings]:
-    """Return about ``n`` ratings from 1 to 5 by user, as in files: to train on, and held out."""
-    rng = np.random.default_rng(seed)
-    popular = 1 / np.arange(1, items + 1) ** 0.8
-    eager = rng.lognormal(0, 1.1, users)
-    u = rng.choice(users, n, p=eager / eager.sum())
-    i = rng.permutation(items)[rng.choice(items, n, p=popular / popular.sum())]
-    pairs = np.unique(u * items + i)
-    user, item = (part.astype(np.int32) for part in np.divmod(pairs, items))
-    p, q = rng.normal(0, 0.5, (users, 8)).astype(np.float32), rng.normal(0, 0.6, (items, 8)).astype(np.float32)
-    values = 3.6 + rng.normal(0, 0.4, users)[user] + rng.normal(0, 0.5, items)[item] + rng.normal(0, 0.6, len(user))
-    for first in range(0, len(user), 1 << 20):  # in pieces, so that gathered rows take little memory
-        part = slice(first, first + (1 << 20))
-        values[part] += np.einsum("ij,ij->i", p[user[part]], q[item[part]])
-    values = np.clip(np.rint(values), 1, 5).astype(np.float32)
-    held = rng.random(len(user)) < HELD_OUT
-    train, test = (Ratings(user[part], item[part], values[part], (users, items)) for part in (~held, held))
-    return train, test
 
 
 class _Training:

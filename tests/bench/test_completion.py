@@ -12,12 +12,12 @@ from hogwild.bench import completion
 from hogwild.bench.plan import BenchPlan
 from hogwild.data.cache import Cache
 
-SIZE = (400, 150, 12_000)
+SMALL = "synthetic:netflix?users=400&items=150&ratings=12000"
 
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchPlan:
-    monkeypatch.setattr(completion, "SIZES", {True: SIZE})
+    monkeypatch.setattr(completion, "SHAPED", {True: SMALL})
     monkeypatch.setattr(completion, "RANKS", (8,))
     return BenchPlan((1,), repeats=1, quick=True, names={}, cache=Cache(tmp_path / "cache"), against=True)
 
@@ -25,7 +25,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchPlan:
 @pytest.mark.slow
 def test_every_rating_is_learned_from_by_every_way(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completion, "EPOCHS", 20)
-    train, test = completion.netflix_shaped(*SIZE)
+    train, test = completion.ratings_of(SMALL)
     monkeypatch.setattr(completion, "one_cpu_a_core", lambda: [0, 1])
     rows = list(completion.measure(dataclasses.replace(plan, workers=(1, 2))))
     assert {row["data"] for row in rows} == {"netflix-shaped"}
@@ -36,7 +36,7 @@ def test_every_rating_is_learned_from_by_every_way(plan: BenchPlan, monkeypatch:
 
 
 def test_each_call_trains_anew_from_the_same_factors(plan: BenchPlan) -> None:
-    case = completion.CompletionCase(completion.config_of(8), *completion.netflix_shaped(*SIZE))
+    case = completion.CompletionCase(completion.config_of(8), *completion.ratings_of(SMALL))
     side = completion._Training(case)
     side()
     once = [part.copy() for part in side.solution()]
@@ -47,9 +47,9 @@ def test_each_call_trains_anew_from_the_same_factors(plan: BenchPlan) -> None:
 
 def test_cornac_does_the_same_work(plan: BenchPlan) -> None:
     pytest.importorskip("cornac")
-    side = completion._Cornac(completion.netflix_shaped(*SIZE)[0], completion.config_of(8))
+    side = completion._Cornac(completion.ratings_of(SMALL)[0], completion.config_of(8))
     side()
-    assert side.solution()[0].shape == (SIZE[0], 8)
+    assert side.solution()[0].shape == (400, 8)
     rows = {row["kind"]: row["held_out_rmse"] for row in completion.measure(plan)}
     assert abs(rows["cornac"] - rows["serial"]) < 0.02
 

@@ -57,10 +57,10 @@ def test_streams(device: StandIn) -> None:
     one, eager = found["16: one graph"], found["16: eager"]
     assert one["ratio"] == eager["over_eager"] == 1
     assert [row["kind"] for row in found.values()] == [
-        "one", "replicas", "replicas", "eager", "synchronous", "locked", "vmap"
+        "one", "replicas", "replicas", "eager", "synchronous", "locked"
     ]  # fmt: skip
     for row in found.values():
-        assert (row["status"], row.get("epochs", 2), row["rounds"]) == ("ok", 2, 2)
+        assert (row["status"], row["epochs"], row["rounds"]) == ("ok", 2, 2)
         assert row["measured"] == pytest.approx(TINY.samples / row["seconds"])
         assert row["over_eager"] == pytest.approx(eager["seconds"] / row["seconds"])
         assert row["worse"] == pytest.approx(row["loss"] / one["loss"] - 1)

@@ -1,8 +1,8 @@
 """A small network on a GPU: replicas on streams, beside a single replica, plain torch, and one large batch.
 
 The task is to learn labels of random inputs, some of them wrong. All runs see equally many samples in the same epochs
-at the same step; where minibatches are combined (``synchronous``, ``vmap``) the step is such that their gradients are
-added, as replicas add theirs, and not averaged.
+at the same step; where minibatches are combined (``synchronous``) the step is such that their gradients are added, as
+replicas add theirs, and not averaged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from torch import nn
 
 from hogwild.bench.gpu.sides import Pace, Row, Side, TrainedSide, race
 from hogwild.bench.gpu.sizes import BATCHES, LOCKED, MODULE_STEP, REPLICAS, Size
-from hogwild.bench.gpu.stacked import Stacked
 from hogwild.bench.sides import ENDLESS, Running
-from hogwild.cuda.backend import Backend
 from hogwild.problems.module.feed import Examples, take_data
 from hogwild.problems.module.training import train_module
 
@@ -29,10 +27,9 @@ WRONG = 0.2  # share of wrong labels: they give the loss a floor, without which 
 ONE, EAGER = "one graph", "eager"
 
 
-def measure(size: Size, pace: Pace, device: Backend) -> Iterator[Row]:
+def measure(size: Size, pace: Pace) -> Iterator[Row]:
     """Yield samples per second of every way, by minibatch size."""
-    X, y = taught(size.samples)
-    examples = take_data((X, y), "cross-entropy")
+    examples = take_data(taught(size.samples), "cross-entropy")
     for batch in BATCHES:
         about = {"batch": batch, "unit": "samples/s"}
         usual = {"batch": batch, "step": MODULE_STEP, "evaluate_every": size.epochs["streams"]}
@@ -43,10 +40,6 @@ def measure(size: Size, pace: Pace, device: Backend) -> Iterator[Row]:
             )
             for name, (kind, way) in ways(batch).items()
         }  # fmt: skip
-        count = REPLICAS[-1]
-        vmap = partial(stack, X, y, count=count, batch=batch, step=MODULE_STEP, backend=device)
-        eager = sides[f"{batch}: {EAGER}"]
-        sides[f"{batch}: vmap of {count}"] = Side(vmap, eager.work, {**eager.about, "kind": "vmap"})
         yield from race("streams", sides, pace)
 
 
@@ -67,12 +60,6 @@ def start(examples: Examples, options: dict[str, Any]) -> TrainedSide:
     """Start a run."""
     run = train_module(network, "cross-entropy", examples, device="cuda", epochs=ENDLESS, **options)
     return TrainedSide(Running(run), "objective")
-
-
-def stack(X: np.ndarray, y: np.ndarray, **options: Any) -> Stacked:
-    """Start a stack of minibatches."""
-    torch.manual_seed(0)
-    return Stacked(network(), X, y, **options)
 
 
 def network() -> nn.Module:

@@ -30,7 +30,7 @@ from hogwild.cuda.backend import Backend
 DRIVER = Path("/proc/driver/nvidia/version")
 PARTS: dict[str, Callable[[Size, Pace, Backend], Iterator[Row]]] = {
     "correctness": lambda size, pace, device: gpu_correctness.measure(size, pace),
-    "streams": gpu_streams.measure,
+    "streams": lambda size, pace, device: gpu_streams.measure(size, pace),
     "linear": lambda size, pace, device: gpu_linear.measure(size, pace),
     "completion": gpu_completion.measure,
 }
