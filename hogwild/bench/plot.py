@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 from typing import Any
 
-from hogwild.errors import OutputError
+from hogwild.model_file import save_figure
 
 
 def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
-    """Draw the section ``scaling`` into a PNG file, which is first written beside its target.
+    """Draw the section ``scaling`` into a PNG file.
 
     Raises
     ------
@@ -29,14 +27,7 @@ def draw(rows: Iterable[dict[str, Any]], path: str) -> None:
     handles = {line.get_label(): line for panel in panels for line in panel.get_lines()}  # one legend for all panels
     figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize="small")
     panels[0].set_ylabel("speed-up over one serial worker, an epoch")
-    partial = f"{path}.{os.getpid()}.tmp"  # not a name that the user's files have
-    try:
-        figure.savefig(partial, format="png", dpi=150)
-        os.replace(partial, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise OutputError(f"--plot {path}: {error.strerror or error}") from None
+    save_figure(figure, path)
 
 
 def _panel(panel: Any, rows: list[dict[str, Any]]) -> None:

@@ -32,20 +32,26 @@ ENDLESS = 10**6  # epochs
 
 
 class Running:
-    """A side that continues a run to its next row; returns the seconds of an epoch by the run's own clock."""
+    """A side that continues a run to its next row; returns the seconds of an epoch by the run's own clock.
+
+    Attributes
+    ----------
+    last : dict
+        The latest row.
+    """
 
     def __init__(self, run: Run) -> None:
-        self.run, self._last = run, next(run)
+        self.run, self.last = run, next(run)
 
     def __call__(self) -> float:
-        before, self._last = self._last, next(self.run)
-        seconds: float = self._last["train_seconds"] - before["train_seconds"]
-        return seconds / (self._last["epoch"] - before["epoch"])
+        before, self.last = self.last, next(self.run)
+        seconds: float = self.last["train_seconds"] - before["train_seconds"]
+        return seconds / (self.last["epoch"] - before["epoch"])
 
     @property
     def objective(self) -> float:
         """The objective after the epochs so far."""
-        found: float = self._last["objective"]
+        found: float = self.last["objective"]
         return found
 
     def close(self) -> None:
@@ -70,7 +76,7 @@ class Training(Running):
 
     @property
     def epochs(self) -> int:
-        return round(self._last["epoch"])
+        return round(self.last["epoch"])
 
     def __enter__(self) -> Training:
         return self

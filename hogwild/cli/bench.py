@@ -21,7 +21,7 @@ from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
 from hogwild.cli import shell
 from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_apart, check_writable
+from hogwild.cli.data.sources import check_outputs
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, parse_numbers, takes
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
@@ -121,7 +121,9 @@ def bench(
     counts = parse_workers(workers)
     if host not in REAL_HOSTS:
         raise UsageError(f"--host {host}: {expected_one_of(REAL_HOSTS, host)}")
-    check_outputs(json, plot, names)
+    if plot is not None and "scaling" not in names:
+        raise UsageError("--plot draws the section scaling: add it to the sections")
+    check_outputs({"--json": json, "--plot": plot}, pipes=("--json",))
     if ratings is not None:
         check_readable(ratings, "completion")
     if data is not None:
@@ -147,19 +149,6 @@ def parse_workers(text: str | None) -> tuple[int, ...]:
 
         return doubling(machine.physical_cores())
     return parse_numbers("--workers", text, 1, MOST_WORKERS, int, "1,2,4")
-
-
-def check_outputs(json: str | None, plot: str | None, names: list[str]) -> None:
-    """Refuse outputs that cannot be written or would stay empty, before anything is measured."""
-    check_apart({"--json": json, "--plot": plot}, [])
-    if json not in (None, "-"):
-        check_writable("--json", str(json))
-    if plot is not None:
-        if "scaling" not in names:
-            raise UsageError("--plot draws the section scaling: add it to the sections")
-        if not plot.endswith(".png"):
-            raise UsageError(f"--plot {plot}: expected a name that ends in .png")
-        check_writable("--plot", plot, regular=True)
 
 
 def run(

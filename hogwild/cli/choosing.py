@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy as np
 from hogwild.config import L2_PATH, TrainConfig
 from hogwild.errors import NoChoice
 from hogwild.methods import LABEL_LOSSES, PROBLEMS
-from hogwild.model_file import write_atomically
+from hogwild.model_file import save_figure
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
@@ -132,6 +130,4 @@ def draw(chosen: L2Choice, path: str) -> None:
     panel.set_ylabel(f"loss on {chosen.held_out:,} rows held out")
     panel.grid(alpha=0.3)
     panel.legend(fontsize="small")
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=150)
-    write_atomically(Path(path), out.getvalue())
+    save_figure(figure, path)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hogwild import machine
 from hogwild.cli.choosing import tell_choice, unasked
 from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
-from hogwild.cli.data.sources import Sources, check_apart, check_writable
+from hogwild.cli.data.sources import Sources, check_outputs, check_writable
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host
@@ -85,9 +85,6 @@ class TrainRequest:
             raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
         if self.plot_path is not None and not chooses:
             raise UsageError(f"--plot-path {self.plot_path}: draws the choice of l2, and there is none: give --l2 auto")
-        for option, name in (("--plot", self.plot), ("--plot-path", self.plot_path)):
-            if name is not None and not name.endswith(".png"):
-                raise UsageError(f"{option} {name}: expected a name that ends in .png")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
         if self.resume and self.checkpoint is None:
@@ -95,16 +92,11 @@ class TrainRequest:
         inputs = [name for name in (self.data, self.test, *self.programs) if name is not None]
         for name in inputs:
             check_readable(name, problem)
-        outputs = {"--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot}
-        outputs["--plot-path"] = self.plot_path
-        check_apart(outputs | {"--json": self.json, "--histogram": self.histogram}, inputs)
-        for option, name in outputs.items():
-            if name is not None:
-                check_writable(option, name, regular=True)
-        if self.json not in (None, "-"):
-            check_writable("--json", str(self.json))
-        if self.histogram is not None:
-            check_writable("--histogram", self.histogram)
+        outputs = {
+            "--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot, "--plot-path": self.plot_path,
+            "--json": self.json, "--histogram": self.histogram,
+        }  # fmt: skip
+        check_outputs(outputs, inputs, pipes=("--json", "--histogram"))
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
 

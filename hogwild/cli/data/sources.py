@@ -158,6 +158,22 @@ class Sources:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
 
+def check_outputs(
+    outputs: dict[str, str | None], inputs: Iterable[str | None] = (), pipes: Iterable[str] = ()
+) -> None:  # fmt: skip
+    """Refuse outputs, by their options, that cannot be written, or would overwrite an input or another output.
+
+    Those of the options ``pipes`` may be pipes or devices, and "-" is the standard output there.
+    """
+    for option, name in outputs.items():
+        if option.startswith("--plot") and name is not None and not name.endswith(".png"):
+            raise UsageError(f"{option} {name}: expected a name that ends in .png")
+    check_apart(outputs, inputs)
+    for option, name in outputs.items():
+        if name is not None and not (name == "-" and option in pipes):
+            check_writable(option, name, regular=option not in pipes)
+
+
 def check_apart(outputs: dict[str, str | None], inputs: Iterable[str | None]) -> None:
     """Raise UsageError if an output would overwrite an input or another output."""
     taken = [name for name in inputs if name]

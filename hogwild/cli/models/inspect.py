@@ -9,14 +9,12 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Iterator
-from io import BytesIO
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_apart, check_writable
+from hogwild.cli.data.sources import check_outputs
 from hogwild.cli.models.facts import facts_of
 from hogwild.cli.models.predict import Model
 from hogwild.cli.options import Json
@@ -68,10 +66,7 @@ def inspect(
     if names is not None:
         check_readable(names)
     if plot is not None:
-        if not plot.endswith(".png"):
-            raise UsageError(f"--plot {plot}: expected a name that ends in .png")
-        check_apart({"--plot": plot}, [model, names])
-        check_writable("--plot", plot, regular=True)
+        check_outputs({"--plot": plot}, [model, names])
     from hogwild.model_file import usable
     from hogwild.models import load_model
 
@@ -198,7 +193,7 @@ def draw(rows: list[dict[str, Any]], path: str) -> None:
     from matplotlib.figure import Figure  # without pyplot: no window, no state, and Agg by default
     from matplotlib.ticker import MaxNLocator
 
-    from hogwild.model_file import write_atomically
+    from hogwild.model_file import save_figure
 
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     panels = figure.subplots(1, len(AXES), sharey=True)
@@ -218,6 +213,4 @@ def draw(rows: list[dict[str, Any]], path: str) -> None:
         panel.grid(alpha=0.3, which="both")
         panel.tick_params(axis="y", which="minor", labelsize="x-small")
     panels[0].legend(fontsize="small")
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=150)
-    write_atomically(Path(path), out.getvalue())
+    save_figure(figure, path)

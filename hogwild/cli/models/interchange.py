@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_apart, check_writable
+from hogwild.cli.data.sources import check_outputs
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet
 from hogwild.cli.shell import among
@@ -39,8 +39,7 @@ def export(
 
     choose(to, {"bare": bare, "zero_based": zero_based}, "--to")
     check_readable(model)
-    check_apart({"--out": out}, [model])
-    check_writable("--out", out, regular=True)
+    check_outputs({"--out": out}, [model])
     from hogwild.models import load_model
 
     display = Display(quiet=quiet)
@@ -69,8 +68,7 @@ def import_(
     values = None if labels is None else numbers(labels)
     choose(source, {"loss": loss, "labels": values, "zero_based": zero_based}, "--from")
     check_readable(file)
-    check_apart({"--out": out}, [file])
-    check_writable("--out", out, regular=True)
+    check_outputs({"--out": out}, [file])
     made = import_model(file, source, loss=loss, labels=values, zero_based=zero_based)
     made.save(out)
     Display(quiet=quiet).say(f"{out}: {described(made)}")

@@ -19,7 +19,7 @@ import typer
 
 from hogwild.cli import shell
 from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_apart, check_writable
+from hogwild.cli.data.sources import Sources, check_outputs
 from hogwild.cli.options import CACHE, Json, takes
 from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.screen import printable
@@ -64,9 +64,7 @@ def predict(
         return
     if proba:
         linear.check_probabilities()
-    if out != "-":
-        check_apart({"--out": out}, [model, data])
-        check_writable("--out", out)
+    check_outputs({"--out": out}, [model, data], pipes=("--out",))
     lines = formatter(linear, "proba" if proba else "decision" if decision else "label")
     unknown = 0
     with output(out) as stream:
@@ -161,9 +159,7 @@ def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: l
     if other:
         raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
     pairs = pairs_of(model, sources, data, "optional")
-    if out != "-":
-        check_apart({"--out": out}, inputs)
-        check_writable("--out", out)
+    check_outputs({"--out": out}, inputs, pipes=("--out",))
     with output(out) as stream:
         for first in range(0, len(pairs), PAIRS):
             part = pairs.block(first, first + PAIRS)

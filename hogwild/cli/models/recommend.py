@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_apart, check_writable
+from hogwild.cli.data.sources import Sources, check_outputs
 from hogwild.cli.models.predict import Model, output
 from hogwild.cli.options import CACHE, takes
 from hogwild.cli.shell import data
@@ -74,10 +74,7 @@ def labels(
 ) -> None:
     """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
     check_readable(model)
-    check_apart({"--out": out, "--plot": plot}, [model])
-    for option, name in (("--out", out), ("--plot", plot)):
-        if name not in (None, "-"):
-            check_writable(option, str(name))
+    check_outputs({"--out": out, "--plot": plot}, [model], pipes=("--out", "--plot"))
     from hogwild.models import load_model
     from hogwild.problems.cuts.model import Segmentation
 
@@ -102,9 +99,7 @@ def _open(model: str, seen: str | None, out: str) -> CompletionModel:
     check_readable(model)
     if seen is not None:
         check_readable(seen, "completion")
-    if out != "-":
-        check_apart({"--out": out}, [model, seen])
-        check_writable("--out", out)
+    check_outputs({"--out": out}, [model, seen], pipes=("--out",))
     from hogwild.models import load_model
     from hogwild.problems.completion.model import CompletionModel
 

@@ -37,7 +37,6 @@ class CornacMF:
         alone = dataclasses.replace(config, workers=1, discipline="serial")
         self.problem, self.make = CompletionCase(alone, ratings, None).problem, MF
         self.schedule = make_schedule(config.schedule, config.step or 0.0, decay=config.decay)
-        self.seed = config.seed
         self.about: dict[str, Any] = {
             "k": config.rank, "lambda_reg": config.l2, "use_bias": config.biases, "num_threads": config.workers or 1,
             "seed": None, "backend": "cpu", "verbose": False,
@@ -46,17 +45,13 @@ class CornacMF:
         triples = ratings.users.astype(np.int64), ratings.items.astype(np.int64), values
         self.data = Dataset(*ratings.shape, {}, {}, triples)
         self.data.global_mean = 0.0  # exact up to rounding; our mean is left out of the values
-        self.restart()
-        self.untimed = min(self._fit(0, 1.0) for _ in range(COPIES))
-
-    def restart(self) -> None:
-        """Return to the start, where our own methods start too."""
-        flat = np.zeros(self.problem.size, np.float32)
-        self.problem.start(flat, self.seed)
+        flat = np.zeros(self.problem.size, np.float32)  # the start is that of our own methods
+        self.problem.start(flat, config.seed)
         own = self.problem.parameters(flat)
         users, items = (np.ascontiguousarray(part) for part in self.problem.factors(flat))
         self.parameters = {"U": users, "V": items, "Bu": own.user_bias.copy(), "Bi": own.item_bias.copy()}
         self.epoch = 0
+        self.untimed = min(self._fit(0, 1.0) for _ in range(COPIES))
 
     def advance(self, epoch: int) -> None:
         while self.epoch < epoch:

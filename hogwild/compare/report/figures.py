@@ -28,7 +28,7 @@ from hogwild.compare.report.summary import (
 )
 from hogwild.compare.report.tables import clock_scale
 from hogwild.compare.report.verdict import aim, crew, duration, unit_of
-from hogwild.compare.run.interleaving import density, histogram, interleaving
+from hogwild.compare.run.interleaving import histogram, interleaving
 
 LOG_FROM = 12.0  # slowest over fastest run from which seconds are drawn on a logarithmic scale
 GUIDE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
@@ -346,9 +346,6 @@ FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]]
      "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
      "reading and writing, on the most workers.",
      histogram),
-    ("lost", "Lost updates against density",
-     "Lost updates of single weights, for each update of a row, against Δ, the share of rows that hold the most "
-     "popular feature, on the most workers.", density),
     ("delay", "When gradients cost more",
      "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
      "logarithmic scale).", delays),

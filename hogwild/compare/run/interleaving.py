@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.compare.report.results import ComparisonResult, number
+from hogwild.compare.report.results import ComparisonResult
 from hogwild.compare.report.styles import grid, heading, legend, style, with_quartiles, workers_axis
 from hogwild.compare.report.summary import Group, Spread, own
 from hogwild.compare.report.tables import lost_share
@@ -86,29 +86,5 @@ def histogram(sources: Sequence[ComparisonResult]) -> Any:
         most = next(iter(found.values()))[0]
         panel.set_title(heading(source, sources, crew(most, source.timed)), loc="left")
     panels[0][0].set_ylabel("updates at least so stale")
-    legend(figure, panels)
-    return figure
-
-
-def density(sources: Sequence[ComparisonResult]) -> Any:
-    """Plot lost updates against the density of several data sets."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for source in sources:
-        delta = number(source.about, "delta")
-        for method, (_, lost) in on_the_most(source, lost_share).items():
-            if delta > 0:
-                points.setdefault(method, []).append((delta, lost.median))
-    if len({delta for found in points.values() for delta, _ in found}) < 2:
-        return None
-    figure, panels = grid(1, 1, 3.0)
-    panel = panels[0][0]
-    for method, found in points.items():
-        panel.plot(*zip(*sorted(found)), markeredgewidth=0, **style(method))
-    panel.set_xscale("log")
-    panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-    panel.xaxis.set_minor_formatter("")
-    panel.set_ylim(bottom=0)
-    panel.set_xlabel("Δ: share of rows that hold the most popular feature")
-    panel.set_ylabel("lost updates of weights, for each update")
     legend(figure, panels)
     return figure

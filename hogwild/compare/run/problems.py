@@ -44,28 +44,41 @@ NO_OPTIMUM = {
 
 
 class Subject(Protocol):
-    """Interface of one problem for a comparison."""
+    """Interface of one problem for a comparison, with what most problems have in common."""
 
     def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
         """Return the config with the fields that the data decide, and the user's containers; raise UsageError."""
+        take = case_of(base.problem).take
+        base = dataclasses.replace(base, schedule=usual_schedule(base.schedule, 0, settled=True))
+        return base, take(data), None if test is None else take(test)
 
     def check(self, base: TrainConfig) -> None:
         """Raise UsageError for options that leave nothing to compare."""
+        return None
 
     def refusal(self, config: TrainConfig, data: Any) -> str | None:
         """Return why a run of ``config`` is impossible, in one sentence, unless the config has already said so."""
+        try:
+            case_of(config.problem)(config, data, None)
+        except UsageError as error:
+            return str(error)
+        return None
 
     def sample(self, data: Any, count: int) -> Any:
         """Return ``count`` evenly spaced examples with the same coordinates."""
+        return data.select(data.evenly(count))
 
     def tiny(self, data: Any, count: int) -> Any:
         """Return only ``count`` examples of the same kind, to time the overhead."""
+        return self.sample(data, count)
 
     def fingerprint(self, data: Any) -> str:
         """Return a hash that identifies these data."""
 
     def first_step(self, base: TrainConfig, data: Any) -> float:
         """Return the middle of the grid of steps."""
+        assert base.step is not None  # the config's own
+        return base.step
 
     def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return sizes, the paper's statistics and the objective, as fields of the first row."""
@@ -77,22 +90,7 @@ class Subject(Protocol):
         """
 
 
-class _Taken:
-    """Common part of the problems whose data are used as given."""
-
-    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
-        take = case_of(base.problem).take
-        base = dataclasses.replace(base, schedule=usual_schedule(base.schedule, 0, settled=True))
-        return base, take(data), None if test is None else take(test)
-
-    def sample(self, data: Any, count: int) -> Any:
-        return data.select(data.evenly(count))
-
-    def tiny(self, data: Any, count: int) -> Any:
-        return self.sample(data, count)
-
-
-class Linear(_Taken):
+class Linear(Subject):
     """Sparse linear models: the problem is convex, so the optimum can be found."""
 
     def check(self, base: TrainConfig) -> None:
@@ -128,30 +126,8 @@ class Linear(_Taken):
         return find_optimum(data, base, **how)
 
 
-class _Stepped(_Taken):
-    """Common part of the problems with their own default step and kernels for some disciplines only."""
-
-    problem = ""
-
-    def check(self, base: TrainConfig) -> None:
-        """Accept all options: everything that can be trained can be compared."""
-
-    def refusal(self, config: TrainConfig, data: Any) -> str | None:
-        try:
-            case_of(self.problem)(config, data, None)
-        except UsageError as error:
-            return str(error)
-        return None
-
-    def first_step(self, base: TrainConfig, data: Any) -> float:
-        assert base.step is not None  # the config's own
-        return base.step
-
-
-class Completion(_Stepped):
+class Completion(Subject):
     """Matrix completion: it is not convex, so runs are measured against the best of them."""
-
-    problem = "completion"
 
     def fingerprint(self, data: Ratings) -> str:
         return fingerprint_of((*data.shape, len(data)), data.sample_arrays())
@@ -168,13 +144,11 @@ class Completion(_Stepped):
         }  # fmt: skip
 
     def optimum(self, base: TrainConfig, data: Ratings, case: Case, **how: Any) -> Optimum:
-        return unknown(_start(case, base.seed), NO_OPTIMUM[self.problem])
+        return unknown(_start(case, base.seed), NO_OPTIMUM[base.problem])
 
 
-class Cuts(_Stepped):
+class Cuts(Subject):
     """Graph cuts: with two labels the minimum cut is found exactly."""
-
-    problem = "cuts"
 
     def sample(self, data: Graph, count: int) -> Graph:
         which = evenly(len(data), count)
@@ -199,14 +173,14 @@ class Cuts(_Stepped):
 
         start = _start(case, base.seed)
         if data.n_labels > 2:
-            return unknown(start, NO_OPTIMUM[self.problem])
+            return unknown(start, NO_OPTIMUM[base.problem])
         if len(data) > EDGES:
             return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
         how["note"]("the minimum cut")
         return dataclasses.replace(minimum_cut(data), start=start)
 
 
-class Module:
+class Module(Subject):
     """A torch module on its examples: it is not convex, so runs are measured against the best of them.
 
     All runs start from the parameters of the given module, whatever their seed.
@@ -218,16 +192,6 @@ class Module:
         if base.loss not in ("custom", name):
             raise UsageError(f"loss={base.loss!r}: the module was posed with loss {name!r}")
         return dataclasses.replace(base, loss=name), posed, test.examples if isinstance(test, type(posed)) else test
-
-    def check(self, base: TrainConfig) -> None:
-        """Accept all options: everything that can be trained can be compared."""
-
-    def refusal(self, config: TrainConfig, data: Posed) -> str | None:
-        try:
-            case_of("module")(config, data, None)
-        except UsageError as error:
-            return str(error)
-        return None
 
     def sample(self, data: Posed, count: int) -> Posed:
         which = evenly(len(data), count)

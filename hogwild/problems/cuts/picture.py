@@ -6,7 +6,6 @@ visible; the first axis runs downwards, as in an array.
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def draw(segmentation: Segmentation, path: str | Path) -> None:
     """
     from matplotlib.figure import Figure  # without pyplot: no window, no state, and only Agg
 
-    from hogwild.model_file import write_atomically
+    from hogwild.model_file import save_figure
 
     labels, image = segmentation.grid(), segmentation.image
     if labels.ndim not in (2, 3):
@@ -52,9 +51,7 @@ def draw(segmentation: Segmentation, path: str | Path) -> None:
             _panel(panel, picture, cut, segmentation.n_labels, picture is labels)
     _legend(figure, segmentation)
     figure.suptitle(_title(segmentation), fontsize="small")
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=150)
-    write_atomically(Path(path), out.getvalue())
+    save_figure(figure, path)
 
 
 def _slices(depth: int) -> list[int]:
