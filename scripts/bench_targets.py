@@ -1,6 +1,7 @@
 """The project's performance targets, beside what ``hogwild bench`` measured: ratios of medians within one run.
 
-    hogwild bench --against --json ROWS && hogwild bench wide --json WIDE && python scripts/bench_targets.py ROWS WIDE
+    hogwild bench --against --json ROWS && hogwild bench wide --json WIDE && python scripts/bench_defaults.py > DEFAULTS
+    python scripts/bench_targets.py ROWS WIDE DEFAULTS
     scripts/bench-gpu --json ROWS && python scripts/bench_targets.py ROWS
 
 A line is computed from rows alone; a missing measurement is shown as a dash. Because updates that overwrite one another

@@ -3,8 +3,7 @@
 To favour no program, all minimise the same objective, and the target is the held-out loss of its optimum, as found by
 scikit-learn's deterministic solvers, plus half a percent. Each program is trained from scratch with growing effort
 until it reaches the target (with equally many step sizes tried for all that have one), and only the cheapest training
-that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long. Fits
-with defaults follow (``default_fits.py``), whose time is interpolated within an epoch.
+that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.bench import default_fits
-from hogwild.bench.default_fits import partial_fits
 from hogwild.bench.plan import L2, STEPS, BenchPlan, about
 from hogwild.bench.rounds import Side, Timing, interleaved, ratio
 from hogwild.bench.sides import Training
@@ -43,7 +40,6 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     held_out = plan.open("rcv1", rows=max(len(rows) // 10, 1), skip=len(rows))
     for loss in LOSSES:
         yield from _time_to_loss(plan, rows, held_out, loss)
-    yield from default_fits.measure(plan, lambda rows, held_out: SLACK * _judge(held_out, "log")(_optimum(rows, "log")))
 
 
 def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
@@ -79,9 +75,9 @@ class _Candidate:
 
 
 def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Iterator[dict[str, Any]]:
-    judge = _judge(held_out, loss)
+    judge = judge_of(held_out, loss)
     plan.note(f"{loss}: finding the optimum")
-    target = SLACK * judge(_optimum(rows, loss))
+    target = SLACK * judge(optimum_of(rows, loss))
     candidates: dict[str, _Candidate] = {}
     for solver in SOLVERS:
         if solver.version is not None:
@@ -101,7 +97,7 @@ def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Ite
         }  # fmt: skip
 
 
-def _judge(held_out: Rows, loss: str) -> Callable[[SolverFit], float]:
+def judge_of(held_out: Rows, loss: str) -> Callable[[SolverFit], float]:
     X, y = held_out.to_scipy()
     y = np.sign(y.astype(np.float64))
 
@@ -142,7 +138,7 @@ def _why_not(solver: Outside, found: _Candidate | None) -> str:
     return "did not reach the target in the time it was given"
 
 
-def _optimum(rows: Rows, loss: str) -> SolverFit:
+def optimum_of(rows: Rows, loss: str) -> SolverFit:
     """Return the objective's minimum, by a deterministic solver that is not compared."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
@@ -154,3 +150,19 @@ def _optimum(rows: Rows, loss: str) -> SolverFit:
         solver = LinearSVC(loss="hinge", C=C, tol=1e-4, max_iter=10_000, random_state=0)
     solver.fit(X, y)
     return SolverFit(0.0, np.ravel(solver.coef_), float(np.ravel(solver.intercept_)[0]))
+
+
+def partial_fits(rows: Rows, shuffle: bool, clock: Callable[[], float], **schedule: Any) -> Side:
+    """Return a side that does an epoch of ``SGDClassifier.partial_fit``, timed by ``clock``."""
+    from sklearn.linear_model import SGDClassifier
+
+    X, y = rows.to_scipy()
+    solver = SGDClassifier(loss="log_loss", alpha=L2, shuffle=shuffle, random_state=0, **schedule)
+    solver.partial_fit(X[:100], y[:100], classes=np.unique(y))
+
+    def side() -> float:
+        start = clock()
+        solver.partial_fit(X, y)
+        return clock() - start
+
+    return side

@@ -1,9 +1,8 @@
 """Programs that minimise the same objective, as solvers of ``compare/reference/outside.py``, trained from scratch.
 
-``effort`` is a number of epochs, iterations or passes or, for LIBLINEAR, which only takes a tolerance, a step down a
-ladder of tolerances. The clock covers the program's own training call: converting our arrays to a program's input is
-off the clock for all, except that VW has no call that trains without reading, so reading its binary cache is on the
-clock. Programs that need a step size get equally many trials.
+``effort`` is a number of epochs, iterations or passes. The clock covers the program's own training call: converting our
+arrays to a program's input is off the clock for all, except that VW has no call that trains without reading, so reading
+its binary cache is on the clock. Programs that need a step size get equally many trials.
 """
 
 from __future__ import annotations
@@ -82,32 +81,6 @@ class Ours:
         return self._model.coef_, self._model.intercept_
 
 
-class OfficialLiblinear:
-    """LIBLINEAR by its own Python interface: dual coordinate descent, down a ladder of tolerances."""
-
-    seconds_replace, untimed = True, 0.0
-
-    def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        from liblinear.liblinear import problem
-
-        X, y = _matrix(rows)
-        self._data, self._width = problem(y, X), rows.width
-        kind = {"log": 7, "hinge": 3}[config.loss]
-        self._options = f"-s {kind} -c {1 / (config.l2 * len(rows)):.9g} -B 1 -q"
-
-    def advance(self, epoch: int) -> None:
-        from liblinear.liblinear import parameter
-        from liblinear.liblinearutil import train
-
-        self._model = train(self._data, parameter(f"{self._options} -e {4.0 / 2**epoch:.9g}"))
-
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        coef, intercept = self._model.get_decfun()
-        sign = float(self._model.get_labels()[0])  # the class for which its weights are positive
-        coef = sign * np.asarray(coef)[: self._width]  # it ends with the last feature that occurs
-        return np.pad(coef, (0, self._width - len(coef))), np.array([sign * float(intercept)])
-
-
 class SnapML:
     """IBM's Snap ML, with one thread."""
 
@@ -162,8 +135,7 @@ SOLVERS = (
     Outside("hogwild", "hogwild", "hogwild", Ours, "shuffled"),
     dataclasses.replace(OUTSIDE["sklearn-sgd"], name="scikit-learn SGD"),
     Outside("snapml", "snapml", "snapml", SnapML, "its own", effort="iterations", steps=False),
-    Outside("LIBLINEAR", "liblinear-official", "liblinear", OfficialLiblinear, "its own",
-            effort="halvings of the tolerance", steps=False),
+    dataclasses.replace(OUTSIDE["liblinear"], name="LIBLINEAR", effort="passes", steps=False),
     Outside("Vowpal Wabbit", "vowpalwabbit", "vowpalwabbit", VowpalWabbit, "file", effort="passes"),
 )  # fmt: skip
 

@@ -85,7 +85,7 @@ COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
                ("peak MB of its own", "peak_megabytes", _figure(",.0f"))),
     "against": (("what", "what", _text), ("loss", "loss", _text), ("solver", "solver", _text),
                 ("order", "order", _text),
-                *TIME, ("with search", "seconds_with_search", SECONDS), ("effort", "effort", PLAIN),
+                *TIME, ("effort", "effort", PLAIN),
                 ("held-out loss", "held_out", _figure(".5f")),
                 ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
 }  # fmt: skip

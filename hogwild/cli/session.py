@@ -188,7 +188,9 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
         display.say(NOT_KEPT)
     with Interrupts(display) as interrupts, announced(display):
         if config.device == "cuda":
-            find_device()
+            from hogwild.cuda.backend import connect
+
+            connect()  # before data are read, which may take minutes
         if needs_processes(config):
             fork_server.ensure_running()
         run = start(display, watch, going_on)
@@ -197,8 +199,7 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
             interrupts.follow(run)
             for line in describe(run).split("\n"):
                 display.say(line)
-            outputs = Outputs(request.out, request.segmentation, request.plot)
-            saved = drive(run, display, rows_file, outputs, histogram)
+            saved = drive(run, display, rows_file, request, histogram)
         return close(run, display, saved, interrupts, request.verbose)
 
 
@@ -213,34 +214,26 @@ def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, 
     return interrupts.status
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Files that are made from a model."""
+def save(request: TrainRequest, model: Any) -> list[str]:
+    """Write the files that are made from a model, and return a line for each."""
+    lines = []
+    if request.out is not None:
+        model.save(request.out)
+        lines.append(f"model saved to {request.out}")
+    if request.segmentation is not None:
+        model.save_labels(request.segmentation)
+        lines.append(f"labels of the vertices saved to {request.segmentation}")
+    if request.plot is not None:
+        from hogwild.problems.cuts.picture import draw
 
-    model: str | None
-    segmentation: str | None = None
-    plot: str | None = None
-
-    def save(self, model: Any) -> list[str]:
-        """Write the files, and return a line for each."""
-        lines = []
-        if self.model is not None:
-            model.save(self.model)
-            lines.append(f"model saved to {self.model}")
-        if self.segmentation is not None:
-            model.save_labels(self.segmentation)
-            lines.append(f"labels of the vertices saved to {self.segmentation}")
-        if self.plot is not None:
-            from hogwild.problems.cuts.picture import draw
-
-            draw(model, self.plot)
-            lines.append(f"picture saved to {self.plot}")
-        return lines
+        draw(model, request.plot)
+        lines.append(f"picture saved to {request.plot}")
+    return lines
 
 
 def drive(
-    run: Run, display: Display, rows_file: RowsFile, outputs: Outputs, histogram: RowsFile | None = None
-) -> list[str]:
+    run: Run, display: Display, rows_file: RowsFile, request: TrainRequest, histogram: RowsFile
+) -> list[str]:  # fmt: skip
     """Follow the run to its end and save its outputs, even if it was stopped or failed; return a line for each."""
     noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
@@ -250,17 +243,17 @@ def drive(
                 rows_file.write(row | command)
                 display.row(row)
                 command = {}
-                if run.staleness and histogram is not None:
+                if run.staleness:
                     about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
                     histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
     except (TrainingError, OutputError, BrokenPipeError) as error:  # nobody accepts the rows, or a checkpoint
         with run.stopwatch("saving"):
-            saved = outputs.save(run.model) if run.history else []
+            saved = save(request, run.model) if run.history else []
         if not saved or isinstance(error, BrokenPipeError):
             raise
         raise type(error)(f"{error}; {', '.join(saved)}") from error
     with run.stopwatch("saving"):
-        return outputs.save(run.model)
+        return save(request, run.model)
 
 
 @contextlib.contextmanager
@@ -272,13 +265,6 @@ def naming(request: TrainRequest) -> Iterator[None]:
         if request.checkpoint is not None and str(error).startswith(request.checkpoint):
             raise
         raise InputError(f"{request.data}: {error}") from error
-
-
-def find_device() -> None:
-    """Raise InputError if there is no GPU, before data are read, which may take minutes."""
-    from hogwild.cuda.backend import connect
-
-    connect()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from hogwild.compare.report.summary import (
     groups,
     lock_caught_up,
     not_ok,
+    of_rule,
     own_rule,
     paired_ratio,
     serial,
@@ -204,7 +205,7 @@ def test_speedup_is_two_factors(tmp_path: Path) -> None:
         ("tuned", "hogwild"),
         ("serial", "serial"),
     ]
-    over = serial(found, "tuned")
+    over = serial(of_rule(found, "tuned"))
     gain = speedup(found[1], over, source)
     assert gain is not None
     assert (gain.eps, gain.statistical, gain.hardware, gain.total) == pytest.approx((0.01, 0.5, 2.0, 1.0))

@@ -22,7 +22,6 @@ from hogwild.compare.report.summary import (
     delay_points,
     lock_caught_up,
     own,
-    own_rule,
     serial,
     speedup,
 )
@@ -267,7 +266,7 @@ def factors(sources: Sequence[ComparisonResult]) -> Any:
 
 def _speedups(source: ComparisonResult) -> dict[str, dict[int, Any]]:
     found = own(source)
-    over = serial(found, own_rule(found))
+    over = serial(found)
     lines: dict[str, dict[int, Any]] = {}
     for group in found:
         gain = speedup(group, over, source) if group.kind not in REFERENCES and not _fixed(group, found) else None

@@ -25,6 +25,7 @@ from hogwild.compare.report.summary import (
     metric,
     not_ok,
     numbers,
+    of_rule,
     own_rule,
     paired_ratio,
     serial,
@@ -175,7 +176,7 @@ def _comparison(source: ComparisonResult, said: list[str]) -> dict[str, Any]:
         "start": source.scale.start, "optimum": source.scale.optimum, "goal": source.goal,
         "eps": source.eps, "notes": source.notes,
         "rule": own_rule(found),
-        "methods": [_group(source, group, serial(found, group.rule)) for group in found],
+        "methods": [_group(source, group, serial(of_rule(found, group.rule))) for group in found],
         "tuning": [vars(each) | {"edge": each.edge} for each in trials(source)],
         "not_ok": [{name: row.get(name) for name in ("phase", "method", "workers", "seed", "step", "epoch", "status")}
                    for row in not_ok(source)],

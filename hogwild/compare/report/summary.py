@@ -151,9 +151,9 @@ def own(source: ComparisonResult) -> list[Group]:
     return of_rule(found, own_rule(found))
 
 
-def serial(found: Iterable[Group], rule: str) -> Group | None:
-    """Return the group that speed-ups refer to."""
-    return next((group for group in found if group.kind == "serial" and group.rule == rule), None)
+def serial(found: Iterable[Group]) -> Group | None:
+    """Return the group that speed-ups refer to, of groups at steps chosen by one rule."""
+    return next((group for group in found if group.kind == "serial"), None)
 
 
 @dataclass(frozen=True)

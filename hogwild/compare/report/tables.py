@@ -30,6 +30,7 @@ from hogwild.compare.report.summary import (
     metric,
     not_ok,
     of_rule,
+    own,
     own_rule,
     serial,
     speedup,
@@ -69,7 +70,7 @@ WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"
 def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
     made = [
-        to_target(sources, own=True), speedups(sources), to_target(sources, own=False), tuned(sources),
+        to_target(sources, best=True), speedups(sources), to_target(sources, best=False), tuned(sources),
         on_gpu(sources), interleaving(sources), delayed(sources), failed(sources), facts(sources),
     ]  # fmt: skip
     if made[2].rows == made[0].rows:
@@ -80,8 +81,8 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     return [table for table in made if table.rows]
 
 
-def to_target(sources: Sequence[ComparisonResult], own: bool) -> Table:
-    """Return time to each target, and how the runs ended; ``own``: each method at its own best step."""
+def to_target(sources: Sequence[ComparisonResult], best: bool) -> Table:
+    """Return time to each target, and how the runs ended; ``best``: each method at its own best step."""
     eps = _all_eps(sources)
     timed = any(source.timed for source in sources)
     chosen = [metric(source) or METRICS[0] for source in sources]
@@ -93,8 +94,7 @@ def to_target(sources: Sequence[ComparisonResult], own: bool) -> Table:
     clock = "train_seconds" if timed else "epoch"
     for source, (name, _, share) in zip(sources, chosen):
         found = groups(source)
-        rule = own_rule(found) if own else "serial"
-        for group in of_rule(found, rule) if own or own_rule(found) == "tuned" else []:
+        for group in own(source) if best else of_rule(found, "serial") if own_rule(found) == "tuned" else []:
             last, score = group.last("objective"), group.last(name)
             rows.append((
                 source.label, group.method, str(group.workers), step_text(group.step),
@@ -103,8 +103,8 @@ def to_target(sources: Sequence[ComparisonResult], own: bool) -> Table:
                 spread(group.final_gap, percent), f"{last.median:.5g}" if last else NONE,
                 NONE if score is None else f"{100 * score.median:.2f} %" if share else f"{score.median:.4g}",
             ))  # fmt: skip
-    title = "Time to target, each method at its own best step" if own else "Everyone at the step tuned for serial"
-    if own and not any(own_rule(groups(source)) == "tuned" for source in sources):
+    title = "Time to target, each method at its own best step" if best else "Everyone at the step tuned for serial"
+    if best and not any(own_rule(groups(source)) == "tuned" for source in sources):
         title = "Time to target, everyone at the given step"
     notes = [
         "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
@@ -114,7 +114,7 @@ def to_target(sources: Sequence[ComparisonResult], own: bool) -> Table:
         "kind by these medians, which favours a kind of which more methods were compared.",
         *dict.fromkeys(note for source in sources for note in source.notes),
     ]  # fmt: skip
-    return Table(title, tuple(columns), rows, notes if own else [])
+    return Table(title, tuple(columns), rows, notes if best else [])
 
 
 def clock_scale(sources: Sequence[ComparisonResult]) -> float:
@@ -128,10 +128,8 @@ def speedups(sources: Sequence[ComparisonResult]) -> Table:
     eps, wide = _all_eps(sources), []
     rows: list[Cells] = []
     for source in sources:
-        found = groups(source)
-        rule = own_rule(found)
-        for group in of_rule(found, rule):
-            gain = speedup(group, serial(found, rule), source)
+        for group in own(source):
+            gain = speedup(group, serial(own(source)), source)
             pace = group.epoch_seconds if source.timed else None
             if pace and pace.wide:
                 wide.append(f"{group.method} on {group.workers}")
@@ -176,8 +174,7 @@ def on_gpu(sources: Sequence[ComparisonResult]) -> Table:
     """Return how many examples were processed at the same time, and how fast."""
     rows: list[Cells] = []
     for source in sources:
-        found = groups(source)
-        for group in of_rule(found, own_rule(found)):
+        for group in own(source):
             if group.device != "cuda":
                 continue
             speeds = [(group.over_epochs(name), words) for name, words in SPEEDS]
@@ -197,8 +194,7 @@ def interleaving(sources: Sequence[ComparisonResult]) -> Table:
     """Return staleness and lost updates, if they were measured."""
     rows: list[Cells] = []
     for source in sources:
-        found = groups(source)
-        for group in of_rule(found, own_rule(found)):
+        for group in own(source):
             stale, lost = group.over_epochs("staleness_mean"), lost_share(group)
             if stale is None and lost is None:
                 continue

@@ -52,7 +52,7 @@ def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
 def sentences(source: ComparisonResult) -> list[str]:
     """Return which exchanges reached the hardest target that half of serial's runs reach, and when; else nothing."""
     found = own(source) if source.linked else []
-    over = serial(found, found[0].rule) if found else None
+    over = serial(found)
     eps = min((each for each in source.eps if over is not None and over.share(each) >= 0.5), default=None)
     exchanges = [group for group in found if group.kind == "exchange" and group.replicas > 1]
     if over is None or eps is None or not exchanges:

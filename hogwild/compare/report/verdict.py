@@ -21,7 +21,7 @@ from hogwild.compare.report.summary import (
     lock_caught_up,
     metric,
     of_rule,
-    own_rule,
+    own,
     paired_ratio,
     serial,
 )
@@ -54,24 +54,22 @@ BUSY = 0.5  # load over cores at the start above which the machine was not idle
 
 def verdict(source: ComparisonResult) -> list[str]:
     """Return sentences, the most important first."""
-    found = groups(source)
-    rule = own_rule(found)
-    own = of_rule(found, rule)
-    return [*_races(source, found, own, rule), *_delay(source), *conditions(source)]
+    return [*_races(source), *_delay(source), *conditions(source)]
 
 
-def _races(source: ComparisonResult, found: list[Group], own: list[Group], rule: str) -> list[str]:
-    free = [group for group in own if group.kind == "lock-free"]
+def _races(source: ComparisonResult) -> list[str]:
+    best = own(source)
+    free = [group for group in best if group.kind == "lock-free"]
     if not free and source.linked:
         return []
     if not free:
         return ["No lock-free method has results, so there is no verdict."]
     device = "cuda" if any(group.device == "cuda" for group in free) else "cpu"  # the verdict's device
-    here, free = _of_device(own, device), _of_device(free, device)
+    here, free = _of_device(best, device), _of_device(free, device)
     most = max(group.workers for group in free)
     both = {group.workers for group in free} & {group.workers for group in here if group.kind == "locks"} - {1}
     workers = max(both, default=most)
-    over = serial(own, rule)
+    over = serial(best)
     locks = [group for group in here if (group.kind, group.workers) == ("locks", workers)]
     eps = target(source, over or fastest(locks, source.eps[0], source.clock))
     if eps is None:
@@ -87,16 +85,17 @@ def _races(source: ComparisonResult, found: list[Group], own: list[Group], rule:
     blocks = race.best([group for group in here if (group.kind, group.workers) == ("blocks", workers)])
     in_step = [group for group in here if group.kind == "in step"]
     beside = (
-        ("Outside solvers", race.best([group for group in own if group.kind == "outside"])),
+        ("Outside solvers", race.best([group for group in best if group.kind == "outside"])),
         ("Exchange of whole models", exchange), ("Blocks nobody shares", blocks),
         ("On the same GPU without a race", race.best([group for group in in_step if group.workers in (1, workers)])),
-        ("On the processor's cores", race.best(_rivals_on_cores(own)) if device == "cuda" else None),
+        ("On the processor's cores", race.best(_rivals_on_cores(best)) if device == "cuda" else None),
     )  # fmt: skip
     for topic, other in beside:
         if other is not None:
             sentences.append(f"{topic}: {race.beside(mine, other)}.")
-    if rule == "tuned":
-        sentences += race.at_serials_step(_of_device(of_rule(found, "serial"), device), mine, lock, workers)
+    if best[0].rule == "tuned":
+        same = _of_device(of_rule(groups(source), "serial"), device)
+        sentences += race.at_serials_step(same, mine, lock, workers)
     return sentences
 
 
@@ -247,7 +246,7 @@ class Race:
         here = [group for group in found if group.workers == workers]
         free = self.best([group for group in here if group.kind == "lock-free"])
         locks = self.best([group for group in here if group.kind == "locks"])
-        over = serial(found, "serial")
+        over = serial(found)
         if free is None or over is None:
             return []
         where = f"With all at the step tuned for serial ({over.step:g})" if over.step else "With all at serial's step"
@@ -313,9 +312,9 @@ def conditions(source: ComparisonResult) -> list[str]:
 
 def _meetings(source: ComparisonResult) -> str:
     """Say that epochs are so short that starting and ending them is a large part of what was measured."""
-    costs, own = source.about.get("meeting_seconds") or {}, groups(source)
+    costs = source.about.get("meeting_seconds") or {}
     shares: list[tuple[float, str]] = []
-    for group in of_rule(own, own_rule(own)):
+    for group in own(source):
         cost, epoch = costs.get(str(group.workers)), group.epoch_seconds
         on_cores = group.kind in ("serial", "lock-free") and group.device == "cpu"
         if on_cores and isinstance(cost, (int, float)) and epoch and epoch.median > 0:

@@ -9,11 +9,14 @@ the step is searched for, which ``seconds_with_search`` counts and ``seconds`` d
 
 The rival is scikit-learn's ``SGDClassifier`` on text, to the held-out loss of the objective's optimum plus half a
 percent, and Vowpal Wabbit on clicks with a model that outgrows the cache, from its binary cache, to the loss after its
-pass.
+pass. Rows, which ``bench_targets.py`` reads, are printed as JSON lines:
+
+    python scripts/bench_defaults.py > defaults.jsonl
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import time
@@ -22,12 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.bench.plan import L2, BenchPlan, about
-from hogwild.bench.rounds import Side, Timing, interleaved, ratio
+from hogwild.bench.against import SLACK, judge_of, optimum_of, partial_fits
+from hogwild.bench.plan import L2, REPEATS, BenchPlan, about, data_names
+from hogwild.bench.rounds import Timing, interleaved, ratio
 from hogwild.bench.solvers import SOLVERS, vw_text
 from hogwild.config import TrainConfig
+from hogwild.data.cache import Cache
 from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Task
+from hogwild.json_rows import to_json
 from hogwild.kernels.control import NO_LIMIT
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.objective import Objective
@@ -96,11 +102,8 @@ class DefaultFit:
         return time.process_time() - start
 
 
-def measure(plan: BenchPlan, optimum: Callable[[Rows, Rows], float]) -> Iterator[dict[str, Any]]:
-    """Measure text beside scikit-learn, and clicks beside Vowpal Wabbit, each if it is installed.
-
-    ``optimum`` returns the held-out loss to reach on text.
-    """
+def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Measure text beside scikit-learn, and clicks beside Vowpal Wabbit, each if it is installed."""
     installed = {solver.module: solver for solver in SOLVERS if solver.version is not None}
     for family, module, rival in (("rcv1", "sklearn", _SGD), ("ctr", "vowpalwabbit", _VowpalWabbit)):
         if module not in installed:
@@ -108,7 +111,7 @@ def measure(plan: BenchPlan, optimum: Callable[[Rows, Rows], float]) -> Iterator
         rows = plan.open(family)
         held_out = plan.open(family, rows=max(len(rows) // 10, 1), skip=len(rows))
         plan.note(f"default fits on {family}: {installed[module].name}")
-        other = rival(rows, held_out, lambda: optimum(rows, held_out))  # noqa: B023
+        other = rival(rows, held_out)
         fits = [DefaultFit(rows, held_out, seed) for seed in range(SEEDS)]
         needed = _middle([rows_to(other.target, fit.points()) for fit in fits])
         efforts = {
@@ -121,7 +124,8 @@ def measure(plan: BenchPlan, optimum: Callable[[Rows, Rows], float]) -> Iterator
         for name, timing in found.items():
             searched = search if name == "hogwild" else 0.0
             yield about(plan.names[family], rows) | timing.fields() | {
-                "what": "default fit to loss", "loss": "log", "family": family, "solver": name, "order": "shuffled",
+                "section": "against", "what": "default fit to loss", "loss": "log", "family": family, "solver": name,
+                "order": "shuffled",
                 "effort": efforts[name], "effort_unit": "epochs", "search_seconds": searched,
                 "seconds_with_search": None if timing.seconds is None else timing.seconds + searched,
                 "held_out_target": other.target, "ours_faster": ratio(timing.seconds, found["hogwild"].seconds),
@@ -148,8 +152,8 @@ def _middle(counts: list[float | None]) -> float | None:
 class _SGD:
     """``SGDClassifier`` with its defaults, whose schedule ("optimal") has a first step of its own."""
 
-    def __init__(self, rows: Rows, held_out: Rows, optimum: Callable[[], float]) -> None:
-        self.target = optimum()
+    def __init__(self, rows: Rows, held_out: Rows) -> None:
+        self.target = SLACK * judge_of(held_out, "log")(optimum_of(rows, "log"))
         self.epoch = partial_fits(rows, True, time.process_time, learning_rate="optimal")
         judge = Objective(held_out, "log", labels=[-1.0, 1.0])
         self.rows_needed = _middle([rows_to(self.target, self._points(rows, judge, seed)) for seed in range(SEEDS)])
@@ -171,7 +175,7 @@ class _SGD:
 class _VowpalWabbit:
     """Vowpal Wabbit with its defaults: a pass from its binary cache, which is made off the clock."""
 
-    def __init__(self, rows: Rows, held_out: Rows, optimum: Callable[[], float]) -> None:
+    def __init__(self, rows: Rows, held_out: Rows) -> None:
         from vowpalwabbit import Workspace
 
         path, bits = vw_text(rows), max(18, (rows.width - 1).bit_length())
@@ -193,17 +197,14 @@ class _VowpalWabbit:
         return seconds
 
 
-def partial_fits(rows: Rows, shuffle: bool, clock: Callable[[], float], **schedule: Any) -> Side:
-    """Return a side that does an epoch of ``SGDClassifier.partial_fit``, timed by ``clock``."""
-    from sklearn.linear_model import SGDClassifier
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, help="of each generated set")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="rounds that count")
+    given = parser.parse_args()
+    for row in measure(BenchPlan((1,), given.repeats, names=data_names(rows=given.rows), cache=Cache())):
+        print(to_json(row), flush=True)
 
-    X, y = rows.to_scipy()
-    solver = SGDClassifier(loss="log_loss", alpha=L2, shuffle=shuffle, random_state=0, **schedule)
-    solver.partial_fit(X[:100], y[:100], classes=np.unique(y))
 
-    def side() -> float:
-        start = clock()
-        solver.partial_fit(X, y)
-        return clock() - start
-
-    return side
+if __name__ == "__main__":
+    main()
