@@ -56,7 +56,7 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     facts = json.loads(hogwild("info", text, "--label", "click", "--json").out)
     assert facts["rows"] == 600
     assert set(facts["targets"]["labels"]) == {"no", "yes"}
-    assert "labels               no yes\n" in hogwild("info", model).out
+    assert "labels            no, yes\n" in hogwild("info", model).out
     store = tmp_path / "store"
     assert hogwild("convert", packed, store, "--label", "click", "--ignore", "id", "--hash-bits", 18).status == 0
     assert json.loads(hogwild("evaluate", model, store, "--json").out) == measured[0]

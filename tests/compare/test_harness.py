@@ -125,11 +125,10 @@ def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
 
 
 def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
-    said: list[str] = []
     plan = plan_of(methods=("serial", "hogwild", "locked", "sklearn-sgd", "liblinear"), seeds=2, delays=(0.0, 1e-5))
     train_rows, test_rows = small.split(0.25, 0)
     comparison = Comparison(train_rows, test_rows, plan, BASE, data="small", command="hogwild compare small")
-    comparison.run(tmp_path, lambda progress: said.append(progress.label))
+    comparison.run(tmp_path)
     found = rows_in(tmp_path)
     about = found[0]
     assert about["phase"] == "optimum"
@@ -160,8 +159,7 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert len(delays) == 3 * 2 * 5
     assert all(row["epoch_seconds"] > 0 for row in delays)
     assert comparison.progress.done == comparison.progress.total - 1  # of the cell at hand, the last
-    assert said[0] == "rehearsing"
-    assert "looking for the optimum" in said
+    assert comparison.progress.label.startswith("delay ")  # what was done last
 
 
 def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,8 @@ from hogwild.cli.data.machines import check_between, machines_facts, machines_li
 from hogwild.cli.data.sources import Sources, check_memory
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.config import OPTIONS
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
-from hogwild.methods import PROBLEMS
 from hogwild.screen import printable
 
 STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
@@ -92,8 +90,11 @@ def info(
         if machines is not None and (is_model(path) or kind != "linear"):
             raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
         if is_model(path):
-            facts = model_facts(path)
-        elif kind == "linear":
+            from hogwild.cli.models.inspect import inspect
+
+            inspect(path, json=json)
+            return
+        if kind == "linear":
             facts = data_facts(path, sources, seed, json, machines, link)
             show = data_lines
         else:
@@ -121,35 +122,6 @@ def is_model(path: str) -> bool:
     with open(path, "rb") as file:
         start = file.read(9)
     return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
-
-
-def model_facts(path: str) -> dict[str, Any]:
-    import numpy as np
-
-    from hogwild.models import load_model
-    from hogwild.problems.linear.model import LinearModel
-
-    model = load_model(path)
-    arrays, header = model.to_file()
-    facts: dict[str, Any] = {"model": path, "problem": header["problem"]}
-    if isinstance(model, LinearModel):
-        facts |= {
-            "loss": model.loss, "labels": " ".join(model.label_texts) or "real targets",
-            "features": model.width, "nonzero_weights": int(np.count_nonzero(model.coef_)),
-            "normalize": model.normalize,
-        }  # fmt: skip
-        if model.hash_bits is not None:
-            facts["hash_bits"] = model.hash_bits
-    else:
-        facts |= {name: value for name, value in header.items() if isinstance(value, str | int | float)}
-        facts |= {name: " x ".join(map(str, array.shape)) for name, array in arrays.items()}
-    facts |= {"trained_by": f"hogwild {model.version}", "data": model.fingerprint}
-    if model.history:
-        shown = ("epoch", "objective", "train_accuracy", "test_accuracy", "test_auc", "test_rmse", "cut_value")
-        facts |= {name: model.history[-1][name] for name in shown if model.history[-1].get(name) is not None}
-    others = {name for name, about in OPTIONS.items() if header["problem"] not in (about.owners or PROBLEMS)}
-    options = {name: value for name, value in model.config.items() if value is not None and name not in others}
-    return facts | {f"option_{name}": value for name, value in options.items()}
 
 
 def data_facts(

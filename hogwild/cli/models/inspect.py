@@ -79,7 +79,8 @@ def inspect(
     if plot is not None and not any({*AXES, "objective"} <= set(row) for row in rows):
         raise UsageError(f"--plot {plot}: {model} holds no measurements of its training")
     options = chosen(trained.config)
-    facts = {"model": model, **facts_of(trained, count, names, zero_based), "options": options, "history": rows}
+    facts = {"model": model, **facts_of(trained, count, names, zero_based), "trained_by": f"hogwild {trained.version}",
+             "data": trained.fingerprint, "options": options, "history": rows}  # fmt: skip
     if plot is not None:
         draw(rows, plot)  # first, since a reader of the lines may stop early
     if json:

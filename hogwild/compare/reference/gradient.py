@@ -95,6 +95,7 @@ SLOPES: dict[str, Callable[[np.ndarray, np.ndarray, float, float], Pair]] = {
     "squared-epsilon-insensitive": _squared_epsilon_insensitive,
     "poisson": _poisson,
 }
+HALVINGS = 60
 KINKED = ("hinge", "epsilon-insensitive")  # smooth only with mu > 0
 
 
@@ -212,23 +213,14 @@ class Smooth:
             return flat
         W, found = flat[: self.weights].reshape(self.classes, -1), flat.copy()
         margins = np.concatenate([X @ np.ascontiguousarray(W.T) for _, X in self.blocks])
+        slopes_of, param = SLOPES[self.problem.loss], self.problem.loss_param
+        for k, y in enumerate(np.reshape(self.y.T, (self.classes, -1))):
 
-        def slopes(b: np.ndarray) -> np.ndarray:
-            p = margins + b if self.classes > 1 else margins[:, 0] + b[0]
-            return self.shares @ self.losses(p, slice(None))[1] + np.zeros(self.classes)
+            def slope(c: float, p: np.ndarray = margins[:, k], y: np.ndarray = y) -> float:
+                return float(self.shares @ slopes_of(p + c, y, param, self.mu)[1])
 
-        low, high = flat[self.weights :] - 1e-3, flat[self.weights :] + 1e-3
-        for _ in range(60):  # an increasing derivative: move until it changes its sign
-            down, up = slopes(low) > 0, slopes(high) < 0
-            if not (down.any() or up.any()):
-                break
-            width = high - low
-            low, high = np.where(down, low - width, low), np.where(up, high + width, high)
-        for _ in range(60):
-            middle = (low + high) / 2
-            up = slopes(middle) > 0
-            low, high = np.where(up, low, middle), np.where(up, middle, high)
-        found[self.weights :] = (low + high) / 2
+            b = flat[self.weights + k]
+            found[self.weights + k] = root(slope, b - 1e-3, b + 1e-3, down=True)
         return found
 
     def losses(self, margins: np.ndarray, where: slice) -> Pair:
@@ -242,3 +234,22 @@ class Smooth:
             return [function(self.blocks[0])]
         with ThreadPoolExecutor(len(self.blocks), thread_name_prefix="hogwild-gradient") as pool:
             return list(pool.map(function, self.blocks))
+
+
+def root(slope: Callable[[float], float], low: float, high: float, down: bool = False) -> float:
+    """Return the root of an increasing function; the interval is widened to hold it, downwards only if asked."""
+    for _ in range(HALVINGS):
+        if slope(high) >= 0:
+            break
+        low, high = high, high + 2 * (high - low)
+    for _ in range(HALVINGS if down else 0):
+        if slope(low) <= 0:
+            break
+        low, high = low - 2 * (high - low), low
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if slope(middle) > 0:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2

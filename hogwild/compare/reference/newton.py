@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hogwild.compare.reference.gradient import SLOPES, Pair
+from hogwild.compare.reference.gradient import SLOPES, Pair, root
 
 STEPS = 150  # at each mu
 CONJUGATE = 1000  # most products in each step,
 ACCURACY = 0.1  # which end at that share of the gradient
-HALVINGS = 50
 
 
 class Newton:
@@ -93,29 +91,10 @@ class Newton:
 
     def _line(self, p: np.ndarray, q: np.ndarray, wd: float, dd: float) -> float:
         """Return the best multiple of a direction that changes the margins by q."""
-        return _root(lambda t: self.shares @ (self._losses(p + t * q)[1] * q) + self.l2 * (wd + t * dd), 0.0, 1.0)
+        return root(lambda t: self.shares @ (self._losses(p + t * q)[1] * q) + self.l2 * (wd + t * dd), 0.0, 1.0)
 
     def _settle(self, p: np.ndarray, b: float) -> float:
         """Return the best intercept for margins without one."""
         if not self.intercept:
             return 0.0
-        return _root(lambda c: float(self.shares @ self._losses(p + c)[1]), b - 1e-3, b + 1e-3, down=True)
-
-
-def _root(slope: Callable[[float], float], low: float, high: float, down: bool = False) -> float:
-    """Return the root of an increasing function; the interval is widened to hold it, downwards only if asked."""
-    for _ in range(HALVINGS):
-        if slope(high) >= 0:
-            break
-        low, high = high, high + 2 * (high - low)
-    for _ in range(HALVINGS if down else 0):
-        if slope(low) <= 0:
-            break
-        low, high = low - 2 * (high - low), low
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        if slope(middle) > 0:
-            high = middle
-        else:
-            low = middle
-    return (low + high) / 2
+        return root(lambda c: float(self.shares @ self._losses(p + c)[1]), b - 1e-3, b + 1e-3, down=True)

@@ -15,8 +15,6 @@ import contextlib
 import hashlib
 import json
 import math
-import os
-import secrets
 import time
 import warnings
 from collections.abc import Callable
@@ -33,8 +31,9 @@ from hogwild.compare.reference.newton import Newton
 from hogwild.compare.reference.outside import liblinear_model
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning, TrainingError
+from hogwild.errors import HogwildWarning, OutputError, TrainingError
 from hogwild.hosts.pool import Pool
+from hogwild.model_file import write_atomically
 from hogwild.problems.linear.exact.ending import ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.objective import Objective
@@ -386,15 +385,8 @@ def _read(path: Path, key: dict[str, Any]) -> Optimum | None:
 
 def _write(path: Path, key: dict[str, Any], found: Optimum) -> None:
     kept = {name: getattr(found, name) for name in ("objective", "start", "how", "seconds", "gap")}
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(json.dumps({"key": key} | kept, indent=1) + "\n", encoding="utf-8")
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        reason = f"{path.parent}: {error.strerror or error}"
-        warnings.warn(f"the optimum is not kept for the next time ({reason})", HogwildWarning, stacklevel=3)
+        write_atomically(path, json.dumps({"key": key} | kept, indent=1).encode() + b"\n")
+    except (OSError, OutputError) as error:
+        warnings.warn(f"the optimum is not kept for the next time ({error})", HogwildWarning, stacklevel=3)

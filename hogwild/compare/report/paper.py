@@ -1,8 +1,8 @@
 """The paper's table and ours side by side, made from the comparisons of the suite ``paper``.
 
-There are three tables: both tables of results in the same columns, what every method took and reached here, and the
-stand-ins' hypergraphs beside the paper's. Ratios are what can be compared: the machines are fifteen years apart, and
-the data are stand-ins of another size.
+There are two tables: both tables of results in the same columns, and the stand-ins' hypergraphs beside the paper's;
+those of any comparison follow. Ratios are what can be compared: the machines are fifteen years apart, and the data are
+stand-ins of another size.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def pairs(sources: Sequence[ComparisonResult]) -> list[PaperPair]:
 def paper_tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return the tables of the paper's suite; none if there is no such comparison."""
     found = pairs(sources)
-    return [side_by_side(found), every_method(found), shapes(found)] if found else []
+    return [side_by_side(found), shapes(found)] if found else []
 
 
 def side_by_side(found: Sequence[PaperPair]) -> Table:
@@ -80,27 +80,11 @@ def side_by_side(found: Sequence[PaperPair]) -> Table:
     notes = [
         f"Paper: {SOURCE}, ten threads. Here: stand-ins of {100 * number(about, 'scale'):g} % their size, "
         f"{_crew(found)}. Seconds are of {about['epochs']} epochs of training; extrapolated (~) for runs that were "
-        "stopped earlier.",
+        "stopped earlier. All methods take one step: the largest that was tried and converges with one worker.",
         "Train and test: " + "; ".join(f"{each.paper.name}: {each.paper.error}" for each in found) + ". The paper does "
         "not say how it scaled the errors of cuts and of RCV1, so these columns tell methods apart, not machines.",
     ]  # fmt: skip
     return Table("The paper's table, and the same here", columns, rows, notes)
-
-
-def every_method(found: Sequence[PaperPair]) -> Table:
-    """Return the table of every method on every set; those that were refused are among the runs that did not end ok."""
-    rows: list[Cells] = [
-        (each.paper.name, method, str(group.workers), f"{group.step:.4g}", *each.cells(method),
-         _times(each.ratio("serial", method)), _times(each.ratio(method, "hogwild")))
-        for each in found
-        for method, group in each.methods.items()
-    ]  # fmt: skip
-    columns = ("data", "method", "workers", "step", "s", "train", "test", "over serial", "time / Hogwild's")
-    notes = [
-        "One step for all methods: the largest that was tried and converges with one worker. Over serial: how many "
-        "times as long serial took for the same epochs."
-    ]
-    return Table("Every method", columns, rows, notes)
 
 
 def shapes(found: Sequence[PaperPair]) -> Table:

@@ -44,7 +44,7 @@ class PaperSet:
 
     Attributes
     ----------
-    gigabytes, rho, delta : float
+    rho, delta : float
     size : str
         Size, in words.
     hogwild, round_robin : PaperResult or None
@@ -60,7 +60,6 @@ class PaperSet:
 
     name: str
     problem: str
-    gigabytes: float
     rho: float
     delta: float
     size: str
@@ -135,36 +134,36 @@ def _volume(scale: float) -> str:
 
 PAPER: tuple[PaperSet, ...] = (
     PaperSet(
-        "RCV1", "linear", 0.9, rho=1.0, delta=0.44, size="781,265 rows x 47,236 features",
+        "RCV1", "linear", rho=1.0, delta=0.44, size="781,265 rows x 47,236 features",
         hogwild=PaperResult(9.5, 0.297, 0.339), round_robin=PaperResult(61.8, 0.297, 0.339),
         name_at=_rcv1(781_265), options={"loss": "hinge", "l2": 1e-5}, held_out=_rcv1(23_149, skip=781_265),
         error="root of the mean hinge loss",
     ),
     PaperSet(
-        "Netflix", "completion", 1.5, rho=2.5e-3, delta=2.3e-3, size="100,198,805 ratings, 480,189 x 17,770",
+        "Netflix", "completion", rho=2.5e-3, delta=2.3e-3, size="100,198,805 ratings, 480,189 x 17,770",
         hogwild=PaperResult(301.0, 0.754, 0.928), round_robin=PaperResult(2569.1, 0.754, 0.927),
         name_at=_ratings("netflix", 480_189, 17_770, 100_198_805, 2.3e-3, 2.5e-3, zipf=1.5),
         options={"rank": 30, "l2": 0.1}, held_out=HELD_OUT,
     ),
     PaperSet(
-        "KDD", "completion", 3.9, rho=3.0e-3, delta=1.8e-3, size="252,800,275 ratings, 1,000,990 x 624,961",
+        "KDD", "completion", rho=3.0e-3, delta=1.8e-3, size="252,800,275 ratings, 1,000,990 x 624,961",
         hogwild=PaperResult(877.5, 19.5, 22.6), round_robin=PaperResult(7139.0, 19.5, 22.6),
         name_at=_ratings("kdd", 1_000_990, 624_961, 252_800_275, 1.8e-3, 3.0e-3),
         options={"rank": 30, "l2": 0.1}, held_out=HELD_OUT,
     ),
     PaperSet(
-        "Jumbo", "completion", 30.0, rho=2.6e-7, delta=1.4e-7, size="2,000,000,000 ratings, 1e7 x 1e7",
+        "Jumbo", "completion", rho=2.6e-7, delta=1.4e-7, size="2,000,000,000 ratings, 1e7 x 1e7",
         hogwild=PaperResult(9453.5, 0.031, 0.013), round_robin=None,
         name_at=_ratings("jumbo", 10_000_000, 10_000_000, 2_000_000_000, 1.4e-7, 2.6e-7, zipf=0.0, share=0.1),
         options={"rank": 10}, held_out=HELD_OUT,
     ),
     PaperSet(
-        "DBLife", "cuts", 3e-3, rho=8.6e-3, delta=4.3e-3, size="18,167 entities, 180,110 mentions",
+        "DBLife", "cuts", rho=8.6e-3, delta=4.3e-3, size="18,167 entities, 180,110 mentions",
         hogwild=PaperResult(230.0, 10.6), round_robin=PaperResult(413.5, 10.5), name_at=_clusters,
         error="value of the rounded cut, an edge",
     ),
     PaperSet(
-        "Abdomen", "cuts", 18.0, rho=9.2e-4, delta=9.2e-4, size="512 x 512 x 551 voxels",
+        "Abdomen", "cuts", rho=9.2e-4, delta=9.2e-4, size="512 x 512 x 551 voxels",
         hogwild=PaperResult(1181.4, 3.99), round_robin=PaperResult(7467.25, 3.99), name_at=_volume,
         error="value of the rounded cut, an edge",
     ),
