@@ -104,19 +104,19 @@ class DefaultFit:
 
 def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     """Measure text beside scikit-learn, and clicks beside Vowpal Wabbit, each if it is installed."""
-    installed = {solver.module: solver for solver in SOLVERS if solver.version is not None}
-    for family, module, rival in (("rcv1", "sklearn", _SGD), ("ctr", "vowpalwabbit", _VowpalWabbit)):
-        if module not in installed:
+    installed = [solver.name for solver in SOLVERS if solver.version is not None]
+    for family, other_name, rival in (("rcv1", "scikit-learn SGD", _SGD), ("ctr", "Vowpal Wabbit", _VowpalWabbit)):
+        if other_name not in installed:
             continue
         rows = plan.open(family)
         held_out = plan.open(family, rows=max(len(rows) // 10, 1), skip=len(rows))
-        plan.note(f"default fits on {family}: {installed[module].name}")
+        plan.note(f"default fits on {family}: {other_name}")
         other = rival(rows, held_out)
         fits = [DefaultFit(rows, held_out, seed) for seed in range(SEEDS)]
         needed = _middle([rows_to(other.target, fit.points()) for fit in fits])
         efforts = {
             name: None if count is None else count / len(rows)
-            for name, count in (("hogwild", needed), (installed[module].name, other.rows_needed))
+            for name, count in (("hogwild", needed), (other_name, other.rows_needed))
         }
         search = statistics.median(fit.search_seconds for fit in fits)
         times = interleaved(dict(zip(efforts, (fits[0].epoch, other.epoch))), plan.repeats, plan.note)

@@ -245,8 +245,8 @@ def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Pa
     options = ("--suite", "paper", "--scale", 1e-5, "--epochs", 2, "--methods", "hogwild,round-robin", "--workers", 2)
     result = hogwild("compare", *options, "--host", "threads", "--out", tmp_path)
     assert (result.status, result.err) == (0, "")
-    for text in ("The paper's table, and the same here", "Epochs, their time, and the speed-up over serial","Round-robin takes so many times as long",
-                 f"report: {tmp_path / 'report.html'}"):  # fmt: skip
+    for text in ("The paper's table, and the same here", "Epochs, their time, and the speed-up over serial",
+                 "Round-robin takes so many times as long", f"report: {tmp_path / 'report.html'}"):  # fmt: skip
         assert text in result.out
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.parent.name for path in before if path.name == "rows.jsonl"} >= {"rcv1", "dblife"}

@@ -168,6 +168,11 @@ class Smooth:
         return self.classes * len(self.used)
 
     @property
+    def labels(self) -> np.ndarray:
+        """Targets of each class against the others, (K, n); not of softmax."""
+        return np.reshape(self.y.T, (self.classes, -1))
+
+    @property
     def size(self) -> int:
         """Length of the flat parameters."""
         return self.weights + (self.classes if self.intercept else 0)
@@ -214,7 +219,7 @@ class Smooth:
         W, found = flat[: self.weights].reshape(self.classes, -1), flat.copy()
         margins = np.concatenate([X @ np.ascontiguousarray(W.T) for _, X in self.blocks])
         slopes_of, param = SLOPES[self.problem.loss], self.problem.loss_param
-        for k, y in enumerate(np.reshape(self.y.T, (self.classes, -1))):
+        for k, y in enumerate(self.labels):
 
             def slope(c: float, p: np.ndarray = margins[:, k], y: np.ndarray = y) -> float:
                 return float(self.shares @ slopes_of(p + c, y, param, self.mu)[1])

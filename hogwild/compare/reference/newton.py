@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import numpy as np
 
-from hogwild.compare.reference.gradient import SLOPES, Pair, root
+from hogwild.compare.reference.gradient import SLOPES, Pair, Smooth, root
 
 STEPS = 150  # at each mu
 CONJUGATE = 1000  # most products in each step,
@@ -24,27 +23,12 @@ ACCURACY = 0.1  # which end at that share of the gradient
 
 
 class Newton:
-    """Smoothed objective with one margin a row: ``shares . loss(X w + b) + l2/2 ||w||^2``.
+    """Minimises the smoothed objective of class ``k``: ``shares . loss(X w + b) + l2/2 ||w||^2``, l2 above 0."""
 
-    Parameters
-    ----------
-    X : CSR float64, (n, m)
-    y : array of shape (n,)
-        -1 and +1, or real targets.
-    shares : array of shape (n,)
-        Weights of the rows in the mean loss; their sum is one.
-    loss, param : str, float
-        A loss with a kink, and its parameter.
-    l2 : float
-        Positive.
-    intercept : bool
-    """
-
-    def __init__(
-        self, X: Any, y: np.ndarray, shares: np.ndarray, loss: str, param: float, l2: float, intercept: bool
-    ) -> None:
-        self.X, self.y, self.shares, self.l2, self.intercept = X, y, shares, l2, intercept
-        self.loss, self.param, self.mu = loss, param, 0.0
+    def __init__(self, smooth: Smooth, k: int) -> None:
+        self.X, self.y, self.shares, self.intercept = smooth.X, smooth.labels[k], smooth.shares, smooth.intercept
+        self.loss, self.param, self.l2 = smooth.problem.loss, smooth.problem.loss_param, smooth.problem.l2
+        self.mu = 0.0
 
     def descend(
         self, w: np.ndarray, b: float, mu: float, enough: float, deadline: float = math.inf

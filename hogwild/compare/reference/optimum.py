@@ -241,7 +241,7 @@ class _Search:
         most = int(np.clip(VISITS / max(X.nnz, 1), *PASSES))
         model = liblinear_model(c.loss, self.problem.loss_param, c.l2, len(self.rows), c.intercept)
         model.set_params(max_iter=most, tol=1e-9)
-        for k, y in enumerate(np.reshape(smooth.y.T, (smooth.classes, -1))):
+        for k, y in enumerate(smooth.labels):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(X, y, sample_weight=self.weights)
@@ -259,8 +259,7 @@ class _Search:
         W, K = flat[: smooth.weights].reshape(smooth.classes, -1), smooth.classes
         b = flat[smooth.weights :] if c.intercept else np.zeros(K)
         bounds, deadline = np.full(K, -np.inf), time.monotonic() + SECONDS
-        solvers = [Newton(smooth.X, y, smooth.shares, c.loss, self.problem.loss_param, c.l2, c.intercept)
-                   for y in np.reshape(smooth.y.T, (K, -1))]  # fmt: skip
+        solvers = [Newton(smooth, k) for k in range(K)]
         for share in SMOOTHINGS:
             self.note(f"Newton's method, kinks smoothed by {share:g}")
             mu = share * self.start / K

@@ -15,25 +15,31 @@ import numpy as np
 
 from hogwild.compare.report.cells import digits
 from hogwild.compare.report.results import ComparisonResult
-from hogwild.compare.report.styles import grid, heading, legend, settings, short, style, with_quartiles, workers_axis
+from hogwild.compare.report.styles import (
+    GUIDE,
+    grid,
+    heading,
+    legend,
+    settings,
+    short,
+    style,
+    with_quartiles,
+)
 from hogwild.compare.report.summary import (
+    REFERENCES,
     DelayPoint,
     Group,
+    beside,
+    counts,
     delay_points,
     lock_caught_up,
     own,
-    serial,
-    speedup,
 )
 from hogwild.compare.report.tables import clock_scale
 from hogwild.compare.report.verdict import aim, crew, duration, unit_of
-from hogwild.compare.run.interleaving import histogram, interleaving
+from hogwild.compare.report.workers import FACTORS, INTERLEAVING, by_workers, histogram
 
 LOG_FROM = 12.0  # slowest over fastest run from which seconds are drawn on a logarithmic scale
-GUIDE = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}
-REFERENCES = ("serial", "outside")
-ALONE = (*REFERENCES, "in step")  # kinds with some methods that run on one worker only
-FACTORS = (("total", "speed-up"), ("statistical", "statistical factor"), ("hardware", "hardware factor"))
 APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
 
 
@@ -69,27 +75,6 @@ def machine(source: ComparisonResult, named: bool) -> str:
     if source.gpu:
         parts.append(source.gpu)
     return (f"{source.label}: " if named else "") + ", ".join(parts)
-
-
-def counts_of(sources: Sequence[ComparisonResult]) -> list[int]:
-    """Numbers of workers of the methods that run with several."""
-    return sorted({count for source in sources for count in _counts(source)}) or [1]
-
-
-def _counts(source: ComparisonResult) -> set[int]:
-    found = own(source)
-    return {group.workers for group in found if group.kind not in REFERENCES and not _fixed(group, found)}
-
-
-def _fixed(group: Group, found: Sequence[Group]) -> bool:
-    """Whether a method runs on one worker while others run on several."""
-    return group.kind in ALONE and all(each.workers == 1 for each in found if each.method == group.method)
-
-
-def beside(source: ComparisonResult, count: int) -> list[Group]:
-    """Groups on ``count`` workers, and those that always run on one."""
-    found = own(source)
-    return [group for group in found if group.workers == count or _fixed(group, found)]
 
 
 # ---- sub-optimality
@@ -131,7 +116,7 @@ def curves(sources: Sequence[ComparisonResult], all_sources: Sequence[Comparison
 
     ``clock`` is the field below: seconds, epochs, virtual seconds or bytes; a method that has none of it is left out.
     """
-    cells = [(source, count) for count in counts_of(sources) for source in sources]
+    cells = [(source, count) for count in sorted(set().union(*map(counts, sources))) or [1] for source in sources]
     drawn = [[(group, curve(group, clock)) for group in beside(source, count)] for source, count in cells]
     drawn = [[(group, line) for group, line in lines if line.at.any()] for lines in drawn]
     if not any(drawn):
@@ -208,7 +193,7 @@ def bars(sources: Sequence[ComparisonResult]) -> Any:
 
 
 def _largest(source: ComparisonResult) -> list[Group]:
-    return beside(source, max(_counts(source), default=1))
+    return beside(source, max(counts(source), default=1))
 
 
 def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, scale: float) -> None:
@@ -234,45 +219,6 @@ def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, 
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
     panel.set_xlabel(unit)
-
-
-# ---- speed-up
-
-
-def factors(sources: Sequence[ComparisonResult]) -> Any:
-    """Plot three panels per comparison: speed-up, statistical factor, hardware factor, against workers."""
-    chosen = [(source, _speedups(source)) for source in sources]
-    chosen = [(source, lines) for source, lines in chosen if lines]
-    if not chosen:
-        return None
-    figure, panels = grid(len(chosen), 3, 2.7)
-    for line, (source, lines) in zip(panels, chosen):
-        counts = sorted({1, *(count for points in lines.values() for count in points)})
-        for panel, (field, title) in zip(line, FACTORS):
-            ideal = [1.0] * len(counts) if field == "statistical" else [float(count) for count in counts]
-            panel.plot(counts, ideal, label="ideal", **GUIDE)
-            for method, points in lines.items():
-                values = [(count, getattr(gain, field)) for count, gain in sorted(points.items())]
-                values = [(count, value) for count, value in values if math.isfinite(value)]
-                if values:
-                    panel.plot(*zip(*values), markeredgewidth=0, **style(method))
-            workers_axis(panel, counts)
-            panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
-            panel.yaxis.set_major_formatter("{x:g}x")
-            panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
-    legend(figure, panels)
-    return figure
-
-
-def _speedups(source: ComparisonResult) -> dict[str, dict[int, Any]]:
-    found = own(source)
-    over = serial(found)
-    lines: dict[str, dict[int, Any]] = {}
-    for group in found:
-        gain = speedup(group, over, source) if group.kind not in REFERENCES and not _fixed(group, found) else None
-        if gain is not None:
-            lines.setdefault(group.method, {})[group.workers] = gain
-    return lines
 
 
 # ---- expensive gradients
@@ -337,10 +283,10 @@ FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]]
     ("speedup", "Speed-up and its two factors",
      "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
      "the hardest target that at least half of the runs of both reached.",
-     factors),
+     lambda given: by_workers(given, FACTORS)),
     ("staleness", "Staleness and lost updates",
      "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
-     "for each update of a row.", interleaving),
+     "for each update of a row.", lambda given: by_workers(given, INTERLEAVING)),
     ("staleness-histogram", "How stale gradients were",
      "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
      "reading and writing, on the most workers.",

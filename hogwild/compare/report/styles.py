@@ -44,6 +44,7 @@ STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
     "cuda-one-stream": ("#117733", "X", DOTTED),
     "cuda-eager": ("#8C510A", "d", DOTTED),
 }
+GUIDE: dict[str, Any] = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}  # of ideals, targets
 MARKERS = "o^v<>PXD8"  # of an exchange with parameters, which has its colour
 OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # for methods added later
 SETTINGS: dict[str, Any] = {

@@ -18,6 +18,8 @@ from hogwild.compare.report.results import ComparisonResult, ReportedRun, Row, n
 
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.
 KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
+REFERENCES = ("serial", "outside")
+ALONE = (*REFERENCES, "in step")  # kinds with some methods that run on one worker only
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
@@ -149,6 +151,23 @@ def own(source: ComparisonResult) -> list[Group]:
     """Groups at their own best step."""
     found = groups(source)
     return of_rule(found, own_rule(found))
+
+
+def counts(source: ComparisonResult) -> set[int]:
+    """Numbers of workers of the methods that run with several."""
+    found = own(source)
+    return {group.workers for group in found if group.kind not in REFERENCES and not is_fixed(group, found)}
+
+
+def is_fixed(group: Group, found: Sequence[Group]) -> bool:
+    """Whether a method runs on one worker while others run on several."""
+    return group.kind in ALONE and all(each.workers == 1 for each in found if each.method == group.method)
+
+
+def beside(source: ComparisonResult, count: int) -> list[Group]:
+    """Groups on ``count`` workers, and those that always run on one."""
+    found = own(source)
+    return [group for group in found if group.workers == count or is_fixed(group, found)]
 
 
 def serial(found: Iterable[Group]) -> Group | None:
