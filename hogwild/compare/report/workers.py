@@ -18,6 +18,7 @@ from hogwild.compare.report.summary import REFERENCES, Group, Spread, is_fixed, 
 from hogwild.compare.report.tables import lost_share
 from hogwild.compare.report.verdict import crew
 
+DODGE = 1.03  # offset between methods that would hide each other
 Measure = Callable[[Group, Group | None, ComparisonResult], Spread | None]  # of a group, beside serial
 
 
@@ -58,8 +59,9 @@ def by_workers(sources: Sequence[ComparisonResult], measures: Measures) -> Any:
             if ideal is not None:
                 panel.plot(numbers, [ideal(count) for count in numbers], label="ideal", **GUIDE)
                 panel.yaxis.set_major_formatter("{x:g}x")
-            for method, points in lines.items():
-                with_quartiles(panel, points, style(method))
+            for place, (method, points) in enumerate(lines.items()):
+                apart = 1.0 if ideal is not None else DODGE ** (place - (len(lines) - 1) / 2)
+                with_quartiles(panel, [(count * apart, found) for count, found in points], style(method))
             workers_axis(panel, numbers)
             panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
             panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
@@ -105,6 +107,7 @@ def histogram(sources: Sequence[ComparisonResult]) -> Any:
             panel.step(np.append(stale, stale[-1]) + 1, np.append(share, share[-1] / 10), where="pre", **look)
         panel.set(xscale="log", yscale="log", xlabel="staleness + 1")
         panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.xaxis.set_minor_formatter("")
         panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
         panel.set_title(heading(source, sources, crew(most, source.timed)), loc="left")
     panels[0][0].set_ylabel("updates at least so stale")
