@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -49,11 +49,18 @@ class Container(Protocol):
     def facts(self, examples: Any) -> str:
         """Return the size of the data in one line."""
 
-    def notes(self, name: str, examples: Any, config: TrainConfig) -> Iterator[str]:
-        """Yield further remarks on training data; raise InputError if they are too large for the memory."""
+    def notes(self, name: str, examples: Any, config: TrainConfig) -> Iterable[str]:
+        """Return further remarks on training data; raise InputError if they are too large for the memory."""
 
     def hold_out(self, examples: Any, fraction: float, seed: int, by: str) -> tuple[Any, Any]:
         """Split the data into training and test data."""
+
+
+def _by_name(sources: Sources, name: str) -> dict[str, Any]:
+    """Return the format of test data: that of the options, unless their name says it."""
+    from hogwild.data.public.catalogue import located
+
+    return {"format": None if name.startswith("synthetic:") or os.path.isdir(located(name)) else sources.format}
 
 
 class RowsOfFeatures:
@@ -71,12 +78,8 @@ class RowsOfFeatures:
         return sources.open(name, progress)
 
     def open_test(self, sources: Sources, name: str, train: Rows, progress: BytesRead | None = None) -> Rows:
-        from hogwild.data.public.catalogue import located
-
-        by_name = name.startswith("synthetic:") or os.path.isdir(located(name))
         options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
-        options |= {"columns": None, "plan": train.table}
-        return sources.open(name, progress, format=None if by_name else sources.format, **options)
+        return sources.open(name, progress, columns=None, plan=train.table, **options, **_by_name(sources, name))
 
     def facts(self, examples: Rows) -> str:
         return f"{len(examples):,} rows x {examples.width:,} features, {examples.nnz:,} nonzeros"
@@ -113,24 +116,21 @@ class RatingsOfItems:
         return sources.ratings(name, progress)
 
     def open_test(self, sources: Sources, name: str, train: Ratings, progress: BytesRead | None = None) -> Ratings:
-        from hogwild.data.public.catalogue import located
-
-        by_name = name.startswith("synthetic:") or os.path.isdir(located(name))
         known = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
-        return sources.ratings(name, progress, format=None if by_name else sources.format, **known)
+        return sources.ratings(name, progress, **known, **_by_name(sources, name))
 
     def facts(self, examples: Ratings) -> str:
         from hogwild.data.ratings.container import describe
 
         return describe(examples)
 
-    def notes(self, name: str, examples: Ratings, config: TrainConfig) -> Iterator[str]:
+    def notes(self, name: str, examples: Ratings, config: TrainConfig) -> Iterable[str]:
         from hogwild import machine
 
         stride = -(-(config.rank or 0) // 16) * 16
         what = f"{name}: {sum(examples.shape):,} users and items at rank {config.rank}"
         machine.check_memory(what, 4 * COPIES * stride * sum(examples.shape), ": give a smaller --rank")
-        yield from ()
+        return ()
 
     def hold_out(self, examples: Ratings, fraction: float, seed: int, by: str) -> tuple[Ratings, Ratings]:
         return examples.split(fraction, seed, by)
@@ -163,10 +163,10 @@ class GraphsToCut:
         found = f"{len(examples.terminals):,} of them terminals of {examples.n_labels:,} labels"
         return f"{examples.n_vertices:,} vertices, {found}, {len(examples):,} edges{grid}"
 
-    def notes(self, name: str, examples: Graph, config: TrainConfig) -> Iterator[str]:
+    def notes(self, name: str, examples: Graph, config: TrainConfig) -> Iterable[str]:
         if examples.n_labels > 2 and examples.n_vertices * examples.n_labels > 1 << 32:
             warnings.warn(f"{name}: {examples.n_labels:,} labels for each vertex", HogwildWarning, stacklevel=2)
-        yield from ()
+        return ()
 
     def hold_out(self, examples: Graph, fraction: float, seed: int, by: str) -> tuple[Graph, Graph]:
         raise UsageError(f"--holdout {fraction:g}: a cut is of one graph, and there is nothing to test on")

@@ -168,22 +168,16 @@ def check_outputs(
     for option, name in outputs.items():
         if option.startswith("--plot") and name is not None and not name.endswith(".png"):
             raise UsageError(f"{option} {name}: expected a name that ends in .png")
-    check_apart(outputs, inputs)
-    for option, name in outputs.items():
-        if name is not None and not (name == "-" and option in pipes):
-            check_writable(option, name, regular=option not in pipes)
-
-
-def check_apart(outputs: dict[str, str | None], inputs: Iterable[str | None]) -> None:
-    """Raise UsageError if an output would overwrite an input or another output."""
     taken = [name for name in inputs if name]
-    for option, name in outputs.items():
-        if not name or name == "-":
-            continue
+    written = {option: name for option, name in outputs.items() if name is not None}
+    written = {option: name for option, name in written.items() if name != "-" or option not in pipes}
+    for option, name in written.items():
         for other in taken:
-            if _same_file(name, other):
+            if name and _same_file(name, other):
                 raise UsageError(f"{option} {name} would overwrite {other}: choose another name")
         taken.append(name)
+    for option, name in written.items():
+        check_writable(option, name, regular=option not in pipes)
 
 
 def _same_file(name: str, other: str) -> bool:
