@@ -128,7 +128,6 @@ def _listed(ratios: dict[str, float], decimals: int) -> str:
 
 
 def _outcome(outcome: PaperResult | None) -> Cells:
-    """Return the paper's three columns."""
     return (NONE,) * 3 if outcome is None else tuple(map(_plain, (outcome.seconds, outcome.train, outcome.test)))
 
 

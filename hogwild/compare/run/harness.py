@@ -226,7 +226,6 @@ class Comparison:
         self.progress.label, self.progress.left = label, self._expected * scale if self._expected else None
 
     def _do(self, cell: Cell, pools: Pools) -> list[Row]:
-        """Return the rows of one cell."""
         method, task = find(cell.method), self.task
         reason = self.refusal(method, cell.workers)
         if reason is not None:

@@ -242,7 +242,6 @@ class Module(Subject):
 
 
 def _loss_of(data: Posed) -> str:
-    """Return the loss's name in a config."""
     from hogwild.problems.module.case import NamedLoss
 
     return data.loss.name if isinstance(data.loss, NamedLoss) else "custom"

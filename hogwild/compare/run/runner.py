@@ -141,12 +141,10 @@ def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
 
 
 def _failed(error: BaseException) -> str:
-    """Return the status of a failed cell, in one line."""
     return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
 
 
 def _late(timeout: float) -> str:
-    """Return the status of a cell that timed out."""
     return f"timed out after {timeout:g} s"
 
 
