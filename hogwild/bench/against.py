@@ -30,6 +30,7 @@ LOSSES = ("log", "hinge")
 SLACK = 1.005
 EFFORTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 QUICK_EFFORTS = (1, 2, 4, 8, 16)
+MORE_EFFORTS = (48, 64, 96, 128, 192, 256, 384, 512)  # of programs without a step, which are tried once
 PATIENCE = 60.0  # seconds of search that a program gets for each loss; a tenth in a quick run
 
 
@@ -112,7 +113,8 @@ def _search(
     plan: BenchPlan, solver: Outside, fit: Fits, judge: Callable[[SolverFit], float], target: float
 ) -> _Candidate:
     """Return the least effort that reaches the target, over all steps; for equal efforts, the step of lowest loss."""
-    best, efforts = _Candidate(solver, fit), QUICK_EFFORTS if plan.quick else EFFORTS
+    best = _Candidate(solver, fit)
+    efforts = (*(QUICK_EFFORTS if plan.quick else EFFORTS), *(() if solver.steps else MORE_EFFORTS))
     deadline = time.monotonic() + PATIENCE * (0.1 if plan.quick else 1.0)
     for step in TRIED if solver.steps else (1.0,):
         for effort in efforts:
