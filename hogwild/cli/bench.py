@@ -24,7 +24,7 @@ from hogwild.cli.data.containers import check_readable
 from hogwild.cli.data.sources import check_outputs
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, parse_numbers, takes
-from hogwild.errors import HogwildWarning, UsageError, expected_one_of
+from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
 from hogwild.json_rows import RowsFile
 from hogwild.methods import REAL_HOSTS
 from hogwild.screen import Screen
@@ -164,7 +164,7 @@ def run(
     try:
         for name in names:
             with shown(display, name, done), display.live(lambda name=name: f"{name}: {label[0]}"):  # type: ignore[misc]
-                for row in section(name, plan):
+                for row in follow(name, plan):
                     rows_file.write(row | first)
                     done.append(row)
                     first = {}
@@ -174,6 +174,14 @@ def run(
 
             draw(done, plot)
             display.say(f"speed-up drawn in {plot}")
+
+
+def follow(name: str, plan: BenchPlan) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a section; one that cannot be measured ends with a row that gives the reason."""
+    try:
+        yield from section(name, plan)
+    except HogwildError as error:
+        yield {"section": name, "status": f"failed: {error}"}
 
 
 @contextlib.contextmanager
