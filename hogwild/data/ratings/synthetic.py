@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from hogwild.data import synthetic as common
+from hogwild.data.cache import Recipe
 from hogwild.data.progress import BytesRead
 from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.store import RatingRecipe
+from hogwild.data.ratings.store import KIND
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.errors import InputError
 
@@ -135,14 +136,14 @@ def parse_rating_spec(name: str) -> RatingSpec:
     return RatingSpec(family, **{**_usual(family), **given})
 
 
-def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> RatingRecipe:
+def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the ratings of ``spec``."""
     dials = dataclasses.asdict(spec)
-    return RatingRecipe(
+    return Recipe(
         label=f"synthetic-{spec.family}-{spec.ratings}",
-        key={"synthetic": {**dials, "family": ""}, "generator": GENERATOR},
+        key={"kind": KIND, "synthetic": {**dials, "family": ""}, "generator": GENERATOR},
         meta={"source": str(spec), "options": dials, "parser": f"synthetic ratings {GENERATOR}"},
-        make=lambda: (_draw(spec, progress), {}),
+        fill=lambda: (_draw(spec, progress), {}),
     )
 
 
