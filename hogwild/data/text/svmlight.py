@@ -113,12 +113,14 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
     block = _Block(arrays, lines, width, query_rows=queries)
-    overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
+    overflowing, what = -1, "the sum of a repeated feature's values is beyond float32"
     if settings.bits:
-        overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
+        overflowing, what = _sort(block, settings.bits), "the sum of one bucket's values is beyond float32"
     elif falls and nnz:
-        overflowing = _sort_rows(block)
-    if overflowing is not None:
+        row = np.repeat(np.arange(rows), arrays[0])
+        block.unsorted_rows = len(np.unique(row[1:][(np.diff(arrays[1]) < 0) & (np.diff(row) == 0)]))
+        overflowing = _sort(block, width.bit_length())
+    if overflowing >= 0:
         faults.append((line_of(buffer, overflowing), size, what))
     if faults:
         line, _, what = min(faults)
@@ -126,39 +128,12 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     return block
 
 
-def _sort_rows(block: _Block) -> int | None:
-    """Sort each row's entries and sum repeated ones in float64; return the first row whose sum exceeds float32, if any.
-
-    One stable sort of (row, index) keys covers the whole chunk. It takes three times as long as parsing, but only for
-    files that need it.
-    """
+def _sort(block: _Block, bits: int) -> int:
+    """Sort each row's indices, below 2^bits, and sum repeated ones; return the first row with a sum beyond float32."""
     lengths, indices, values, targets = block.arrays
-    keys = np.repeat(np.arange(len(lengths)) << 31, lengths)
-    keys |= indices
-    block.unsorted_rows = len(np.unique(keys[1:][keys[1:] < keys[:-1]] >> 31))
-    order = np.argsort(keys, kind="stable")
-    keys, values = keys[order], values[order]
-    del order  # with rows of a million entries it matters for the peak memory
-    fresh = np.append(True, keys[1:] != keys[:-1])
-    if not fresh.all():
-        block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
-        keys, starts = keys[fresh], np.flatnonzero(fresh)
-        with np.errstate(over="ignore"):
-            values = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
-        lengths = np.bincount(keys >> 31, minlength=len(lengths))
-    finite = np.isfinite(values)
-    overflowing = None if finite.all() else int(keys[np.argmin(finite)] >> 31)
-    keys &= INDEX_LIMIT
-    block.arrays = lengths, keys.astype(np.int32), values, targets
-    return overflowing
-
-
-def _sort_buckets(block: _Block, bits: int) -> int | None:
-    """Do what :func:`_sort_rows` does for a hashed chunk, whose rows are all unsorted."""
-    lengths, indices, values, targets = block.arrays
-    indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
+    indices, values, block.duplicate_rows, overflowing = sort_rows(lengths, indices, values, bits)
     block.arrays = lengths, indices, values, targets
-    return None if bad < 0 else bad
+    return overflowing
 
 
 def _describe(token: bytes, label: bool, settings: _Settings) -> str:
