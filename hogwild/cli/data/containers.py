@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.data.sources import Sources, check_memory
 from hogwild.config import TrainConfig
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.errors import HogwildWarning, InputError, UsageError, nearest
 from hogwild.methods import PROBLEMS
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.ids import IdCollector, Ids
 from hogwild.data.ratings.layout import content_lines, is_number
 from hogwild.data.rows.container import INDEX_LIMIT
@@ -73,13 +73,9 @@ def _parsed(
     """Hand the chunks of a file, parsed on several threads, to ``add``; return the number of lines."""
     parse_fields(bytearray(b"\n"), 1, ARC)  # compiles in this thread, where Ctrl-C is noticed
     with Source(name) as source, ChunkParser(usual_workers(), CHUNK) as parser:
-        for chunk in parser.each(source, parse, ready):
+        for chunk in parser.each(source, parse, ready, progress):
             if faults := add(chunk):
                 raise parser.fault(source, *min(faults))
-            if progress is not None:
-                progress(chunk.done, source.total)
-        if progress is not None:
-            progress(source.done, source.total)
         return parser.lines
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.text import lines, read_dimacs
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart
 from hogwild.data.rows.store import Sink, StoreWriter
 from hogwild.errors import InputError, OutputError

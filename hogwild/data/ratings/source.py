@@ -19,7 +19,7 @@ import numpy as np
 
 from hogwild.data.cache import Cache, Recipe, check_unchanged, identity
 from hogwild.data.hints import looks_like
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings

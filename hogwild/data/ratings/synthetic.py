@@ -29,7 +29,7 @@ import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.store import KIND
 from hogwild.data.rows.container import INDEX_LIMIT

@@ -12,11 +12,12 @@ is known, 20 bytes each (28 with times), and then once more in their final form.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
 
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.ids import IdCollector
 from hogwild.data.ratings.layout import SAID, content_lines, cut, sniff
@@ -79,24 +80,20 @@ class _Reader:
         """Add a whole text, after ``done`` of ``total`` bytes were read before. Return the bytes of this one."""
         self.movie = -1
         with Source(path) as source:
-            total = source.total if total is None else total
 
-            def told(buffer: bytearray, size: int) -> bool:
-                return self.layout is not None or self._sniff(source, buffer, size)
-
-            for chunk in self.parser.each(source, self._parse, told):
-                self._add(source, chunk)
+            def told(at: int, own: int | None) -> None:
                 if self.progress:
-                    self.progress(done + chunk.done, total)
-            if self.progress:
-                self.progress(done + source.done, total)
+                    self.progress(done + at, total or own)
+
+            for chunk in self.parser.each(source, self._parse, partial(self._sniff, source), told):
+                self._add(source, chunk)
             return source.done
 
     def _sniff(self, source: Source, buffer: bytearray, size: int) -> bool:
         """Determine the layout from the first chunk that is not all comments; return False for one that is."""
         first = next(iter(content_lines(buffer, size)), None)
-        if first is None:
-            return False
+        if self.layout is not None or first is None:
+            return self.layout is not None
         told = sniff(buffer, size, self.netflix)
         if isinstance(told, str):
             raise self.parser.fault(source, buffer.count(10, 0, first[0]) + 1, told)

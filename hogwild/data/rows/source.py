@@ -20,7 +20,7 @@ import numpy as np
 
 from hogwild.data.bits import check_bits
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.rows.chunks import fit_width
 from hogwild.data.rows.container import Rows

@@ -24,7 +24,7 @@ import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe, build
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
 

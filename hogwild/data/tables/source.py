@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source

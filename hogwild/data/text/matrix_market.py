@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild import machine
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.text.fields import PLAIN, FieldsLayout, line_at, parse_fields
 from hogwild.data.text.lines import Source
@@ -121,10 +121,8 @@ class _Reader:
 
     def read(self, progress: BytesRead | None) -> Any:
         _parse(bytearray(b"\n"), 1, MatrixHeader(True, "real", "", (0, 0), 0))  # compiles where Ctrl-C is noticed
-        for chunk in self.parser.each(self.source, self.parse, self.read_header):
+        for chunk in self.parser.each(self.source, self.parse, self.read_header, progress):
             self.add(chunk.block, chunk.buffer)
-            if progress:
-                progress(chunk.done, self.source.total)
         return self.finish()
 
     def read_header(self, buffer: bytearray, size: int) -> bool:

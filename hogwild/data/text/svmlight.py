@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
@@ -33,13 +33,11 @@ class ParseSummary:
     """What a file held; updated as rows are read, complete at the end."""
 
     rows: int = 0
-    lines: int = 0
     nnz: int = 0
     width: int = 0  # the pinned or hashed one, else the largest index + 1
     unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
     duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
-    bytes_read: int = 0  # of the source: compressed bytes if it is compressed
 
 
 @dataclass(frozen=True)
@@ -175,24 +173,18 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
     _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where Ctrl-C is noticed
     summary.width = settings.width or 0
     with Source(path) as source, ChunkParser(settings.workers, settings.chunk) as parser:
-        for block, _, _, done in parser.each(source, partial(_parse, settings=settings)):
+        parse = partial(_parse, settings=settings)
+        for block, _, _ in parser.each(source, parse, progress=settings.progress):
             if block.error:
                 raise parser.fault(source, *block.error)
             _add(summary, block, settings)
-            summary.bytes_read = done
-            if settings.progress:
-                settings.progress(done, source.total)
             yield block
         if summary.rows == 0:
             raise InputError(f"{source.label}:{max(parser.lines, 1)}: no rows in it, expected svmlight text")
-        summary.bytes_read = source.done
-        if settings.progress:
-            settings.progress(source.done, source.total)
 
 
 def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
     lengths, indices, _, _ = block.arrays
-    summary.lines += block.lines
     summary.rows += len(lengths)
     summary.nnz += len(indices)
     summary.unsorted_rows += block.unsorted_rows
