@@ -23,7 +23,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
-from hogwild.data.ratings.synthetic import parse_rating_spec, rating_recipe
+from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.rows.source import MATRIX_MARKET, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
@@ -173,7 +173,7 @@ def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str,
 
 def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     if kind == "synthetic":
-        return rating_recipe(parse_rating_spec(name), options["progress"])
+        return rating_recipe(RatingSpec.parse(name), options["progress"])
     kept = {"values": options["values"], "repeats": options["repeats"]}
     files = _netflix_files(name) if os.path.isdir(name) else [name]
     if not files:

@@ -21,6 +21,7 @@ import dataclasses
 import itertools
 import math
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ STREAMS = ("draws", "user_factors", "item_factors", "user_bias", "item_bias", "n
 
 
 @dataclass(frozen=True)
-class RatingSpec:
+class RatingSpec(common.Spec):
     """Parameters of a synthetic set; those left out of a name take their family's defaults.
 
     Attributes
@@ -94,9 +95,10 @@ class RatingSpec:
             pairs = f"{self.users:,} x {self.items:,}"
             raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
-    def __str__(self) -> str:
-        """Return the name, with the parameters that differ from the family's defaults."""
-        return common.name_of(self, _usual(self.family))
+    @classmethod
+    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
+        return usual | FAMILIES.get(family, {})
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -117,23 +119,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "noise": 0.0, "values": "real",
     },
 }  # fmt: skip
-
-
-def _usual(family: str) -> dict[str, Any]:
-    usual = {field.name: field.default for field in dataclasses.fields(RatingSpec) if field.name != "family"}
-    return usual | FAMILIES.get(family, {})
-
-
-def parse_rating_spec(name: str) -> RatingSpec:
-    """Parse a name such as ``synthetic:netflix?ratings=1e6&seed=1``.
-
-    Raises
-    ------
-    InputError
-        For an unknown family or parameter (listing the known ones), or a value out of range.
-    """
-    family, given = common.parse_dials(name, _usual)
-    return RatingSpec(family, **{**_usual(family), **given})
 
 
 def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
