@@ -41,6 +41,7 @@ class Fields:
     leading: int  # lines before the first movie line
     movie: int  # number in the last movie line
     fault: tuple[int, int, int] | None
+    error: tuple[int, str] | None = None  # the line of the chunk and what is wrong with it, if the caller knows
     others: list[tuple[int, bytes]] = field(default_factory=list)  # lines that the caller took out before
 
 

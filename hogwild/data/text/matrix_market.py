@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from hogwild import machine
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
-from hogwild.data.text.fields import PLAIN, FieldsLayout, line_at, parse_fields
+from hogwild.data.text.fields import PLAIN, Fields, FieldsLayout, line_at, parse_fields
 from hogwild.data.text.lines import Source
 from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
 from hogwild.data.text.tokens import bad_number, line_of, quoted
@@ -57,17 +56,6 @@ class MatrixHeader(NamedTuple):
         value, places = self.field != "pattern", 2 * self.places
         user, item = (0, 1) if places else (-2, -2)
         return FieldsLayout(PLAIN, places + value, user, item, places if value else -2, comments=b"%%")
-
-
-@dataclass
-class _Block:
-    """Entries of one chunk, and its first error as (line of the chunk, what)."""
-
-    rows: np.ndarray | None  # (m,) int32
-    columns: np.ndarray | None  # (m,) int32
-    values: np.ndarray  # (m,) float64
-    lines: int
-    error: tuple[int, str] | None = None
 
 
 def read_matrix_market(
@@ -111,7 +99,7 @@ class _Reader:
         self.header: MatrixHeader | None = None
         self.banner: tuple[str, ...] = ()
         self.entries = 0
-        self.blocks: list[_Block] = []
+        self.blocks: list[Fields] = []
 
     def fail(self, line: int, what: str) -> InputError:
         return self.parser.fault(self.source, line, what)
@@ -142,11 +130,11 @@ class _Reader:
             at = end + 1
         return self.header is not None
 
-    def parse(self, buffer: bytearray, size: int) -> _Block:
+    def parse(self, buffer: bytearray, size: int) -> Fields:
         assert self.header is not None
         return _parse(buffer, size, self.header)
 
-    def add(self, block: _Block, buffer: bytearray) -> None:
+    def add(self, block: Fields, buffer: bytearray) -> None:
         assert self.header is not None
         faults, expected = [block.error] if block.error else [], self.header.entries
         if self.entries + len(block.values) > expected:
@@ -165,26 +153,21 @@ class _Reader:
         if self.entries < self.header.entries:
             told = f"{self.entries:,} entries, but the size line tells of {self.header.entries:,}"
             raise self.fail_at_end(f"the file ends after {told}: is it cut short?")
-        values = self.joined("values", np.float64)
+        blocks, self.blocks = self.blocks, []
+        values = np.concatenate([block.values for block in blocks] or [np.empty(0)])
         if not self.header.places:
             return _unfold(values, self.header)
         import scipy.sparse
 
-        rows, columns = self.joined("rows", np.int32), self.joined("columns", np.int32)
-        self.blocks = []
+        none = np.empty(0, np.int32)
+        rows, columns = (np.concatenate([block.numbers[side] for block in blocks] or [none]) for side in (0, 1))
+        del blocks
         if self.header.symmetry != "general":
             off = np.flatnonzero(rows != columns)
             sign = -1.0 if self.header.symmetry == "skew-symmetric" else 1.0
             rows, columns = np.concatenate((rows, columns[off])), np.concatenate((columns, rows[off]))
             values = np.concatenate((values, sign * values[off]))
         return scipy.sparse.coo_array((values, (rows, columns)), shape=self.header.shape)
-
-    def joined(self, name: str, dtype: Any) -> np.ndarray:
-        """Return one array of all blocks, and release their parts."""
-        parts = [getattr(block, name) for block in self.blocks]
-        for block in self.blocks:
-            setattr(block, name, None)
-        return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
 def _unfold(values: np.ndarray, header: MatrixHeader) -> np.ndarray:
@@ -237,7 +220,7 @@ def _read_sizes(line: bytes, banner: tuple[str, ...]) -> MatrixHeader:
 # -- the entries ------------------------------------------------------------------------------------------------------
 
 
-def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> _Block:
+def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> Fields:
     """Parse the entries of ``buffer[:size]``, on a thread of the pool."""
     fields = parse_fields(buffer, size, header.layout)
     wrong = np.zeros(len(fields.values), bool)
@@ -246,13 +229,13 @@ def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> _Block:
             wrong |= (numbers < 1) | (numbers > limit)
     if header.whole:
         wrong |= fields.values != np.floor(fields.values)
-    rows, columns = ((numbers - 1).astype(np.int32) if header.places else None for numbers in fields.numbers)
-    block = _Block(rows, columns, fields.values, fields.lines)
+    fields.numbers = [(numbers - 1).astype(np.int32) for numbers in fields.numbers] if header.places else []
+    fields.spans = fields.spans[:0].copy()
     faults = [line_at(buffer, fields.fault[1])[0]] if fields.fault else []
     faults += [line_of(buffer, int(np.argmax(wrong)), b"%")] if wrong.any() else []
     if faults:
-        block.error = min(faults), _describe(bytes(buffer).split(b"\n", min(faults))[min(faults) - 1], header)
-    return block
+        fields.error = min(faults), _describe(bytes(buffer).split(b"\n", min(faults))[min(faults) - 1], header)
+    return fields
 
 
 def _describe(line: bytes, header: MatrixHeader) -> str:
