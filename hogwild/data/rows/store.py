@@ -23,7 +23,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild import __version__
 from hogwild.data.columns import (
     REMEDY,
     Column,
@@ -189,7 +188,7 @@ class StoreWriter:
             for column in columns.values():
                 column.finish()
             crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
-            meta |= {"format": FORMAT, "version": VERSION, "hogwild": __version__, "checksums": zlib.crc32(crcs)}
+            meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
             meta["arrays"] = {name: {"dtype": each.dtype, "length": each.length} for name, each in columns.items()}
             meta["checksum"] = _meta_checksum(meta)
             write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
@@ -377,3 +376,12 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
 def _meta_checksum(meta: dict[str, Any]) -> int:
     rest = {name: value for name, value in meta.items() if name != "checksum"}
     return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+def _package_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hogwild")
+    except PackageNotFoundError:
+        return "unknown"
