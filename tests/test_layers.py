@@ -23,7 +23,7 @@ LAYERS = {
     "*kernel": 0,
     "hogwild.kernels*": 0,
     **dict.fromkeys(["hogwild.config", "hogwild.options", "hogwild.machine", "hogwild.training.schedule"], 0),
-    **dict.fromkeys(["hogwild.data.rows.container", "hogwild.data.order", "hogwild.hosts.shared"], 0),
+    **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.shared"], 0),
     "hogwild.training.stopwatch": 0,
     "hogwild.data*": 1,
     **dict.fromkeys(

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import hogwild
-from hogwild.data.rows.synthetic import generate
+from hogwild.data.rows.source import open_data
 from hogwild.training.stopwatch import PARTS, Stopwatch, process_start
 
 
@@ -33,7 +33,7 @@ def test_parts_interrupt_each_other_and_add_up(monkeypatch):
 
 def test_a_run_knows_where_its_time_went(tmp_path):
     began = time.perf_counter()
-    with hogwild.train(generate("synthetic:rcv1?rows=300"), epochs=2, workers=1, checkpoint=tmp_path / "c") as run:
+    with hogwild.train(open_data("synthetic:rcv1?rows=300"), epochs=2, workers=1, checkpoint=tmp_path / "c") as run:
         run.finish()
         parts, whole = run.stopwatch.seconds, time.perf_counter() - began
     assert list(parts) == [part for part in PARTS if part not in ("start", "reading", "l2")]

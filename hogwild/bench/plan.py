@@ -85,11 +85,11 @@ class BenchPlan:
     def open(self, family: str, **dials: Any) -> Rows:
         """Return the rows of a family, with other ``dials`` (see ``hogwild.data.rows.synthetic``) if given."""
         from hogwild.data.rows.source import open_data
-        from hogwild.data.rows.synthetic import parse_spec
+        from hogwild.data.rows.synthetic import SyntheticSpec
 
         name = self.names[family]
         if dials:
-            name = str(dataclasses.replace(parse_spec(name), **dials))
+            name = str(dataclasses.replace(SyntheticSpec.parse(name), **dials))
         self.note(f"opening {name}")
         return open_data(name, cache=self.cache)
 

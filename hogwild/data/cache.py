@@ -26,7 +26,6 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import (
     VERSION,
     MemoryWriter,
-    Sink,
     StoreExists,
     StoreWriter,
     is_store,
@@ -52,14 +51,15 @@ class Recipe:
         Everything the content depends on, in JSON types.
     meta : dict
         Facts for ``meta.json``, ``source`` among them.
-    fill : function taking a sink
-        Appends all rows and returns ``{"width": ..., **more facts}``.
+    fill : function
+        Takes a sink, appends all rows to it, and returns ``{"width": ..., **more facts}``; for ratings see
+        ``ratings/store.py``.
     """
 
     label: str
     key: dict[str, Any]
     meta: dict[str, Any]
-    fill: Callable[[Sink], dict[str, Any]]
+    fill: Callable[..., Any]
 
     @property
     def name(self) -> str:

@@ -31,8 +31,8 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
 
     With ``shared`` the arrays are to be copied, so in-memory rows that are a small part of their arrays are compacted.
     """
-    if shared and rows.store is None and not _tight(rows):
-        rows = rows.compact()
+    if shared and rows.store is None and not (rows.contiguous and rows.nnz == len(rows.indices)):
+        rows = rows.compact()  # the flat arrays hold more than these rows
     arrays = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
     if rows.store is None:
         return arrays, {}
@@ -42,11 +42,6 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}
     return arrays, mapped
-
-
-def _tight(rows: Rows) -> bool:
-    """Return whether the flat arrays hold little besides these rows, so that copying them whole wastes little."""
-    return rows.contiguous and rows.nnz == len(rows.indices)
 
 
 def _whole(rows: Rows) -> bool:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+#: How readers report progress: called with the bytes read so far and the bytes there are, or None if nobody knows.
+BytesRead = Callable[[int, "int | None"], None]
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

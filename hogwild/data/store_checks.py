@@ -66,11 +66,11 @@ def check_range(path: Path, name: str, numbers: np.ndarray, size: int) -> None:
             raise InputError(f"{path}: damaged store: {name}.npy holds {found}, expected 0 to {size - 1}; {REMEDY}")
 
 
-def check_offsets(path: Path, indptr: np.ndarray, nnz: int, every: bool) -> None:
-    """Raise InputError unless a store's offsets have the right first and last value and, if ``every``, ascend."""
+def check_offsets(path: Path, indptr: np.ndarray, nnz: int) -> None:
+    """Raise InputError unless a store's offsets have the right first and last value and ascend."""
     ok = indptr[0] == 0 and indptr[-1] == nnz
     step = 1 << 22
-    for first in range(0, len(indptr) if every else 0, step):  # one wrong offset would make a kernel leave its arrays
+    for first in range(0, len(indptr), step):  # one wrong offset would make a kernel leave its arrays
         part = indptr[first : first + step + 1]
         ok = ok and bool((part[1:] >= part[:-1]).all())
     if not ok:

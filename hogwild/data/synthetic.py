@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -43,10 +43,33 @@ def check_ranges(
             raise InputError(f"{spec}: {name}={found}: {expected_one_of(known, found)}")
 
 
-def name_of(spec: Any, usual: Mapping[str, Any]) -> str:
-    """Return a set's name, with the parameters that differ from the ``usual`` ones of its family."""
-    given = [f"{name}={getattr(spec, name)}" for name, value in usual.items() if getattr(spec, name) != value]
-    return f"{PREFIX}{spec.family}" + ("?" + "&".join(given) if given else "")
+class Spec:
+    """Parameters of a synthetic set; a subclass is a frozen dataclass whose first field is ``family``."""
+
+    family: str
+
+    @classmethod
+    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a family's parameters and their defaults, beside those given; none for an unknown family."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Return the parameters in a name such as ``synthetic:rcv1?rows=200000&seed=1``.
+
+        Raises
+        ------
+        InputError
+            For an unknown family or parameter (listing the known ones), or a value out of range.
+        """
+        family, given = parse_dials(name, lambda family: cls.usual(family, {}))
+        return cls(**{"family": family, **cls.usual(family, given), **given})
+
+    def __str__(self) -> str:
+        """Return the name, with the parameters that differ from the family's defaults."""
+        usual = self.usual(self.family, vars(self))
+        given = [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
+        return f"{PREFIX}{self.family}" + ("?" + "&".join(given) if given else "")
 
 
 def parse_dials(name: str, usual: Callable[[str], dict[str, Any]]) -> tuple[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from hogwild.cli.models.predict import number_lines
 from hogwild.data.rows.source import open_data
 from hogwild.problems.linear.model import LinearModel
 
@@ -238,3 +239,12 @@ def test_evaluate_names_the_file_with_an_unknown_label(
     assert result.err.startswith(f"hogwild: error: {other}: row 2 has label 77: ")
     other.write_text("1 1:1\nx 1:1\n")
     assert hogwild("evaluate", model[0], other).err.startswith(f"hogwild: error: {other}:2: bad label")
+
+
+def test_numbers_read_back_as_float32():
+    rows = np.array([[0.0, -0.0, 1.5], [np.nan, np.inf, -np.inf], [1e-7, 999999.94, 1e6]])
+    assert number_lines(rows) == b"0.0 -0.0 1.5\nnan inf -inf\n1e-07 999999.94 1e+06\n"
+    values = np.exp(np.random.default_rng(0).uniform(-90, 80, 1000)).astype(np.float32)
+    text = number_lines(values)
+    assert (np.array(text.split(), np.float64).astype(np.float32) == values).all()
+    assert number_lines(np.empty(0)) == b""

@@ -16,7 +16,7 @@ from hogwild.compare.reference.gradient import KINKED, SLOPES, Smooth
 from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.synthetic import generate
+from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
@@ -31,7 +31,7 @@ SMOOTH = sorted(set(SLOPES) - set(KINKED))
 
 @pytest.fixture(scope="module")
 def text() -> Rows:
-    return generate("synthetic:rcv1?rows=1500&features=300&nnz=20&noise=0.1")
+    return open_data("synthetic:rcv1?rows=1500&features=300&nnz=20&noise=0.1")
 
 
 def real(n=400, width=24, seed=0, counts=False):

@@ -12,7 +12,7 @@ from hogwild.compare.reference.optimum import find_optimum
 from hogwild.compare.reference.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES, installed
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.synthetic import generate
+from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
@@ -28,7 +28,7 @@ PAIRS = [(name, loss) for name, losses in LOSSES.items() for loss in losses]
 @pytest.fixture(scope="module")
 def text():
     return {
-        task: generate(f"synthetic:rcv1?rows=5000&features=500&task={task}") for task in ("classify", "regress")
+        task: open_data(f"synthetic:rcv1?rows=5000&features=500&task={task}") for task in ("classify", "regress")
     }  # fmt: skip
 
 

@@ -16,14 +16,14 @@ from hogwild.compare.run import harness
 from hogwild.compare.run.paper import PAPER, shift_for
 from hogwild.compare.run.reached import largest_that_converges
 from hogwild.compare.run.suites import Suite
-from hogwild.data.graphs.synthetic import parse_graph_spec
-from hogwild.data.ratings.synthetic import parse_rating_spec
-from hogwild.data.rows.synthetic import parse_spec
+from hogwild.data.graphs.synthetic import GraphSpec
+from hogwild.data.ratings.synthetic import RatingSpec
+from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.errors import UsageError
 
 SMALL = {"scale": 1e-4, "epochs": 3, "workers": (2,), "methods": ("hogwild", "tiered", "round-robin"),
          "host": "threads"}  # fmt: skip
-PARSERS = {"linear": parse_spec, "completion": parse_rating_spec, "cuts": parse_graph_spec}
+PARSERS = {"linear": SyntheticSpec.parse, "completion": RatingSpec.parse, "cuts": GraphSpec.parse}
 
 
 # ---- the paper's figures, and stand-ins
@@ -45,15 +45,15 @@ def test_stand_ins_can_be_made_at_any_scale(scale: float) -> None:
     for each in PAPER:
         assert PARSERS[each.problem](each.name_at(scale)) is not None
         if callable(each.held_out):
-            assert parse_spec(each.held_out(scale)).skip > 0
-    netflix = parse_rating_spec(PAPER[1].name_at(1.0))
+            assert SyntheticSpec.parse(each.held_out(scale)).skip > 0
+    netflix = RatingSpec.parse(PAPER[1].name_at(1.0))
     assert (netflix.users, netflix.items, netflix.ratings) == (480_189, 17_770, 100_198_805)
-    assert parse_rating_spec(PAPER[3].name_at(1.0)).ratings == 200_000_000  # a tenth
+    assert RatingSpec.parse(PAPER[3].name_at(1.0)).ratings == 200_000_000  # a tenth
 
 
 def test_a_matrix_stays_as_full() -> None:
     for each in PAPER[1:3]:
-        specs = [parse_rating_spec(each.name_at(scale)) for scale in (1.0, 0.01)]
+        specs = [RatingSpec.parse(each.name_at(scale)) for scale in (1.0, 0.01)]
         full = [spec.ratings / (spec.users * spec.items) for spec in specs]
         assert full[1] == pytest.approx(full[0], rel=0.01)
 

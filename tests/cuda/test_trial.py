@@ -12,7 +12,7 @@ from hogwild.cuda import streams
 from hogwild.cuda.trial import most_in_flight
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.synthetic import generate
+from hogwild.data.rows.source import open_data
 from tests.cuda.standin import StandIn
 
 
@@ -54,7 +54,7 @@ def popular(n=4_000, seed=0):
 CASES = {
     "regress": lambda: (dense_rows("regress"), {"loss": "squared-error", "step": 0.03}),
     "classify": lambda: (dense_rows("classify"), {"step": 0.05}),
-    "text": lambda: (generate("synthetic:rcv1?rows=1000"), {"step": 2.0}),
+    "text": lambda: (open_data("synthetic:rcv1?rows=1000"), {"step": 2.0}),
     "completion": lambda: (popular(), {"problem": "completion", "rank": 8, "step": 0.05}),
     "completion, bpr": lambda: (popular(), {"problem": "completion", "rank": 8, "step": 0.05, "loss": "bpr"}),
 }

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from hogwild.data.public import catalogue
-from hogwild.data.public.catalogue import cards, data_folder, find, is_fetched, located, look_up, near, place, read_card
+from hogwild.data.public.catalogue import (
+    FORMATS,
+    cards,
+    data_folder,
+    find,
+    is_fetched,
+    located,
+    look_up,
+    near,
+    place,
+    read_card,
+)
 from hogwild.data.public.fetch import fetch
 from hogwild.data.rows.source import convert, is_text, open_data
 from hogwild.errors import InputError, UsageError
@@ -88,23 +100,26 @@ def test_counts_agree_with_real_data(real_data: Path, tmp_path: Path, monkeypatc
 FILES = {"files": [{"url": "http://x/y"}]}
 
 
+def test_cards_are_consistent() -> None:
+    for name, card in cards().items():
+        assert card.name == name
+        assert re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name)
+        assert card.problem == FORMATS[card.format]
+        assert card.parts
+        assert all(part.files for part in card.parts)
+        for file in card.files():
+            assert re.fullmatch(r"[A-Za-z0-9][\w.+-]*", file.name)
+            assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "0" * 64)
+            assert re.fullmatch("[0-9a-f]{32}", file.md5 or "0" * 32)
+
+
 @pytest.mark.parametrize(
     ("parts", "changes", "said"),
     [
-        ({"train": FILES}, {"task": "guess"}, "task 'guess': expected one of binary"),
-        ({"train": FILES}, {"format": "csv"}, "format 'csv': expected one of svmlight"),
-        ({"train": FILES}, {"task": "graph"}, "format svmlight does not go with task graph"),
-        ({"train": FILES}, {"colour": "red"}, "unknown field colour"),
-        ({"train": FILES}, {"name": "other"}, "name 'other'"),
-        ({}, {}, "no part: expected one or more of train"),
-        ({"train": {"rows": 3}}, {}, "no files"),
-        ({"train": {"files": []}}, {}, "train has no files"),
-        ({"train": {"files": [{"url": "http://x/"}]}}, {}, "has no name that a file can have"),
-        ({"train": {"files": [{"name": "../../etc"}]}}, {}, "has no name that a file can have"),
-        ({"train": {"files": [{"url": "http://x/y", "md5": "12"}]}}, {}, "md5 '12': expected 32 hexadecimal digits"),
+        ({"train": FILES}, {"colour": "red"}, "unexpected keyword argument 'colour'"),
+        ({"train": {"rows": 3}}, {}, "files"),
         ({"train": {"files": [{"url": "http://x/y", "sha": "12"}]}}, {}, "unexpected keyword argument 'sha'"),
         ({"train": {"files": ["http://x/y"]}}, {}, "'str' object"),
-        ({"train": {"files": [{"url": 3}]}}, {}, "'int' object"),
     ],
 )
 def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:
@@ -119,7 +134,7 @@ def test_card_that_lacks_something_or_is_no_toml(tmp_path: Path) -> None:
     write_card(tmp_path, "tiny", {"train": FILES})
     path = tmp_path / "tiny.toml"
     path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("licence")))
-    with pytest.raises(InputError, match="no licence"):
+    with pytest.raises(InputError, match="licence"):
         read_card(path)
     path.write_text("name =")
     with pytest.raises(InputError, match="cannot be read"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import errno
 import gzip
 import hashlib
@@ -113,7 +114,7 @@ def test_another_version_begins_anew(web: Site, tmp_path: Path, change: dict[str
 
 
 def test_what_was_whole_before_a_kill_is_not_asked_for_again(web: Site, tmp_path: Path) -> None:
-    with Partial(tmp_path / "file") as partial:
+    with contextlib.closing(Partial(tmp_path / "file")) as partial:
         partial.begin({"url": web / "file", "total": len(BODY)})
         partial.write(BODY)
     assert get(web, tmp_path, md5=md5(BODY)) == BODY

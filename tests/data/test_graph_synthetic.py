@@ -9,7 +9,7 @@ import pytest
 
 from hogwild.data.graphs.container import graph_statistics
 from hogwild.data.graphs.source import open_graph
-from hogwild.data.graphs.synthetic import parse_graph_spec
+from hogwild.data.graphs.synthetic import GraphSpec
 from hogwild.errors import InputError
 
 CHECKSUMS = {
@@ -29,7 +29,7 @@ def checksum(graph):
 @pytest.mark.parametrize("name", CHECKSUMS)
 def test_the_same_bits_everywhere(name):
     assert checksum(open_graph(name)) == CHECKSUMS[name]
-    assert str(parse_graph_spec(name)) == name
+    assert str(GraphSpec.parse(name)) == name
     more = name + "&seed=6" if "seed" not in name else name.replace("seed=5", "seed=6")
     assert checksum(open_graph(more)) != CHECKSUMS[name]
 

@@ -10,7 +10,7 @@ import pytest
 from hogwild.data.ratings import synthetic as rating_synthetic
 from hogwild.data.ratings.container import rating_statistics
 from hogwild.data.ratings.source import open_ratings
-from hogwild.data.ratings.synthetic import FAMILIES, RatingSpec, parse_rating_spec
+from hogwild.data.ratings.synthetic import FAMILIES, RatingSpec
 from hogwild.errors import InputError
 
 SMALL = "synthetic:ratings?users=60&items=40&ratings=700&rank=3"  # small enough for Python without the JIT
@@ -93,7 +93,7 @@ def test_netflix_at_its_usual_size():
 
 
 def test_shapes_of_families():
-    shapes = {name: (spec.users, spec.items) for name in FAMILIES if (spec := parse_rating_spec(f"synthetic:{name}"))}
+    shapes = {name: (spec.users, spec.items) for name in FAMILIES if (spec := RatingSpec.parse(f"synthetic:{name}"))}
     assert shapes["netflix"] == (480_189, 17_770)
     assert shapes["kdd"] == (1_000_990, 624_961)
     assert shapes["jumbo"] == (10_000_000, 10_000_000)
@@ -111,10 +111,10 @@ def test_dials():
 
 
 def test_names():
-    spec = parse_rating_spec("synthetic:netflix?ratings=1e6&seed=3")
+    spec = RatingSpec.parse("synthetic:netflix?ratings=1e6&seed=3")
     assert (spec.ratings, spec.seed, spec.family) == (1_000_000, 3, "netflix")
     assert str(spec) == "synthetic:netflix?ratings=1000000&seed=3"
-    assert parse_rating_spec(str(spec)) == spec
+    assert RatingSpec.parse(str(spec)) == spec
     assert str(RatingSpec()) == "synthetic:ratings"
 
 

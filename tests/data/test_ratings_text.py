@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from hogwild.data.cache import Cache
 from hogwild.data.ratings import text as rating_text
+from hogwild.data.ratings.ids import distinct
 from hogwild.data.ratings.source import open_ratings
-from hogwild.data.ratings.text import compact, parse_ratings
+from hogwild.data.ratings.text import parse_ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 
@@ -230,9 +231,9 @@ def test_days_are_those_of_the_calendar():
 
 @pytest.mark.parametrize("numbers", [[], [7], [5, -3, 5, 100], [0, 2**61], [-(2**62), 2**62], list(range(50, 0, -1))])
 def test_compact_numbering(numbers):
-    place, ids = compact(np.array(numbers, np.int64))
-    assert ids.names().tolist() == sorted(set(numbers))
-    assert ids.names(place).tolist() == numbers
+    names, place = distinct(np.array(numbers, np.int64))
+    assert names.tolist() == sorted(set(numbers))
+    assert names[place].tolist() == numbers
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

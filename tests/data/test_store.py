@@ -24,7 +24,7 @@ from hogwild.data.rows import store
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import degrees
 from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store
-from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.errors import InputError, OutputError
 
 ARRAYS = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "degrees.npy"]
 FILES = [*ARRAYS, "checksums.npy", "meta.json"]
@@ -243,11 +243,9 @@ def test_large_stores_have_a_sample_of_blocks_checked(saved, monkeypatch):
             open_store(path)
         flip(path / "values.npy", at)
     flip(path / "values.npy", size // 2)
+    monkeypatch.setattr(store, "CHECK_ALL_BELOW", size * 100)
     with pytest.raises(InputError, match=r"values\.npy does not match"):
-        open_store(path, verify="full")
-    assert len(open_store(path, verify="none")) == 50
-    with pytest.raises(UsageError, match="expected one of auto, full"):
-        open_store(path, verify="some")
+        open_store(path)
 
 
 def test_offsets_are_checked_where_checksums_are_not(saved, monkeypatch):
@@ -256,7 +254,7 @@ def test_offsets_are_checked_where_checksums_are_not(saved, monkeypatch):
     np.save(saved / "indptr.npy", indptr)
     monkeypatch.setattr(store, "check_blocks", lambda *args, **options: None)
     with pytest.raises(InputError, match=r"indptr.npy does not ascend from 0"):
-        open_store(saved, verify="sample")
+        open_store(saved)
 
 
 def test_what_exists_is_not_overwritten(tmp_path, saved):

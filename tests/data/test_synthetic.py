@@ -12,11 +12,16 @@ from hogwild.data import synthetic as common
 from hogwild.data.cache import Cache
 from hogwild.data.rows import synthetic
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import open_data
 from hogwild.data.rows.statistics import describe
-from hogwild.data.rows.synthetic import FAMILIES, SyntheticSpec, generate, parse_spec
+from hogwild.data.rows.synthetic import FAMILIES, SyntheticSpec
 from hogwild.errors import InputError
 
 SMALL = "synthetic:rcv1?rows=400&features=900&nnz=12"  # small enough for Python without the JIT
+
+
+def generate(name, cache=None, progress=None):
+    return open_data(name, cache=cache, progress=progress)
 
 
 def arrays(rows: Rows) -> tuple[np.ndarray, ...]:
@@ -45,7 +50,7 @@ def test_the_bits_are_those_of_every_machine(name):
 def test_rows_are_well_formed(name):
     rows = generate(name)
     rows._check()  # ascending without repeats, finite, inside the width
-    assert rows.width == parse_spec(name).features
+    assert rows.width == SyntheticSpec.parse(name).features
     assert set(rows.targets) == {-1.0, 1.0}
 
 
@@ -175,7 +180,7 @@ def test_through_the_cache(tmp_path):
 
 
 def test_every_dial_has_its_own_entry():
-    spec = parse_spec(SMALL)
+    spec = SyntheticSpec.parse(SMALL)
     others = {
         "rows": 401, "features": 901, "nnz": 13, "spread": 0.5, "zipf": 1.5, "shift": 1.0, "values": "counts",
         "task": "regress", "classes": 3, "positive": 0.25, "noise": 0.125, "seed": 1, "skip": 1,
@@ -186,16 +191,16 @@ def test_every_dial_has_its_own_entry():
 
 
 def test_names():
-    spec = parse_spec("synthetic:rcv1?rows=2e5&seed=1")
+    spec = SyntheticSpec.parse("synthetic:rcv1?rows=2e5&seed=1")
     assert (spec.rows, spec.seed, spec.features, spec.values) == (200_000, 1, 47_236, "tfidf")
     assert str(spec) == "synthetic:rcv1?rows=200000&seed=1"
-    assert str(parse_spec("synthetic:rcv1")) == "synthetic:rcv1"
+    assert str(SyntheticSpec.parse("synthetic:rcv1")) == "synthetic:rcv1"
     for family in FAMILIES:
-        spec = parse_spec(f"synthetic:{family}?rows=7&zipf=0.5")
-        assert parse_spec(str(spec)) == spec
-    assert parse_spec("synthetic:dense?features=5").nnz == 5
-    assert parse_spec("synthetic:rcv1?task=regress").noise == 0.1
-    assert parse_spec(str(parse_spec("synthetic:rcv1?task=regress&noise=0.03"))).noise == 0.03
+        spec = SyntheticSpec.parse(f"synthetic:{family}?rows=7&zipf=0.5")
+        assert SyntheticSpec.parse(str(spec)) == spec
+    assert SyntheticSpec.parse("synthetic:dense?features=5").nnz == 5
+    assert SyntheticSpec.parse("synthetic:rcv1?task=regress").noise == 0.1
+    assert SyntheticSpec.parse(str(SyntheticSpec.parse("synthetic:rcv1?task=regress&noise=0.03"))).noise == 0.03
 
 
 @pytest.mark.parametrize(
@@ -222,7 +227,7 @@ def test_names():
 )
 def test_bad_names(name, said):
     with pytest.raises(InputError) as raised:
-        parse_spec(f"synthetic:{name}")
+        SyntheticSpec.parse(f"synthetic:{name}")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 

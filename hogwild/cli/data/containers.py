@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.data.sources import Sources, check_memory
 from hogwild.config import TrainConfig
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.errors import HogwildWarning, InputError, UsageError, nearest
 from hogwild.methods import PROBLEMS
 
@@ -70,9 +70,9 @@ class RowsOfFeatures:
 
     @staticmethod
     def check(name: str) -> None:
-        from hogwild.data.rows.synthetic import parse_spec
+        from hogwild.data.rows.synthetic import SyntheticSpec
 
-        parse_spec(name)
+        SyntheticSpec.parse(name)
 
     def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Rows:
         return sources.open(name, progress)
@@ -108,9 +108,9 @@ class RatingsOfItems:
 
     @staticmethod
     def check(name: str) -> None:
-        from hogwild.data.ratings.synthetic import parse_rating_spec
+        from hogwild.data.ratings.synthetic import RatingSpec
 
-        parse_rating_spec(name)
+        RatingSpec.parse(name)
 
     def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Ratings:
         return sources.ratings(name, progress)
@@ -143,9 +143,9 @@ class GraphsToCut:
 
     @staticmethod
     def check(name: str) -> None:
-        from hogwild.data.graphs.synthetic import parse_graph_spec
+        from hogwild.data.graphs.synthetic import GraphSpec
 
-        parse_graph_spec(name)
+        GraphSpec.parse(name)
 
     def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Graph:
         from hogwild import machine

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 TABLE_LABELS = 12  # most that fit on a terminal
 PAIRS = 1 << 16  # pairs whose scores are written at a time
-OTHERS = 64  # rows that NumPy formats where the fast path stops
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, autocompletion=shell.data,
@@ -221,19 +220,9 @@ def number_lines(values: Any) -> bytes:
     """Format numbers, (n,) or (n, columns), in the shortest form that reads back as the same float32."""
     import numpy as np
 
-    from hogwild.data.text.format_kernel import MOST, format_lines
-
-    rows = np.ascontiguousarray(values, dtype=np.float32)
-    rows = rows[:, np.newaxis] if rows.ndim == 1 else rows
-    room, parts, row = np.empty(MOST * rows.size + 1, np.uint8), [], 0
-    while row < len(rows):
-        row, size = format_lines(rows, row, room)
-        parts.append(room[:size].tobytes())
-        if row < len(rows):  # not finite, very large or small, or a power of two: NumPy formats them all
-            others = rows[row : row + OTHERS].astype(str)
-            parts.append("".join(" ".join(other) + "\n" for other in others).encode())
-            row += len(others)
-    return b"".join(parts)
+    rows = np.asarray(values, dtype=np.float32)
+    lines = map(str, rows) if rows.ndim == 1 else (" ".join(map(str, row)) for row in rows)
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 @contextlib.contextmanager

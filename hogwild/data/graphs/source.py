@@ -8,7 +8,7 @@ from typing import Any
 
 from hogwild.data.beside import PACKED
 from hogwild.data.graphs.container import Graph
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.synthetic import PREFIX
 from hogwild.errors import InputError, UsageError, expected_one_of

@@ -15,6 +15,7 @@ microsecond a vertex.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ VERTICES = 1 << 28
 
 
 @dataclass(frozen=True)
-class GraphSpec:
+class GraphSpec(common.Spec):
     """Parameters of a synthetic graph; those left out of a name take their family's defaults.
 
     Attributes
@@ -81,9 +82,9 @@ class GraphSpec:
         }  # fmt: skip
         common.check_ranges(self, {name: ranges[name] for name in FAMILIES[self.family]})
 
-    def __str__(self) -> str:
-        """Return the name, with the parameters that differ from the family's defaults."""
-        return common.name_of(self, FAMILIES[self.family])
+    @classmethod
+    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return FAMILIES.get(family, {})
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -93,21 +94,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def parse_graph_spec(name: str) -> GraphSpec:
-    """Parse a name such as ``synthetic:grid?side=64&seed=1``.
-
-    Raises
-    ------
-    InputError
-        For an unknown family or parameter (listing the known ones), or a value out of range.
-    """
-    family, given = common.parse_dials(name, lambda family: FAMILIES.get(family, {}))
-    return GraphSpec(family, **{**FAMILIES.get(family, {}), **given})
-
-
-def generate_graph(spec: GraphSpec | str) -> Graph:
-    """Return the graph of ``spec``, in memory."""
-    spec = parse_graph_spec(spec) if isinstance(spec, str) else spec
+def generate_graph(name: str) -> Graph:
+    """Return the graph called ``name``, in memory."""
+    spec = GraphSpec.parse(name)
     return {"grid": _grid, "volume": _volume, "clusters": _clusters}[spec.family](spec)
 
 

@@ -1,9 +1,8 @@
 """Reads graphs from text: DIMACS maximum-flow problems, and lists of edges with a separate file of terminals.
 
-Plain lines, of whole numbers and a short decimal, are parsed by compiled code (``parse_kernel.py``), 20 ns each. Any
-other line is parsed in Python, in about two microseconds, so that every error can say which line and why; so are all
-lines of a list of edges once a vertex has a name that is not a number. Compressed files are recognised by their first
-bytes (``data/text/lines.py``). Vertices of a list of edges are numbered in ascending order of their names, as
+Arcs and edges are lines of fields, which the kernel that reads ratings parses on several threads. Other lines of a flow
+problem, the terminals, and what is wrong with a line are for plain Python. Compressed files are recognised by their
+first bytes (``data/text/lines.py``). Vertices of a list of edges are numbered in ascending order of their names, as
 everywhere.
 
 The DIMACS format: Johnson, McGeoch (eds.), "Network Flows and Matching", 1993.
@@ -12,9 +11,9 @@ The DIMACS format: Johnson, McGeoch (eds.), "Network Flows and Matching", 1993.
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import re
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,31 +21,30 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
-from hogwild.data.graphs.parse_kernel import parse_edges
-from hogwild.data.progress import BytesRead
-from hogwild.data.ratings.ids import Ids, distinct
+from hogwild.data.parallel import BytesRead
+from hogwild.data.ratings.ids import IdCollector, Ids
+from hogwild.data.ratings.layout import content_lines, is_number
 from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.data.text.fields import PLAIN, Fields, FieldsLayout, line_at, parse_fields
 from hogwild.data.text.lines import ReadError, Source, chunks
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.pipeline import CHUNK_BYTES, Chunk, ChunkParser, usual_workers
+from hogwild.data.text.tokens import line_of, shown_word
 from hogwild.errors import InputError
 
-CHUNK = 1 << 20  # bytes
+CHUNK = CHUNK_BYTES
 SEPARATORS = (b"\t", b",", b";")  # the first that a line contains; else any white space
 WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 QUOTED = re.compile(rb'"[^"]*"')
-COMMENTS = (b"#", b"%")
+COMMENTS = b"#%"
+ARC = FieldsLayout(PLAIN, 4, 1, 2, 3)  # a FROM TO CAPACITY
 ARCS = 1 << 40
-BEYOND = 10**18  # numeric names are below this
+LARGEST = float(np.finfo(np.float32).max)
+
+Faults = list[tuple[int, str]]  # lines of a chunk, and what is wrong with them
 
 
-Taker = Callable[[bytearray, int, int, int], tuple[int, int]]
-
-
-def lines(name: str, progress: BytesRead | None = None, take: Taker | None = None) -> Iterator[tuple[int, bytes]]:
+def lines(name: str, progress: BytesRead | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield ``(number, line)`` of all nonempty lines, without surrounding blanks; a tab may be an empty column.
-
-    ``take(buffer, at, size, number)``, called before each line, may parse some lines itself: it returns where the next
-    one begins, and how many lines come before that.
 
     Raises
     ------
@@ -56,13 +54,7 @@ def lines(name: str, progress: BytesRead | None = None, take: Taker | None = Non
     source, number = Source(name), 0
     try:
         for buffer, size in chunks(source, CHUNK, deque()):
-            at = 0
-            while at < size:
-                at, number = (at, number) if take is None else take(buffer, at, size, number)
-                if at == size:
-                    break
-                end = buffer.index(b"\n", at)
-                line, at = bytes(memoryview(buffer)[at:end]), end + 1
+            for line in bytes(memoryview(buffer)[: size - 1]).split(b"\n"):
                 number += 1
                 if line.strip():
                     yield number, line.strip(b" \r\v\f")
@@ -74,43 +66,85 @@ def lines(name: str, progress: BytesRead | None = None, take: Taker | None = Non
         source.close()
 
 
-class _Edges:
-    """Edges collected in flat arrays while reading."""
+def _parsed(
+    name: str, progress: BytesRead | None, parse: Callable[[bytearray, int], Fields],
+    add: Callable[[Chunk[Fields]], Faults], ready: Callable[[bytearray, int], bool] | None = None,
+) -> int:  # fmt: skip
+    """Hand the chunks of a file, parsed on several threads, to ``add``; return the number of lines."""
+    parse_fields(bytearray(b"\n"), 1, ARC)  # compiles in this thread, where Ctrl-C is noticed
+    with Source(name) as source, ChunkParser(usual_workers(), CHUNK) as parser:
+        for chunk in parser.each(source, parse, ready, progress):
+            if faults := add(chunk):
+                raise parser.fault(source, *min(faults))
+        return parser.lines
 
-    def __init__(self) -> None:
-        self.u, self.v, self.weights = array("q"), array("q"), array("d")
-        most = CHUNK // 4 + 1  # most edges in a chunk
-        self._room = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
-        self.line = 0  # the last plain line
 
-    def __len__(self) -> int:
-        return len(self.u)
+def _faults(chunk: Chunk[Fields], wrong: np.ndarray, check: Callable[[bytes], None]) -> Faults:
+    """Return the first line that the kernel refused or that is ``wrong``; ``check`` raises ValueError for it."""
+    numbers = [] if chunk.block.fault is None else [line_at(chunk.buffer, chunk.block.fault[1])[0]]
+    numbers += [line_of(chunk.buffer, int(np.argmax(wrong)), COMMENTS)] if wrong.any() else []
+    if not numbers:
+        return []
+    line = bytes(chunk.buffer).split(b"\n", min(numbers))[min(numbers) - 1].strip(b" \r\v\f")
+    try:
+        check(line)
+    except ValueError as error:
+        return [(min(numbers), str(error))]
+    return [(min(numbers), f"bad line {shown_word(line)}")]
 
-    def take(
-        self, buffer: bytearray, at: int, size: int, number: int, separator: int, fields: int, low: int, high: int
-    ) -> tuple[int, int]:
-        """Parse the plain lines from ``at`` on, as :data:`Taker` says; the other arguments are the kernel's."""
-        at, passed, last, n = parse_edges(buffer, at, size, separator, fields, low, high, *self._room)
-        for column, found in zip((self.u, self.v, self.weights), self._room, strict=True):
-            column.frombytes(found[:n].tobytes())  # type: ignore[attr-defined]
-        self.line = number + last if n else self.line
-        return at, number + passed
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return np.array(self.u, np.int64), np.array(self.v, np.int64), np.array(self.weights, np.float64)
+# -- flow problems ----------------------------------------------------------------------------------------------------
 
 
 class _Flow:
-    """A maximum-flow problem being read; each kind of line has a method."""
+    """A maximum-flow problem being read."""
 
     def __init__(self) -> None:
         self.n = self.m = -1
         self.ends: dict[bytes, int] = {}  # vertices of s and t
-        self.arcs = _Edges()  # vertices from 1
+        self.arcs: list[tuple[np.ndarray, ...]] = []  # vertices from 0, and capacities
 
-    def take(self, buffer: bytearray, at: int, size: int, number: int) -> tuple[int, int]:
-        """Parse plain arcs, which need no checks."""
-        return self.arcs.take(buffer, at, size, number, 0, 4, 1, self.n) if self.n >= 0 else (at, number)
+    @staticmethod
+    def parse(buffer: bytearray, size: int) -> Fields:
+        text = np.frombuffer(buffer, np.uint8, size)
+        ends = np.flatnonzero(text == 10)
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        others = []
+        for number in np.flatnonzero((text[starts] != ord("a")) | (text[np.minimum(starts + 1, ends)] > 32)).tolist():
+            line = bytes(buffer[starts[number] : ends[number]]).strip(b" \r\v\f")
+            if line.split()[:1] != [b"a"]:
+                buffer[starts[number] : ends[number]] = b" " * int(ends[number] - starts[number])
+                others.append((number + 1, line))
+        arcs = parse_fields(buffer, size, ARC)
+        arcs.others = [(number, line) for number, line in others if line.strip()]
+        return arcs
+
+    def add(self, chunk: Chunk[Fields]) -> Faults:
+        """Take a chunk; return its first faults."""
+        arcs, faults, known = chunk.block, [], 0 if self.n >= 0 else chunk.block.lines + 1
+        for number, line in arcs.others:
+            try:
+                self.take(line)
+            except ValueError as error:
+                faults.append((number, str(error)))
+                break
+            known = min(known, number) if self.n >= 0 else known
+        (u, v), weights = arcs.numbers, arcs.values
+        wrong = (np.minimum(u, v) < 1) | (np.maximum(u, v) > self.n) | ~((weights >= 0) & (weights <= LARGEST))
+        if known and len(u) and (first := line_of(chunk.buffer, 0, COMMENTS)) < known:
+            return [*faults, (first, "no problem line before it: expected p max VERTICES ARCS first")]
+        self.arcs.append((u - 1, v - 1, weights))
+        return faults + _faults(chunk, wrong, self.check_arc)
+
+    def take(self, line: bytes) -> None:
+        """Take a line other than an arc; raise ValueError for a wrong one."""
+        words = line.split()
+        if words[0] == b"p":
+            self.problem(words)
+        elif words[0] == b"n":
+            self.end(words)
+        elif not line.startswith(b"c"):
+            raise ValueError(f"bad line {shown_word(line)}: expected c, p, n or a first (DIMACS maximum flow)")
 
     def problem(self, words: list[bytes]) -> None:
         if self.n >= 0:
@@ -129,15 +163,13 @@ class _Flow:
             raise ValueError(f"vertex {vertex + 1} is the source and the sink")
         self.ends[words[2]] = vertex
 
-    def arc(self, words: list[bytes]) -> None:
+    def check_arc(self, line: bytes) -> None:
+        words = line.split()
         if len(words) != 4:
             raise ValueError(f"bad arc {shown_word(b' '.join(words))}: expected a FROM TO CAPACITY")
-        self.arcs.u.append(self.vertex(words[1]) + 1)
-        self.arcs.v.append(self.vertex(words[2]) + 1)
-        self.arcs.weights.append(_weight(words[3]))
-
-    def comment(self, words: list[bytes]) -> None:
-        pass
+        self.vertex(words[1])
+        self.vertex(words[2])
+        _check_weight(words[3])
 
     def vertex(self, word: bytes) -> int:
         if self.n < 0:
@@ -155,37 +187,29 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     InputError
         The message names the file and the line.
     """
-    flow, number = _Flow(), 0
-    kinds: dict[bytes, Callable[[list[bytes]], None]] = {
-        b"a": flow.arc, b"c": flow.comment, b"n": flow.end, b"p": flow.problem,
-    }  # fmt: skip
-    for number, line in lines(name, progress, flow.take):
-        words = line.split()
-        try:
-            if words[0] in kinds:
-                kinds[words[0]](words)
-            elif not line.startswith(b"c"):
-                raise ValueError(f"bad line {shown_word(line)}: expected c, p, n or a first (DIMACS maximum flow)")
-        except ValueError as error:
-            raise InputError(f"{name}:{number}: {error}") from None
-    number = max(number, flow.arcs.line)
+    flow = _Flow()
+    number = _parsed(name, progress, flow.parse, flow.add)
     for end, what in ((b"s", "source"), (b"t", "sink")):
         if end not in flow.ends:
             raise InputError(f"{name}:{max(number, 1)}: no {what}: expected a line n VERTEX {end.decode()}")
-    if len(flow.arcs) != flow.m:
-        raise InputError(f"{name}:{number}: {len(flow.arcs)} arcs in it, but its problem line says {flow.m}")
-    u, v, capacity = flow.arcs.arrays()
+    u, v, capacity = (np.concatenate(parts) for parts in zip(*flow.arcs))
+    if len(u) != flow.m:
+        raise InputError(f"{name}:{number}: {len(u)} arcs in it, but its problem line says {flow.m}")
     ends = [flow.ends[b"s"], flow.ends[b"t"]]
-    return _in_file(name, Graph.of, u - 1, v - 1, capacity, np.zeros(len(u)), flow.n, ends, [0, 1], title=name)
+    return _in_file(name, Graph.of, u, v, capacity, np.zeros(len(u)), flow.n, ends, [0, 1], title=name)
+
+
+# -- lists of edges ---------------------------------------------------------------------------------------------------
 
 
 def read_edges(name: str, terminals: str, progress: BytesRead | None = None) -> Graph:
     """Read lines ``u v [weight]``, undirected, and from another file lines ``vertex label``.
 
-    Columns are separated by tabs, commas, semicolons or white space, whichever the first line has, and may be quoted;
-    columns after the third are ignored, and either all lines have a weight or none. Names are whole numbers or any
-    text. A first line is a header if its weight is not a number, or if it has two words above whole numbers, but never
-    if it begins with two whole numbers. Lines that start with ``#`` or ``%`` are comments.
+    Columns are separated by tabs, commas, semicolons or white space, whichever the first line has, and may be quoted
+    unless white space separates them; columns after the third are ignored, and either all lines have a weight or none.
+    Names are whole numbers or any text. A first line is a header if its weight is not a number, or if it has two words
+    above whole numbers, but never if it begins with two whole numbers. Lines that start with ``#`` or ``%`` are
+    comments.
 
     Raises
     ------
@@ -193,135 +217,131 @@ def read_edges(name: str, terminals: str, progress: BytesRead | None = None) -> 
         The message names the file and the line.
     """
     found = _List()
-    for number, words in _table(name, "u v [weight]", progress, found.take):
-        try:
-            found.add(words)
-        except ValueError as error:
-            raise InputError(f"{name}:{number}: {error}") from None
-    if not found.edges.weights:
+    _parsed(name, progress, found.parse, found.add, found.begin)
+    if not found.weights:
         raise InputError(f"{name}:1: no edges in it: expected lines u v [weight]")
-    (names, u, v, find), weight = found.numbered(), np.array(found.edges.weights, np.float64)
-    vertices, labels = _read_terminals(terminals, find, name)
-    label_names, label_numbers = _numbered(labels)
+    ends, ids = found.names.finish()
+    weight = np.concatenate(found.weights)
+    vertices, labels = _read_terminals(terminals, ids, name)
+    keys = np.array([int(label) if all(map(WHOLE.fullmatch, labels)) else label.decode() for label in labels], object)
+    label_names, numbers = np.unique(keys, return_inverse=True)
     return _in_file(
-        name, Graph.of, u, v, weight, weight, len(names), vertices, label_numbers, len(label_names), title=name,
-        ids=_ids(names), label_ids=_ids(label_names),
+        name, Graph.of, ends[0::2], ends[1::2], weight, weight, len(ids), vertices, numbers, len(label_names),
+        title=name, ids=_unless_numbers(ids), label_ids=_unless_numbers(Ids(label_names.tolist())),
     )  # fmt: skip
 
 
 class _List:
-    """A list of edges being read: names are numbers, or text from the first that is not a number."""
+    """A list of edges being read."""
 
     def __init__(self) -> None:
-        self.edges, self.weighted = _Edges(), False
-        self.names: tuple[list[bytes], list[bytes]] | None = None
+        self.layout: FieldsLayout | None = None
+        self.separator: bytes | None = None
+        self.names = IdCollector()  # of both ends of each edge, one after the other
+        self.weights: list[np.ndarray] = []
 
-    def take(self, buffer: bytearray, at: int, size: int, number: int, separator: bytes | None) -> tuple[int, int]:
-        """Parse plain lines, as :data:`Taker`, while names are numbers."""
-        if self.names is not None:
-            return at, number
-        how = (separator or b"\0")[0], 3 if self.weighted else 2, -BEYOND, BEYOND
-        return self.edges.take(buffer, at, size, number, *how)
+    def begin(self, buffer: bytearray, size: int) -> bool:
+        """Find out the columns from the first lines, and overwrite a header; return False if there are none."""
+        found = [] if self.layout else list(itertools.islice(content_lines(buffer, size, (b"#", b"%")), 2))
+        if found:
+            self.separator = _separator(found[0][1])
+            rows = [_words(line, self.separator) for _, line in found]
+            if _is_header(rows):
+                start, end = found[0][0], buffer.index(b"\n", found[0][0])
+                buffer[start:end] = b" " * (end - start)
+                rows = rows[1:]
+            code, weighted = ord(self.separator or chr(PLAIN)), len(rows[0]) > 2
+            value = 2 if weighted else -2
+            self.layout = FieldsLayout(code, 2 + weighted, value=value, comments=COMMENTS, more=weighted)
+        return self.layout is not None
 
-    def add(self, words: list[bytes]) -> None:
-        """Add the edge of any line; raise ValueError for a wrong line."""
-        if self.edges.weights and (len(words) > 2) != self.weighted:
-            here, before = ("no weight", "one") if self.weighted else ("a weight", "none")
+    def parse(self, buffer: bytearray, size: int) -> Fields:
+        assert self.layout is not None
+        return parse_fields(buffer, size, self.layout)
+
+    def add(self, chunk: Chunk[Fields]) -> Faults:
+        """Take a chunk; return its first fault."""
+        fields = chunk.block
+        wrong = ~((fields.values >= 0) & (fields.values <= LARGEST))
+        if all(fields.whole):
+            self.names.add_numbers(np.column_stack(fields.numbers).ravel())
+        else:
+            data = bytes(memoryview(chunk.buffer)[: chunk.size])
+            if (word := self.names.add_tokens(data, fields.spans.reshape(-1, 2))) is not None:
+                wrong |= (fields.spans[:, 1] > data.find(word)) | (fields.spans[:, 3] > data.find(word))
+        if (zero := chunk.buffer.find(0, 0, chunk.size)) >= 0:  # perhaps in a column that is ignored
+            begin, end = chunk.buffer.rfind(b"\n", 0, zero), chunk.buffer.find(b"\n", zero)
+            wrong |= (fields.spans[:, 3] > begin) & (fields.spans[:, 3] < end)
+        self.weights.append(fields.values)
+        return _faults(chunk, wrong, self.check)
+
+    def check(self, line: bytes) -> None:
+        """Raise ValueError for a wrong line."""
+        _check_text(line)
+        words = _words(line, self.separator)
+        if len(words) < 2 or not all(words[:2]):
+            raise ValueError(f"bad line {shown_word(line)}: expected u v [weight]")
+        if (weighted := self.layout is not None and self.layout.more) != (len(words) > 2):
+            here, before = ("no weight", "one") if weighted else ("a weight", "none")
             raise ValueError(f"{here}, and {before} before it: expected u v in all lines, or u v weight")
-        self.weighted = len(words) > 2
-        self.edges.weights.append(_weight(words[2]) if self.weighted else 1.0)
-        columns = self.edges.u, self.edges.v
-        if self.names is None and not all(WHOLE.fullmatch(word) for word in words[:2]):
-            self.names = [str(u).encode() for u in columns[0]], [str(v).encode() for v in columns[1]]
-        for column, text, word in zip(columns, self.names or ([], []), words):
-            if self.names is None:
-                column.append(int(word))
-            text.append(word)
-
-    def numbered(self) -> tuple[Any, np.ndarray, np.ndarray, Callable[[bytes], int | None]]:
-        """Return ``(names, u, v, find)``: ascending names, the edges' ends by number, and the lookup of a name."""
-        if self.names is not None:
-            words = self.names[0] + self.names[1]
-            texts, numbers = _numbered(words)
-            known = {word: int(number) for word, number in zip(words, numbers)}
-            return texts, numbers[: len(self.edges.weights)], numbers[len(self.edges.weights) :], known.get
-        u, v, _ = self.edges.arrays()
-        names, places = distinct(np.concatenate((u, v)))
-        numbers = places.astype(np.int64)
-
-        def find(word: bytes) -> int | None:
-            if not WHOLE.fullmatch(word):
-                return None
-            place = int(np.searchsorted(names, int(word)))
-            return place if place < len(names) and names[place] == int(word) else None
-
-        return names, numbers[: len(self.edges)], numbers[len(self.edges) :], find
+        if weighted:
+            _check_weight(words[2])
 
 
-def _read_terminals(name: str, find: Callable[[bytes], int | None], edges: str) -> tuple[np.ndarray, list[bytes]]:
+def _read_terminals(name: str, ids: Ids, edges: str) -> tuple[list[int], list[bytes]]:
     """Return the numbers of the terminals and the names of their labels."""
-    found: dict[int, bytes] = {}
     try:
-        for number, words in _table(name, "vertex label", None):
-            if (vertex := find(words[0])) is None:
-                raise InputError(f"{name}:{number}: vertex {shown_word(words[0])} has no edge in {edges}")
-            label = words[1]
-            if found.setdefault(vertex, label) != label:
-                both = f"{shown_word(found[vertex])} and {shown_word(label)}"
-                raise InputError(f"{name}:{number}: vertex {shown_word(words[0])} has two labels, {both}: expected one")
+        table = list(_terminal_lines(name))
     except InputError as error:
         if str(error).endswith("no such file"):
             raise InputError(
                 f"{name}: no such file: {edges} is a list of edges, so some vertices need labels, in lines vertex label"
             ) from None
         raise
+    table = table[1:] if _is_header([words for _, words in table[:2]]) else table
+    found: dict[int, bytes] = {}
+    vertices = ids.lookup([words[0].decode() for _, words in table]).tolist()
+    for (number, (word, label, *_)), vertex in zip(table, vertices):
+        if vertex < 0:
+            raise InputError(f"{name}:{number}: vertex {shown_word(word)} has no edge in {edges}")
+        if found.setdefault(vertex, label) != label:
+            both = f"{shown_word(found[vertex])} and {shown_word(label)}"
+            raise InputError(f"{name}:{number}: vertex {shown_word(word)} has two labels, {both}: expected one")
     if len(set(found.values())) < 2:
         raise InputError(f"{name}:1: {len(set(found.values()))} labels in it: a cut needs terminals of two or more")
-    return np.fromiter(found, np.int64, len(found)), list(found.values())
+    return list(found), list(found.values())
 
 
-def _table(
-    name: str, expected: str, progress: BytesRead | None,
-    take: Callable[[bytearray, int, int, int, bytes | None], tuple[int, int]] | None = None,
-) -> Iterator[tuple[int, list[bytes]]]:  # fmt: skip
-    """Yield ``(line, words)`` of the lines of a table of two columns or more, without comments and header.
-
-    ``take`` is as for :func:`lines` but also gets the separator; it is called once it is known whether there is a
-    header.
-    """
+def _terminal_lines(name: str) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield ``(line, words)`` of the lines of a table of two columns or more, without comments."""
     separator, first = None, True
-    held: list[tuple[int, list[bytes]]] = []  # the first line, until the second shows whether it is a header
-
-    def further(buffer: bytearray, at: int, size: int, number: int) -> tuple[int, int]:
-        return (at, number) if take is None or first or held else take(buffer, at, size, number, separator)
-
-    for number, line in lines(name, progress, further):
-        if line.lstrip().startswith(COMMENTS):
+    for number, line in lines(name):
+        if line.lstrip()[:1] in COMMENTS:
             continue
-        _check_text(name, number, line)
-        if first:
-            unquoted = QUOTED.sub(b"", line)
-            separator = next((mark for mark in SEPARATORS if mark in unquoted), None)
+        try:
+            _check_text(line)
+        except ValueError as error:
+            raise InputError(f"{name}:{number}: {error}") from None
+        separator, first = _separator(line) if first else separator, False
         words = _words(line, separator)
         if len(words) < 2 or not all(words[:2]):
-            raise InputError(f"{name}:{number}: bad line {shown_word(line)}: expected {expected}")
-        if first:
-            held, first = [(number, words)], False
-            continue
-        if held and not _is_header(held[0][1], words):
-            yield held[0]
-        held = []
+            raise InputError(f"{name}:{number}: bad line {shown_word(line)}: expected vertex label")
         yield number, words
-    yield from held
 
 
-def _check_text(name: str, number: int, line: bytes) -> None:
+def _check_text(line: bytes) -> None:
     if b"\0" in line:
-        raise InputError(f"{name}:{number}: binary data {shown_word(line)}, expected text")
+        raise ValueError(f"binary data {shown_word(line)}, expected text")
     try:
         line.decode()
     except UnicodeDecodeError:
-        raise InputError(f"{name}:{number}: {shown_word(line)} is not UTF-8: convert the file first") from None
+        raise ValueError(f"{shown_word(line)} is not UTF-8: convert the file first") from None
+
+
+def _separator(line: bytes) -> bytes | None:
+    """Return the separator of columns; None: white space."""
+    unquoted = QUOTED.sub(b"", line)
+    return next((mark for mark in SEPARATORS if mark in unquoted), None)
 
 
 def _words(line: bytes, separator: bytes | None) -> list[bytes]:
@@ -335,34 +355,21 @@ def _words(line: bytes, separator: bytes | None) -> list[bytes]:
         return [word.strip() for word in line.split(separator)]
 
 
-def _is_header(words: list[bytes], below: list[bytes]) -> bool:
-    """Return whether ``words`` name the columns: a weight that is no number above one, or text above numbers."""
-    if all(WHOLE.fullmatch(word) for word in words[:2]):
+def _is_header(rows: list[list[bytes]]) -> bool:
+    """Return whether the first row names the columns: a weight that is no number above one, or text above numbers."""
+    if len(rows) < 2 or all(map(WHOLE.fullmatch, rows[0][:2])) or not all(rows[0][:2]):
         return False
+    words, below = rows
+    if len(below) < 2:  # which is wrong, and named as the first line that is
+        return True
     if len(words) > 2 and len(below) > 2:
-        return not _is_number(words[2]) and _is_number(below[2])
-    return not any(WHOLE.fullmatch(word) for word in words[:2]) and all(WHOLE.fullmatch(word) for word in below[:2])
+        return not is_number(words[2]) and is_number(below[2])
+    return not any(map(WHOLE.fullmatch, words[:2])) and all(map(WHOLE.fullmatch, below[:2]))
 
 
-def _is_number(word: bytes) -> bool:
-    try:
-        return math.isfinite(float(word)) and b"_" not in word
-    except ValueError:
-        return False
-
-
-def _numbered(words: list[bytes]) -> tuple[list[Any], np.ndarray]:
-    """Return the distinct names in ascending order, and the number of each word, (n,) int64."""
-    different = set(words)
-    key: Any = int if all(WHOLE.fullmatch(word) for word in different) else None
-    order = sorted(different, key=key)
-    place = {word: at for at, word in enumerate(order)}
-    names = [int(word) if key else word.decode(errors="replace") for word in order]
-    return names, np.fromiter(map(place.__getitem__, words), np.int64, len(words))
-
-
-def _ids(names: Any) -> Ids | None:
-    return None if np.array_equal(names, np.arange(len(names))) else Ids(names)
+def _unless_numbers(ids: Ids) -> Ids | None:
+    """Return the names unless each is its own number."""
+    return None if np.array_equal(ids.names(), np.arange(len(ids))) else ids
 
 
 def _whole(word: bytes, low: int, high: int) -> int:
@@ -373,13 +380,11 @@ def _whole(word: bytes, low: int, high: int) -> int:
     return int(word)
 
 
-def _weight(word: bytes) -> float:
-    if not _is_number(word):
+def _check_weight(word: bytes) -> None:
+    if not is_number(word) or not math.isfinite(float(word)):
         raise ValueError(f"bad weight {shown_word(word)}: expected a finite number")
-    weight = float(word)
-    if not 0 <= weight <= float(np.finfo(np.float32).max):
+    if not 0 <= float(word) <= LARGEST:
         raise ValueError(f"weight {shown_word(word)}: expected 0 or more, within float32")
-    return weight
 
 
 def _in_file(name: str, make: Callable[..., Graph], *given: Any, **more: Any) -> Graph:

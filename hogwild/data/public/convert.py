@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.text import lines, read_dimacs
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart
 from hogwild.data.rows.store import Sink, StoreWriter
 from hogwild.errors import InputError, OutputError
@@ -65,9 +65,11 @@ def convert_part(
 
 def compare(card: Card, part: CardPart, found: dict[str, Any]) -> None:
     """Raise InputError if the counts found differ from those that the card states."""
+    rows = "ratings" if card.problem == "completion" else "rows"
+    exact = {rows: part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices, "arcs": card.arcs}
     wrong = [
         f"{found[name]:,} {name} and not {expected:,}"
-        for name, expected in _exact(card, part).items()
+        for name, expected in exact.items()
         if expected is not None and name in found and found[name] != expected
     ] + [
         f"{found[name]:,} {name}, more than {limit:,}"
@@ -76,11 +78,6 @@ def compare(card: Card, part: CardPart, found: dict[str, Any]) -> None:
     ]
     if wrong:
         raise InputError(f"not the data of the card: {', '.join(wrong)}")
-
-
-def _exact(card: Card, part: CardPart) -> dict[str, int | None]:
-    rows = "ratings" if card.problem == "completion" else "rows"
-    return {rows: part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices, "arcs": card.arcs}
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ checksum, at about a gigabyte a second, or to unpack it, at a third of that.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import http.client
@@ -23,11 +24,11 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import File
 from hogwild.data.public.unpack import verify
 from hogwild.errors import InputError, OutputError, reason_of
@@ -74,7 +75,7 @@ def download(file: File, path: Path, progress: BytesRead | None = None) -> Path:
     """
     if path.exists():
         return path
-    with Partial(path) as partial:
+    with contextlib.closing(Partial(path)) as partial:
         failures: list[Failed] = []
         for url in (file.url, *file.mirrors):
             try:
@@ -115,51 +116,38 @@ class Partial:
     def __init__(self, path: Path) -> None:
         self.path, self.part = path, path.with_name(path.name + ".part")
         self.note = path.with_name(path.name + ".part.json")
-        self.file = self._open()
+        self.version: dict[str, Any] = {}
+        with self._written():
+            self.file: Any = open(self.part, "ab", buffering=0)
         self.size = os.fstat(self.file.fileno()).st_size
-        self.version = self._read_note()
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self.version = dict(json.loads(self.note.read_bytes()))
 
-    def _open(self) -> Any:
-        try:
-            return open(self.part, "ab", buffering=0)
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def _failure(self, error: OSError) -> OutputError:
-        hint = f" ({KEPT})" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
-        return OutputError(f"{self.part}: cannot be written: {error.strerror or error}{hint}")
-
-    def _read_note(self) -> dict[str, Any]:
-        try:
-            found = json.loads(self.note.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def __enter__(self) -> Partial:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self.file.close()
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            hint = f" ({KEPT})" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+            raise OutputError(f"{self.part}: cannot be written: {error.strerror or error}{hint}") from None
 
     def begin(self, version: dict[str, Any]) -> None:
         """Discard what was received: another version follows, or the same from its start."""
-        try:
+        with self._written():
             self.file.truncate(0)
             self.size, self.version = 0, version
             self.note.write_text(json.dumps(version))
-        except OSError as error:
-            raise self._failure(error) from None
 
     def write(self, block: bytes) -> None:
         view = memoryview(block)
-        try:
+        with self._written():
             while view:  # unbuffered, so that a full disk shows here; a write may be short
                 done = self.file.write(view)
                 self.size += done
                 view = view[done:]
-        except OSError as error:
-            raise self._failure(error) from None
 
     def reserve(self, total: int | None) -> None:
         """Raise OutputError if the disk has no room for the rest."""
@@ -179,19 +167,14 @@ class Partial:
             if file.sha256 is None and file.md5 is None:
                 verify(self.part, file.url)
         except InputError as error:
-            self.remove()
+            self.part.unlink(missing_ok=True)
+            self.note.unlink(missing_ok=True)
             raise InputError(
                 f"{error}: it was removed; fetch it again, and if that is no better the publisher has changed the file"
             ) from None
-        try:
+        with self._written():
             os.fsync(self.file.fileno())
             os.replace(self.part, self.path)
-        except OSError as error:
-            raise self._failure(error) from None
-        self.note.unlink(missing_ok=True)
-
-    def remove(self) -> None:
-        self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ plain arrays, so that reading one runs no code.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -195,3 +196,62 @@ def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     places = np.cumsum(found, dtype=np.int32)
     places -= 1
     return np.flatnonzero(found) + low, places[shifted]
+
+
+class IdCollector:
+    """Ids of one side in order: numbers while all are numbers, codes of strings from the first chunk with others."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[np.ndarray, bool]] = []  # (numbers, True), or (codes, False)
+        self.table: dict[bytes, int] = {}
+
+    def add_numbers(self, numbers: np.ndarray) -> None:
+        """Add ids that are numbers, as int32 if they fit, since ids are kept until the end."""
+        fit = not len(numbers) or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
+        self.parts.append((numbers.astype(np.int32 if fit else np.int64), True))
+
+    def add_tokens(self, data: bytes, spans: np.ndarray) -> bytes | None:
+        """Add the ids at the places ``spans`` (n, 2) of ``data``; return one that is not UTF-8, if any."""
+        table, before = self.table, len(self.table)
+        if len(spans) and spans[:, 0].min() < 0:  # a doubled quote stands for one
+            places = spans.tolist()
+            tokens = [data[a:b] if a >= 0 else data[-1 - a : b].replace(b'""', b'"') for a, b in places]
+        else:
+            tokens = [data[a:b] for a, b in zip(spans[:, 0].tolist(), spans[:, 1].tolist(), strict=True)]
+        codes = [table.setdefault(token, len(table)) for token in tokens]
+        self.parts.append((np.array(codes, np.int32), False))
+        new = list(itertools.islice(table, before, None))
+        try:
+            b"\n".join(new).decode()
+        except UnicodeDecodeError:
+            return next(token for token in new if not _is_text(token))
+        return None
+
+    def finish(self) -> tuple[np.ndarray, Ids]:
+        """Return ``(indices, names)``: int32 indices in ascending order of the names."""
+        if not self.table:
+            numbers = [part for part, _ in self.parts]
+            self.parts = []
+            different, places = distinct(np.concatenate(numbers) if numbers else np.empty(0, np.int64))
+            return places, Ids(different, check=False)
+        parts = [self._code(part) if whole else part for part, whole in self.parts]
+        self.parts = []
+        names = [name.decode() for name in self.table]
+        order = sorted(range(len(names)), key=names.__getitem__)
+        rank = np.empty(len(names), np.int32)
+        rank[order] = np.arange(len(names), dtype=np.int32)
+        return rank[np.concatenate(parts)], Ids([names[place] for place in order], check=False)
+
+    def _code(self, numbers: np.ndarray) -> np.ndarray:
+        values, place = np.unique(numbers, return_inverse=True)
+        table = self.table
+        codes = [table.setdefault(b"%d" % value, len(table)) for value in values.tolist()]
+        return np.array(codes, np.int32)[place]
+
+
+def _is_text(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

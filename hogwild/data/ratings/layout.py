@@ -10,8 +10,8 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from hogwild.data.text.fields import FieldsLayout
 from hogwild.data.text.tokens import quoted
 
 SEPARATORS = {256: b"::", 9: b"\t", 59: b";", 44: b",", 124: b"|"}  # in the order they are tried; 0: blanks
@@ -29,26 +29,15 @@ HEADINGS = (
 WANTED = ("user", "item", "value", "time")
 
 
-@dataclass(frozen=True)
-class RatingsLayout:
-    """Role of each field; -1 for none. ``kind`` is that of the times, as in the kernel: none, numbers or dates."""
-
-    separator: int
-    columns: int
-    user: int = 0
-    item: int = 1  # -1: ``movie:`` lines precede their ratings
-    value: int = 2  # -1: all ratings are 1
-    time: int = -1
-    kind: int = 0
-
-
-def content_lines(buffer: bytearray, size: int) -> Iterable[tuple[int, bytes]]:
+def content_lines(
+    buffer: bytearray, size: int, comments: bytes | tuple[bytes, ...] = b"#"
+) -> Iterable[tuple[int, bytes]]:
     """Yield ``(start, line)`` of the lines that are neither blank nor comments."""
     at = 0
     while at < size:
         end = buffer.index(b"\n", at)
         line = bytes(buffer[at:end]).strip()
-        if line and not line.startswith(b"#"):
+        if line and not line.startswith(comments):
             yield at, line
         at = end + 1
 
@@ -93,7 +82,7 @@ def is_headed(fields: list[bytes]) -> dict[str, int]:
     return found if {"user", "item"} <= set(found) else {}
 
 
-def sniff(buffer: bytearray, size: int, netflix: bool | None = None) -> RatingsLayout | str:
+def sniff(buffer: bytearray, size: int, netflix: bool | None = None) -> FieldsLayout | str:
     """Return the layout of a text that begins with ``buffer[:size]``, or a message why it is unknown.
 
     A header is overwritten by blanks.
@@ -126,10 +115,10 @@ def sniff(buffer: bytearray, size: int, netflix: bool | None = None) -> RatingsL
     places = columns or {name: at for at, name in enumerate(WANTED) if at < total}
     kind = kind_of_fields(fields, places.get("time", -1))
     time = places.get("time", -1) if kind else -1
-    return RatingsLayout(separator, total, places["user"], places["item"], places.get("value", -1), time, kind)
+    return FieldsLayout(separator, total, places["user"], places["item"], places.get("value", -1), time, kind)
 
 
-def _sniff_netflix(lines: list[bytes]) -> RatingsLayout | str:
+def _sniff_netflix(lines: list[bytes]) -> FieldsLayout | str:
     line = next((text for text in lines if not MOVIE.match(text)), b"")
     if not line:
         return "no ratings in it, expected lines of: user,rating,date below a line with the movie's number and a colon"
@@ -137,4 +126,4 @@ def _sniff_netflix(lines: list[bytes]) -> RatingsLayout | str:
     value = 1 if len(fields) > 2 or (len(fields) == 2 and not DAY.match(fields[1])) else -1
     time = value + 1 if value > 0 else 1
     kind = kind_of_fields(fields, time)
-    return RatingsLayout(44, len(fields), 0, -1, value, time if kind else -1, kind)
+    return FieldsLayout(44, len(fields), 0, -1, value, time if kind else -1, kind)

@@ -17,13 +17,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.cache import Cache, check_unchanged, identity
+from hogwild.data.cache import Cache, Recipe, check_unchanged, identity
 from hogwild.data.hints import looks_like
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
-from hogwild.data.ratings.store import RatingRecipe, build_ratings, open_ratings_store, save_ratings
-from hogwild.data.ratings.synthetic import parse_rating_spec, rating_recipe
+from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
+from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.rows.source import MATRIX_MARKET, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
@@ -171,9 +171,9 @@ def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str,
     return ratings, {"warnings": {"repeats": dropped}} if dropped else {}
 
 
-def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
+def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     if kind == "synthetic":
-        return rating_recipe(parse_rating_spec(name), options["progress"])
+        return rating_recipe(RatingSpec.parse(name), options["progress"])
     kept = {"values": options["values"], "repeats": options["repeats"]}
     files = _netflix_files(name) if os.path.isdir(name) else [name]
     if not files:
@@ -189,11 +189,11 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> RatingRecipe:
             check_unchanged(file, old)
         return made
 
-    return RatingRecipe(
+    return Recipe(
         label=os.path.basename(os.path.abspath(name)),
-        key={"format": kind, **kept, "files": before, "parser": PARSER},
+        key={"kind": KIND, "format": kind, **kept, "files": before, "parser": PARSER},
         meta={"source": os.path.abspath(name), "options": {"format": kind, **kept}, "parser": f"ratings {PARSER}"},
-        make=make,
+        fill=make,
     )
 
 

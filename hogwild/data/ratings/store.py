@@ -11,15 +11,13 @@ are made in memory before they are written, 12 bytes each (20 with times).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.cache import Cache, Recipe
-from hogwild.data.columns import REMEDY, Column
+from hogwild.data.columns import REMEDY
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.data.rows.store import StoreWriter, open_arrays, read_meta
 from hogwild.data.store_checks import check_counts, check_range
@@ -30,47 +28,6 @@ DTYPES = {"users": "<i4", "indices": "<i4", "values": "<f4", "times": "<i8"}
 NAMES = {"numbers": "<i8", "text": "|u1", "ends": "<i8"}
 SIDES = ("user", "item")
 DTYPES |= {f"{side}_{name}": dtype for side in SIDES for name, dtype in NAMES.items()}
-FILES = {"users": "users.npy", "items": "indices.npy", "values": "values.npy", "times": "times.npy"}  # files of a store
-
-
-class RatingStoreWriter(StoreWriter):
-    """Writes a store of ratings; like its base, it is used in a ``with`` statement.
-
-    Raises
-    ------
-    InputError
-        If ``path`` exists.
-    OutputError
-        If it cannot be written (also from ``write`` and ``close``).
-    """
-
-    def __enter__(self) -> RatingStoreWriter:
-        return self
-
-    def _column(self, name: str) -> Column:
-        if name not in self._columns:
-            self._columns[name] = Column(self._folder / f"{name}.npy", DTYPES[name])
-        return self._columns[name]
-
-    def write(self, ratings: Ratings) -> None:
-        """Write all ratings and their names."""
-        arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
-        for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
-            arrays |= {} if ids is None else ids.arrays(f"{side}_")
-        try:
-            for name, array in arrays.items():
-                if array is not None:
-                    self._column(name).write(array)
-        except OSError as error:
-            self.abort()
-            raise self._failure(error) from None
-        users, items = ratings.shape
-        self.rows = self.nnz = len(ratings)
-        self.width_seen = items
-        self.meta |= {"kind": KIND, "users": users, "items": items}
-
-    def _finish(self, meta: dict[str, Any]) -> None:
-        self._seal(meta, {name: self._columns[name] for name in DTYPES if name in self._columns})
 
 
 def save_ratings(
@@ -87,9 +44,14 @@ def save_ratings(
     """
     if len(ratings) and min(int(ratings.users.min()), int(ratings.items.min())) < 0:
         raise InputError(f"{os.fspath(path)}: ratings of unknown users or items cannot be kept: drop them first")
-    with RatingStoreWriter(path, meta, overwrite) as writer:
-        writer.write(ratings)
-        return writer.close()
+    arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
+    for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
+        arrays |= {} if ids is None else ids.arrays(f"{side}_")
+    n, (users, items) = len(ratings), ratings.shape
+    counts = {"kind": KIND, "users": users, "items": items, "rows": n, "width": items, "nnz": n}
+    with StoreWriter(path, meta, overwrite, DTYPES) as writer:
+        writer.put(**arrays)
+        return writer.seal(writer.meta | counts)
 
 
 def is_rating_store(path: str | Path) -> bool:
@@ -100,8 +62,8 @@ def is_rating_store(path: str | Path) -> bool:
         return False
 
 
-def open_ratings_store(path: str | Path, verify: str = "auto") -> Ratings:
-    """Return a store's ratings, mapped read-only; see :func:`hogwild.data.rows.store.open_store` for parameters.
+def open_ratings_store(path: str | Path) -> Ratings:
+    """Return a store's ratings, mapped read-only and checked as :func:`hogwild.data.rows.store.open_store` does.
 
     Raises
     ------
@@ -109,8 +71,8 @@ def open_ratings_store(path: str | Path, verify: str = "auto") -> Ratings:
         If it is not a store of ratings, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays, verify = open_arrays(path, KIND, verify, _check_fit)
-    if verify == "full":
+    meta, arrays, everything = open_arrays(path, KIND, _check_fit)
+    if everything:
         check_range(path, "users", arrays["users"], meta["users"])
         check_range(path, "indices", arrays["indices"], meta["items"])
     try:
@@ -141,34 +103,18 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
 # -- the cache --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RatingRecipe:
-    """How ratings are made: a :class:`hogwild.data.cache.Recipe` whose ``make`` returns all of them, and facts."""
+def build_ratings(cache: Cache | None, recipe: Recipe) -> tuple[Ratings, dict[str, Any]]:
+    """Return ``(ratings, meta data)`` from the cache, made and kept there if missing, or in memory without a cache.
 
-    label: str
-    key: dict[str, Any]
-    meta: dict[str, Any]
-    make: Callable[[], tuple[Ratings, dict[str, Any]]]
-
-    @property
-    def name(self) -> str:
-        """Name of its entry in a cache."""
-        return Recipe(self.label, {"kind": KIND, **self.key}, {}, lambda sink: {}).name
-
-
-def build_ratings(cache: Cache | None, recipe: RatingRecipe) -> tuple[Ratings, dict[str, Any]]:
-    """Return ``(ratings, meta data)`` from the cache, made and kept there if missing, or in memory without a cache."""
+    The recipe's ``fill`` takes nothing, and returns the ratings and facts.
+    """
     made: list[tuple[Ratings, dict[str, Any]]] = []  # at most one, whatever happens to its cache entry
 
     def write(path: Path) -> None:
-        with RatingStoreWriter(path, recipe.meta) as writer:
-            made[:] = made or [recipe.make()]
-            ratings, facts = made[0]
-            writer.meta |= facts
-            writer.write(ratings)
-            writer.close()
+        made[:] = made or [recipe.fill()]
+        save_ratings(made[0][0], path, recipe.meta | made[0][1])
 
     if cache is not None and (kept := cache.keep(recipe.name, write, open_ratings_store)) is not None:
         return kept
-    ratings, facts = made[0] if made else recipe.make()
+    ratings, facts = made[0] if made else recipe.fill()
     return ratings, {**recipe.meta, **facts}

@@ -21,6 +21,7 @@ import dataclasses
 import itertools
 import math
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +29,10 @@ from typing import Any
 import numpy as np
 
 from hogwild.data import synthetic as common
-from hogwild.data.progress import BytesRead
+from hogwild.data.cache import Recipe
+from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.store import RatingRecipe
+from hogwild.data.ratings.store import KIND
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.errors import InputError
 
@@ -42,7 +44,7 @@ STREAMS = ("draws", "user_factors", "item_factors", "user_bias", "item_bias", "n
 
 
 @dataclass(frozen=True)
-class RatingSpec:
+class RatingSpec(common.Spec):
     """Parameters of a synthetic set; those left out of a name take their family's defaults.
 
     Attributes
@@ -93,9 +95,10 @@ class RatingSpec:
             pairs = f"{self.users:,} x {self.items:,}"
             raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
-    def __str__(self) -> str:
-        """Return the name, with the parameters that differ from the family's defaults."""
-        return common.name_of(self, _usual(self.family))
+    @classmethod
+    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
+        return usual | FAMILIES.get(family, {})
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -118,31 +121,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _usual(family: str) -> dict[str, Any]:
-    usual = {field.name: field.default for field in dataclasses.fields(RatingSpec) if field.name != "family"}
-    return usual | FAMILIES.get(family, {})
-
-
-def parse_rating_spec(name: str) -> RatingSpec:
-    """Parse a name such as ``synthetic:netflix?ratings=1e6&seed=1``.
-
-    Raises
-    ------
-    InputError
-        For an unknown family or parameter (listing the known ones), or a value out of range.
-    """
-    family, given = common.parse_dials(name, _usual)
-    return RatingSpec(family, **{**_usual(family), **given})
-
-
-def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> RatingRecipe:
+def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the ratings of ``spec``."""
     dials = dataclasses.asdict(spec)
-    return RatingRecipe(
+    return Recipe(
         label=f"synthetic-{spec.family}-{spec.ratings}",
-        key={"synthetic": {**dials, "family": ""}, "generator": GENERATOR},
+        key={"kind": KIND, "synthetic": {**dials, "family": ""}, "generator": GENERATOR},
         meta={"source": str(spec), "options": dials, "parser": f"synthetic ratings {GENERATOR}"},
-        make=lambda: (_draw(spec, progress), {}),
+        fill=lambda: (_draw(spec, progress), {}),
     )
 
 

@@ -9,7 +9,6 @@ All arrays are read-only, so that kernels compile once per role and a memory map
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -286,29 +285,19 @@ class Rows:
 
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""
-        indptr = np.concatenate(([0], np.cumsum(self.end - self.begin)))
-        indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
-        for first, last, source in self._pieces():
-            part = slice(indptr[first], indptr[last])
-            indices[part], values[part] = self.indices[source], self.values[source]
+        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end - self.begin)))
+        if self.contiguous:
+            part = slice(self.begin[0], self.end[-1]) if len(self) else slice(0)
+            indices, values = np.array(self.indices[part]), np.array(self.values[part])
+        else:
+            from hogwild.data.rows.counts_kernel import copy_entries
+
+            indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
+            copy_entries(self.begin, indptr, self.indices, self.values, indices, values)
         flat = indices, values, self.targets, self.width, self.weights
         copy = Rows(indptr, *flat, check=False, hash_bits=self.hash_bits, table=self.table)
         copy.names, copy.inverse = self.names, self.inverse
         return copy
-
-    def _pieces(self) -> Iterator[tuple[int, int, Any]]:
-        """Yield runs ``(first, last, where)`` of rows with about a million entries, and their place in the arrays."""
-        ends, contiguous, first = np.cumsum(self.end - self.begin), self.contiguous, 0
-        while first < len(self):
-            before = ends[first - 1] if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + PIECE, side="right")))
-            if contiguous:
-                yield first, last, slice(self.begin[first], self.end[last - 1])
-            else:
-                starts = np.concatenate(([before], ends[first : last - 1]))  # where each row begins in a compact copy
-                shifts = np.repeat(self.begin[first:last] - starts, self.end[first:last] - self.begin[first:last])
-                yield first, last, shifts + np.arange(before, ends[last - 1])
-            first = last
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
         """Return ``(rest, held_out)`` with ``round(fraction * n)`` rows held out at random, each part in file order.
@@ -338,6 +327,8 @@ class Rows:
     def degrees(self) -> np.ndarray:
         """Rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
         total = np.zeros(self.width, dtype=np.int64)
-        for _, _, source in self._pieces():  # in pieces, so that a store larger than memory is only streamed
-            np.add.at(total, self.indices[source], 1)  # many times faster than bincount, which casts to 64 bits
+        step = max(1, PIECE * len(self) // max(self.nnz, 1))
+        for first in range(0, len(self), step):  # so that a store larger than memory is only streamed
+            part = self.block(first, first + step).compact()
+            np.add.at(total, part.indices, 1)  # many times faster than bincount, which casts to 64 bits
         return total

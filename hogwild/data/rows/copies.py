@@ -1,4 +1,4 @@
-"""Copies some of many rows in a compiled loop; ``rows.select(ids).compact()`` is the slow twin."""
+"""Copies of some of many rows, of rows joined, and of rows without empty columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.counts_kernel import copy_entries, renumber
+from hogwild.data.rows.counts_kernel import renumber
 from hogwild.kernels.order import choose
 
 
@@ -15,12 +15,12 @@ def drawn(rows: Rows, count: int, seed: int) -> Rows:
     """Return a copy in memory of ``count`` rows chosen at random, in their original order."""
     ids = np.empty(count, dtype=np.int64)
     choose(ids, len(rows), seed)
-    return picked(rows, ids)
+    return rows.select(ids).compact()
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """Return a copy in memory of the rows of all parts, concatenated; all parts have the same width."""
-    copies = [picked(part, np.arange(len(part))) for part in parts]
+    copies = [part.compact() for part in parts]
     lengths = np.concatenate([part.end - part.begin for part in copies])
     indices, values, targets = (
         np.concatenate([getattr(part, name) for part in copies]) for name in ("indices", "values", "targets")
@@ -46,16 +46,3 @@ def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
     if rows.inverse is not None:
         found.inverse = readonly(rows.inverse[columns[: found.width]])
     return found, columns[:count]
-
-
-def picked(rows: Rows, ids: np.ndarray) -> Rows:
-    """Return a copy in memory of the rows ``ids``, in that order."""
-    chosen = rows.select(ids)
-    indptr = np.zeros(len(ids) + 1, dtype=np.int64)
-    np.cumsum(chosen.end - chosen.begin, out=indptr[1:])
-    indices, values = np.empty(indptr[-1], rows.indices.dtype), np.empty(indptr[-1], rows.values.dtype)
-    copy_entries(chosen.begin, indptr, rows.indices, rows.values, indices, values)
-    flat = indices, values, chosen.targets, rows.width, chosen.weights
-    copy = Rows(indptr, *flat, check=False, hash_bits=rows.hash_bits)
-    copy.inverse = rows.inverse
-    return copy

@@ -20,12 +20,12 @@ import numpy as np
 
 from hogwild.data.bits import check_bits
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.rows.chunks import fit_width
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
-from hogwild.data.rows.synthetic import parse_spec
+from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
@@ -265,7 +265,7 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
         about = {"format": kind, "labels": labels, "workers": options["workers"], "progress": options["progress"]}
         return table_recipe(name, asked, bits, options["plan"], **about)
     if kind == "synthetic":
-        recipe = synthetic_recipe(parse_spec(name), options["progress"])
+        recipe = synthetic_recipe(SyntheticSpec.parse(name), options["progress"])
     else:
         found = _targets_path(name, targets, options.get("labels", "required"))
         key = {"format": "mtx", "file": identity(name), "targets": found and identity(found), "parser": PARSER}

@@ -39,14 +39,14 @@ from hogwild.data.names import NAMES, Names
 from hogwild.data.rows.chunks import chunks
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.store_checks import check_counts, check_facts, check_offsets, check_range, usable
-from hogwild.errors import InputError, OutputError, UsageError, expected_one_of
+from hogwild.errors import InputError, OutputError
 
 FORMAT, VERSION = "hogwild-store", 1
 ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
-DEGREES = "degrees", "<i4"  # how many rows hold each feature: a sidecar, which older stores lack
+#: Also how many rows hold each feature, which older stores lack, and a table's names.
+COLUMNS = {**ARRAYS, "degrees": "<i4", **NAMES}
 FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
 CHECK_ALL_BELOW = 1 << 30  # bytes; in larger stores a sample of blocks is checked
-VERIFY = ("auto", "full", "sample", "none")
 KINDS = {"rows": "rows of features (--problem completion?)", "ratings": "ratings"}  # kinds of stores
 
 
@@ -81,6 +81,8 @@ class StoreWriter:
         for hashed rows, ``table`` for those of a table, ...
     overwrite : bool
         Replace ``path`` if it is a store. Anything else is never overwritten.
+    dtypes : dict
+        The arrays that the store may have; by default those of rows.
 
     Raises
     ------
@@ -90,9 +92,12 @@ class StoreWriter:
         If it cannot be written (also from ``append`` and ``close``).
     """
 
-    def __init__(self, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False,
+        dtypes: dict[str, str] = COLUMNS,
+    ) -> None:  # fmt: skip
         self.path = Path(os.path.abspath(path))
-        self.overwrite = overwrite
+        self.overwrite, self.dtypes = overwrite, dtypes
         self.meta = dict(meta or {})
         self.rows = self.nnz = self.width_seen = 0
         self._degrees = Degrees()
@@ -130,10 +135,20 @@ class StoreWriter:
 
     def _column(self, name: str) -> Column:
         if name not in self._columns:
-            self._columns[name] = Column(self._folder / f"{name}.npy", ARRAYS[name])
+            self._columns[name] = Column(self._folder / f"{name}.npy", self.dtypes[name])
             if name == "indptr":
                 self._columns[name].write(np.zeros(1, np.int64))
         return self._columns[name]
+
+    def put(self, **arrays: Any) -> None:
+        """Append to some of the arrays; those that are None are not made."""
+        try:
+            for name, array in arrays.items():
+                if array is not None:
+                    self._column(name).write(array)
+        except OSError as error:
+            self.abort()
+            raise self._failure(error) from None
 
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
         """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
@@ -150,16 +165,7 @@ class StoreWriter:
             raise ValueError(f"append: {m} rows of {nnz} entries do not fit the arrays given")
         if self.rows and (weights is not None) != ("weights" in self._columns):
             raise ValueError("append: weights must be given for all rows or for none")
-        try:
-            self._column("indptr").write(np.cumsum(lengths) + self.nnz)
-            self._column("indices").write(indices)
-            self._column("values").write(values)
-            self._column("targets").write(targets)
-            if weights is not None:
-                self._column("weights").write(weights)
-        except OSError as error:
-            self.abort()
-            raise self._failure(error) from None
+        self.put(indptr=np.cumsum(lengths) + self.nnz, indices=indices, values=values, targets=targets, weights=weights)
         self.rows, self.nnz = self.rows + m, self.nnz + nnz
         self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
         self._degrees.add(indices)
@@ -170,39 +176,30 @@ class StoreWriter:
         width = self.width_seen if width is None else int(width)
         if not self.width_seen <= width <= INDEX_LIMIT:
             raise InputError(f"{self.path}: width {width}, but features up to {self.width_seen} occur")
+        degrees = self._degrees.of(width) if width <= max(FEW, self.nnz) else None
+        names = {} if self.names is None else self.names.arrays()
+        self.put(indptr=[], indices=[], values=[], targets=[], degrees=degrees, **names)
+        return self.seal({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
+
+    def seal(self, meta: dict[str, Any]) -> Path:
+        """Flush everything to disk, write ``meta`` and the checksums, and name the store."""
+        columns = {name: self._columns[name] for name in self.dtypes if name in self._columns}
         try:
-            self._finish({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
+            for column in columns.values():
+                column.finish()
+            crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
+            meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
+            meta["arrays"] = {name: {"dtype": each.dtype, "length": each.length} for name, each in columns.items()}
+            meta["checksum"] = _meta_checksum(meta)
+            write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
+            write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
+            sync_folder(self._folder)
             self._rename()
         except OSError as error:
             raise self._failure(error) from None
         finally:
             self.abort()
         return self.path
-
-    def _finish(self, meta: dict[str, Any]) -> None:
-        for name in ("indptr", "indices", "values", "targets"):
-            self._column(name)
-        degrees = self._degrees.of(meta["width"]) if meta["width"] <= max(FEW, self.nnz) else None
-        if degrees is not None:
-            column = self._columns[DEGREES[0]] = Column(self._folder / f"{DEGREES[0]}.npy", DEGREES[1])
-            column.write(degrees)
-        for name, array in ({} if self.names is None else self.names.arrays()).items():
-            column = self._columns[name] = Column(self._folder / f"{name}.npy", NAMES[name])
-            column.write(array)
-        every = (*ARRAYS, DEGREES[0], *NAMES)
-        self._seal(meta, {name: self._columns[name] for name in every if name in self._columns})
-
-    def _seal(self, meta: dict[str, Any], columns: dict[str, Column]) -> None:
-        """Flush ``columns``, and write the meta data and the checksums."""
-        for column in columns.values():
-            column.finish()
-        crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
-        meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
-        meta["arrays"] = {name: {"dtype": column.dtype, "length": column.length} for name, column in columns.items()}
-        meta["checksum"] = _meta_checksum(meta)
-        write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
-        write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
-        sync_folder(self._folder)
 
     def _rename(self) -> None:
         self._check_free()
@@ -313,16 +310,10 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     return meta
 
 
-def open_store(path: str | Path, verify: str = "auto") -> Rows:
+def open_store(path: str | Path) -> Rows:
     """Return the rows of a store, mapped read-only. A cache cannot evict it while any of its arrays is alive.
 
-    Parameters
-    ----------
-    path : str or Path
-    verify : {"auto", "full", "sample", "none"}
-        Checksums to compare: all; those of the first, the last and 64 random blocks of each array; or none (for
-        workers, who open what their parent has checked). "auto" is full up to 1 GiB. Sizes and headers are always
-        checked.
+    All checksums are compared up to 1 GiB, those of the first, the last and 64 random blocks of each array above.
 
     Raises
     ------
@@ -330,30 +321,28 @@ def open_store(path: str | Path, verify: str = "auto") -> Rows:
         If it is not a store, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays, verify = open_arrays(path, "rows", verify, _check_fit)
+    meta, arrays, everything = open_arrays(path, "rows", _check_fit)
     bits = meta.get("hash_bits")  # a store from before hashing existed has none
-    check_offsets(path, arrays["indptr"], meta["nnz"], every=verify != "none")
-    if verify == "full":
+    check_offsets(path, arrays["indptr"], meta["nnz"])
+    if everything:
         check_range(path, "indices", arrays["indices"], meta["width"])
     data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
     more = {"hash_bits": bits, "table": meta.get("table")}
     rows = Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, **more)
-    rows.known_degrees = arrays.get(DEGREES[0])
+    rows.known_degrees = arrays.get("degrees")
     if set(NAMES) <= set(arrays):
         rows.names = Names(*(arrays[name] for name in NAMES))
     return rows
 
 
 def open_arrays(
-    path: Path, kind: str, verify: str, check_fit: Callable[[Path, dict[str, Any], dict[str, tuple[str, int]]], None]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """Return meta data and mapped arrays of a store of ``kind``, and how they were verified.
+    path: Path, kind: str, check_fit: Callable[[Path, dict[str, Any], dict[str, tuple[str, int]]], None]
+) -> tuple[dict[str, Any], dict[str, np.ndarray], bool]:
+    """Return meta data and mapped arrays of a store of ``kind``, and whether all checksums were compared.
 
     ``check_fit`` raises if the arrays, given by name with dtype and length, do not fit the meta data. Other errors are
     those of ``open_store``.
     """
-    if verify not in VERIFY:
-        raise UsageError(f"verify={verify!r}: {expected_one_of(VERIFY, verify)}")
     meta = read_meta(path)
     if (found := meta.get("kind", "rows")) != kind:
         raise InputError(f"{path}: a store of {found}, expected one of {KINDS[kind]}")
@@ -362,11 +351,9 @@ def open_arrays(
         described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
         check_fit(path, meta, described)
     maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
-    if verify == "auto":
-        verify = "full" if sum(map(len, maps.values())) <= CHECK_ALL_BELOW else "sample"
-    if verify != "none":
-        check_blocks(path, meta["checksums"], maps, everything=verify == "full")
-    return meta, {name: entries(maps[name], *of) for name, of in described.items()}, verify
+    everything = sum(map(len, maps.values())) <= CHECK_ALL_BELOW
+    check_blocks(path, meta["checksums"], maps, everything)
+    return meta, {name: entries(maps[name], *of) for name, of in described.items()}, everything
 
 
 def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
@@ -374,8 +361,8 @@ def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str,
     rows, nnz = meta["rows"], meta["nnz"]
     lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows, "weights": rows}
     expected = {name: (ARRAYS[name], lengths[name]) for name in ARRAYS if name != "weights" or name in described}
-    if DEGREES[0] in described:
-        expected[DEGREES[0]] = DEGREES[1], meta["width"]
+    if "degrees" in described:
+        expected["degrees"] = COLUMNS["degrees"], meta["width"]
     expected |= {name: (NAMES[name], described[name][1]) for name in NAMES if name in described}
     if described != expected:
         raise InputError(

@@ -17,19 +17,20 @@ feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf,
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
-from hogwild.data.cache import Recipe, build
-from hogwild.data.progress import BytesRead
-from hogwild.data.rows.container import INDEX_LIMIT, Rows
+from hogwild.data.cache import Recipe
+from hogwild.data.parallel import BytesRead
+from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.rows.store import Sink
 
 if TYPE_CHECKING:
-    from hogwild.data.cache import Cache
+    pass
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"tfidf": 0, "binary": 1, "counts": 2, "real": 3}  # codes in generate_kernel.py
@@ -42,7 +43,7 @@ STREAMS = {"words": 1, "lengths": 2, "topics": 3, "flips": 4, "planted": 5, "ids
 
 
 @dataclass(frozen=True)
-class SyntheticSpec:
+class SyntheticSpec(common.Spec):
     """Parameters of a synthetic set; those left out of a name take their family's defaults.
 
     Attributes
@@ -92,9 +93,15 @@ class SyntheticSpec:
         }  # fmt: skip
         common.check_ranges(self, ranges, {"values": VALUES, "task": TASKS})
 
-    def __str__(self) -> str:
-        """Return the name, with the parameters that differ from the family's defaults."""
-        return common.name_of(self, _usual(self.family, dataclasses.asdict(self)))
+    @classmethod
+    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
+        usual |= FAMILIES.get(family, {})
+        if family == "dense":
+            usual["nnz"] = given.get("features", usual["features"])
+        if given.get("task", "classify") != "classify":
+            usual["noise"] = 0.1 if given["task"] == "regress" else 0.0
+        return usual
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -109,38 +116,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     # every row holds every feature: a case that lock-free training is not suited for
     "dense": {"rows": 50_000, "features": 64, "nnz": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
 }  # fmt: skip
-
-
-def _usual(family: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of parameters that are not given; two of them depend on those that are."""
-    usual = {field.name: field.default for field in dataclasses.fields(SyntheticSpec) if field.name != "family"}
-    usual |= FAMILIES.get(family, {})
-    if family == "dense":
-        usual["nnz"] = given.get("features", usual["features"])
-    if given.get("task", "classify") != "classify":
-        usual["noise"] = 0.1 if given["task"] == "regress" else 0.0
-    return usual
-
-
-def parse_spec(name: str) -> SyntheticSpec:
-    """Parse a name such as ``synthetic:rcv1?rows=200000&seed=1``.
-
-    Raises
-    ------
-    InputError
-        For an unknown family or parameter (listing the known ones), or a value out of range.
-    """
-    family, given = common.parse_dials(name, lambda family: _usual(family, {}))
-    return SyntheticSpec(family, **{**_usual(family, given), **given})
-
-
-def generate(spec: SyntheticSpec | str, cache: Cache | None = None, progress: BytesRead | None = None) -> Rows:
-    """Return the rows of ``spec`` from the cache, where they are generated once, or in memory without one.
-
-    ``progress`` is called with the rows done and the total.
-    """
-    spec = parse_spec(spec) if isinstance(spec, str) else spec
-    return build(cache, recipe(spec, progress))[0]
 
 
 def recipe(spec: SyntheticSpec, progress: BytesRead | None = None) -> Recipe:

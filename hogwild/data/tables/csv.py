@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -216,19 +217,20 @@ class CsvSource:
 def whole_rows(text: np.ndarray, delimiter: str) -> tuple[int, int]:
     """Return where the last whole row of ``text``, uint8, ends, and how many lines these rows take.
 
+    As in other readers, a quote opens a value only at its beginning, so one inside of ``5" disk`` is a character.
     Usually each quote with an even number before it opens a value, or follows the last one, as the pair that stands for
-    a quote. Then a line end is within quotes if an odd number precedes it, and NumPy counts several times faster than
-    the kernel goes from byte to byte.
+    a quote. Then a line end is within quotes if an odd number precedes it, which NumPy counts fast.
     """
     quotes, ends = np.flatnonzero(text == ord('"')), np.flatnonzero(text == ord("\n"))
     opening = quotes[0::2]
     before = text[opening - 1]  # for a quote at the very beginning this is the last byte, and is not looked at
     usual = (opening == 0) | (before == ord(delimiter)) | (before == ord("\n")) | (before == ord('"'))
-    if not usual.all():
-        from hogwild.data.tables import text_kernel
-
-        return text_kernel.whole_rows(text, len(text), ord(delimiter))
-    outside = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+    if usual.all():
+        outside = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+    else:
+        value = rb'(?:\A|(?<=[%s\n]))"[^"]*(?:""[^"]*)*(?:"|\Z)' % re.escape(delimiter.encode())
+        bare = re.sub(value, lambda found: bytes(len(found[0])), text.tobytes())
+        outside = np.flatnonzero(np.frombuffer(bare, np.uint8)[ends])
     return (int(ends[outside[-1]]) + 1, int(outside[-1]) + 1) if len(outside) else (0, 0)
 
 

@@ -159,12 +159,6 @@ def _plain(batch: Any) -> Any:
 
     def change(values: Any) -> Any:
         if pa.types.is_run_end_encoded(values.type):
-            if pa.types.is_dictionary(values.type.value_type):  # pyarrow cannot repeat these
-                plain = values.values.dictionary_decode()
-                values = pa.RunEndEncodedArray.from_buffers(
-                    pa.run_end_encoded(values.type.run_end_type, plain.type), len(values), [None], values.null_count,
-                    values.offset, [values.run_ends, plain],
-                )  # fmt: skip
             values = pc.run_end_decode(values)
         if view(values.type):
             return values.cast(known)

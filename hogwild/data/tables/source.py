@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
@@ -130,9 +130,7 @@ def table_recipe(
     return Recipe(os.path.basename(name), key, meta, fill)
 
 
-def stream_table(
-    table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None, workers: int | None = None
-) -> Iterator[Rows]:
+def stream_table(table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None) -> Iterator[Rows]:
     """Yield a table's rows by the plan ``facts``, in blocks of bounded size, in order; nothing is stored.
 
     Without ``labels`` the label column may be absent, and targets are 0.
@@ -140,13 +138,11 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     source = open_source(table, format)
     check_columns(source, plan, labels)
-    for block in read_blocks(source, plan, labels, weighted=False, workers=workers):
+    for block in read_blocks(source, plan, labels, weighted=False):
         yield as_rows(block, plan, facts)
 
 
-def feature_names(
-    table: Any, plan: Mapping[str, Any], buckets: Iterable[int], format: str | None = None
-) -> dict[int, list[str]]:
+def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:
     """Return names such as ``site=example.org`` of the features in ``buckets``; buckets without a name are left out.
 
     Parameters
@@ -163,7 +159,7 @@ def feature_names(
         As for reading the table.
     """
     made, wanted = TablePlan.from_json(plan), list(buckets)
-    source = open_source(table, format)
+    source = open_source(table)
     check_columns(source, made, labels=False)
     gathering = Gathering(made.hash_bits, wanted)
     for _ in read_blocks(source, made, labels=False, gathering=gathering):

@@ -170,38 +170,3 @@ def lay_rows(
                 at += 1
         lengths[i] = at - first
     return at
-
-
-@njit(**JIT)
-def whole_rows(
-    text,  # (bytes,) uint8: CSV from the beginning of a row
-    size,
-    delimiter,
-):
-    """Return ``(end, lines)``: where the last whole row of ``text[:size]`` ends, and how many lines these rows take.
-
-    As in other readers, a quote opens a value only at its beginning, so one inside of ``5" disk`` is a character.
-    """
-    end, lines, seen = 0, 0, 0
-    fresh, quoted = True, False
-    i = 0
-    while i < size:
-        byte = text[i]
-        if quoted:
-            if byte == 34:
-                if i + 1 < size and text[i + 1] == 34:
-                    i += 1
-                else:
-                    quoted = False
-            elif byte == 10:
-                seen += 1
-        elif byte == 10:
-            seen += 1
-            end, lines, fresh = i + 1, seen, True
-        elif byte == delimiter:
-            fresh = True
-        else:
-            quoted = fresh and byte == 34
-            fresh = False
-        i += 1
-    return end, lines

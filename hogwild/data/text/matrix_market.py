@@ -1,7 +1,7 @@
 """Reads MatrixMarket files (``.mtx``, plain or compressed) with the same result as ``scipy.io.mmread``.
 
 SciPy's stream reader crashes the interpreter if the banner does not fit the entries, so they are read here: the banner
-and the size line strictly, the entries by a pool of threads in a JIT kernel, as for svmlight text. Memory is allocated
+and the size line strictly, the entries by a pool of threads in the kernel that also reads ratings. Memory is allocated
 for what a file holds, never for what its size line claims, and every mistake is reported with file and line.
 
 Coordinate and array files of real, integer or pattern entries are read, general, symmetric or skew-symmetric; complex
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hogwild import machine
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.data.text.fields import PLAIN, Fields, FieldsLayout, line_at, parse_fields
 from hogwild.data.text.lines import Source
 from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
 from hogwild.data.text.tokens import bad_number, line_of, quoted
@@ -33,9 +33,8 @@ WORDS = (
     ("field", ("real", "integer", "pattern", "double", "unsigned-integer")),  # two more that scipy accepts
     ("symmetry", ("general", "symmetric", "skew-symmetric")),
 )
-TOKEN = re.compile(rb"[^ \t\n\v\f\r]*")
+DECIMAL = re.compile(rb"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?")
 ROW_BYTES = 28  # most memory that a row takes without entries: offsets here and in scipy, and a target
-ROOM = 64  # numbers left to Python that are reported at a time
 
 
 class MatrixHeader(NamedTuple):
@@ -47,16 +46,16 @@ class MatrixHeader(NamedTuple):
     shape: tuple[int, int]
     entries: int  # lines that follow
 
+    @property
+    def whole(self) -> bool:
+        return self.field not in ("real", "double", "pattern")
 
-@dataclass
-class _Block:
-    """Entries of one chunk, and its first error as (line of the chunk, what)."""
-
-    rows: np.ndarray  # (m,) int32
-    columns: np.ndarray  # (m,) int32
-    values: np.ndarray  # (m,) float64
-    lines: int
-    error: tuple[int, str] | None = None
+    @property
+    def layout(self) -> FieldsLayout:
+        """What an entry's fields mean: row and column, value, or all three."""
+        value, places = self.field != "pattern", 2 * self.places
+        user, item = (0, 1) if places else (-2, -2)
+        return FieldsLayout(PLAIN, places + value, user, item, places if value else -2, comments=b"%%")
 
 
 def read_matrix_market(
@@ -100,7 +99,7 @@ class _Reader:
         self.header: MatrixHeader | None = None
         self.banner: tuple[str, ...] = ()
         self.entries = 0
-        self.blocks: list[_Block] = []
+        self.blocks: list[Fields] = []
 
     def fail(self, line: int, what: str) -> InputError:
         return self.parser.fault(self.source, line, what)
@@ -110,10 +109,8 @@ class _Reader:
 
     def read(self, progress: BytesRead | None) -> Any:
         _parse(bytearray(b"\n"), 1, MatrixHeader(True, "real", "", (0, 0), 0))  # compiles where Ctrl-C is noticed
-        for chunk in self.parser.each(self.source, self.parse, self.read_header):
+        for chunk in self.parser.each(self.source, self.parse, self.read_header, progress):
             self.add(chunk.block, chunk.buffer)
-            if progress:
-                progress(chunk.done, self.source.total)
         return self.finish()
 
     def read_header(self, buffer: bytearray, size: int) -> bool:
@@ -133,11 +130,11 @@ class _Reader:
             at = end + 1
         return self.header is not None
 
-    def parse(self, buffer: bytearray, size: int) -> _Block:
+    def parse(self, buffer: bytearray, size: int) -> Fields:
         assert self.header is not None
         return _parse(buffer, size, self.header)
 
-    def add(self, block: _Block, buffer: bytearray) -> None:
+    def add(self, block: Fields, buffer: bytearray) -> None:
         assert self.header is not None
         faults, expected = [block.error] if block.error else [], self.header.entries
         if self.entries + len(block.values) > expected:
@@ -156,26 +153,21 @@ class _Reader:
         if self.entries < self.header.entries:
             told = f"{self.entries:,} entries, but the size line tells of {self.header.entries:,}"
             raise self.fail_at_end(f"the file ends after {told}: is it cut short?")
-        values = self.joined("values", np.float64)
+        blocks, self.blocks = self.blocks, []
+        values = np.concatenate([block.values for block in blocks] or [np.empty(0)])
         if not self.header.places:
             return _unfold(values, self.header)
         import scipy.sparse
 
-        rows, columns = self.joined("rows", np.int32), self.joined("columns", np.int32)
-        self.blocks = []
+        none = np.empty(0, np.int32)
+        rows, columns = (np.concatenate([block.numbers[side] for block in blocks] or [none]) for side in (0, 1))
+        del blocks
         if self.header.symmetry != "general":
             off = np.flatnonzero(rows != columns)
             sign = -1.0 if self.header.symmetry == "skew-symmetric" else 1.0
             rows, columns = np.concatenate((rows, columns[off])), np.concatenate((columns, rows[off]))
             values = np.concatenate((values, sign * values[off]))
         return scipy.sparse.coo_array((values, (rows, columns)), shape=self.header.shape)
-
-    def joined(self, name: str, dtype: Any) -> np.ndarray:
-        """Return one array of all blocks, and release their parts."""
-        parts = [getattr(block, name) for block in self.blocks]
-        for block in self.blocks:
-            setattr(block, name, None)
-        return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
 def _unfold(values: np.ndarray, header: MatrixHeader) -> np.ndarray:
@@ -225,69 +217,45 @@ def _read_sizes(line: bytes, banner: tuple[str, ...]) -> MatrixHeader:
     return MatrixHeader(form == "coordinate", field, symmetry, (rows, columns), entries[0] if entries else stored)
 
 
-# -- parsing one chunk ------------------------------------------------------------------------------------------------
+# -- the entries ------------------------------------------------------------------------------------------------------
 
 
-def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> _Block:
+def _parse(buffer: bytearray, size: int, header: MatrixHeader) -> Fields:
     """Parse the entries of ``buffer[:size]``, on a thread of the pool."""
-    from hogwild.data.text import matrix_kernel as kernel
+    fields = parse_fields(buffer, size, header.layout)
+    wrong = np.zeros(len(fields.values), bool)
+    if header.places:
+        for numbers, limit in zip(fields.numbers, header.shape, strict=True):
+            wrong |= (numbers < 1) | (numbers > limit)
+    if header.whole:
+        wrong |= fields.values != np.floor(fields.values)
+    fields.numbers = [(numbers - 1).astype(np.int32) for numbers in fields.numbers] if header.places else []
+    fields.spans = fields.spans[:0].copy()
+    faults = [line_at(buffer, fields.fault[1])[0]] if fields.fault else []
+    faults += [line_of(buffer, int(np.argmax(wrong)), b"%")] if wrong.any() else []
+    if faults:
+        fields.error = min(faults), _describe(bytes(buffer).split(b"\n", min(faults))[min(faults) - 1], header)
+    return fields
+
+
+def _describe(line: bytes, header: MatrixHeader) -> str:
+    """Return what is wrong with a line of an entry."""
     from hogwild.data.text.parse_kernel import FLOAT32_END
 
-    field = {"pattern": kernel.PATTERN, "real": kernel.REAL, "double": kernel.REAL}.get(header.field, kernel.WHOLE)
-    lines, room = buffer.count(b"\n", 0, size), ROOM
-    placed = lines if header.places else 0
-    rows, columns = np.empty(placed, np.int32), np.empty(placed, np.int32)
-    values = np.ones(lines) if field == kernel.PATTERN else np.empty(lines)
-    while True:
-        unresolved = np.empty((room, 2), np.int64)
-        code, position, n, left = kernel.parse_entries(
-            buffer, size, header.places, field, *header.shape, rows, columns, values, unresolved
-        )
-        if left <= room:
-            break
-        room = left
-    faults = [] if code == kernel.DONE else [(position, _describe(buffer, position, code, header))]
-    for place, start in unresolved[:left].tolist():
-        values[place] = number = float(_token(buffer, start))
-        if abs(number) >= FLOAT32_END or (field == kernel.WHOLE and not number.is_integer()):
-            faults.append((start, _describe(buffer, start, kernel.BAD_VALUE, header)))
-    block = _Block(rows[: n if placed else 0], columns[: n if placed else 0], values[:n], lines)
-    if faults:
-        position, what = min(faults)
-        block.error = buffer.count(b"\n", 0, position) + 1, what
-    return block
-
-
-def _token(buffer: bytearray, start: int) -> bytes:
-    """Return the bytes from ``start`` to the next blank or line end."""
-    match = TOKEN.match(buffer, start)
-    return match.group() if match else b""
-
-
-def _describe(buffer: bytearray, position: int, code: int, header: MatrixHeader) -> str:
-    """Return what is wrong with the token that the kernel refused."""
-    from hogwild.data.text import matrix_kernel as kernel
-
-    token = _token(buffer, position)
-    line = "row column" * header.places + " " * header.places + "value" * (header.field != "pattern")
-    if code == kernel.MORE:
-        return f"{quoted(token)} is one too many, expected: {line.strip()}"
-    side, limit = ("row", header.shape[0]) if code == kernel.BAD_ROW else ("column", header.shape[1])
-    side = "value" if code == kernel.BAD_VALUE else side
-    if not token:
-        return f"no {side}, expected: {line.strip()}"
-    if code == kernel.BAD_VALUE:
-        real = header.field in ("real", "double") or not _is_fraction(token)
-        return f"bad value {quoted(token)}: {bad_number(token) if real else 'expected a whole number'}"
-    if not token.isdigit():
-        return f"bad {side} {quoted(token)}: expected a whole number"
-    if not token.strip(b"0"):
-        return f"{side} 0, but they count from 1"
-    return f"{side} {quoted(token)} is beyond the {limit} of the size line"
-
-
-def _is_fraction(token: bytes) -> bool:
-    try:
-        return not float(token).is_integer()
-    except (ValueError, OverflowError):
-        return False
+    names = ["row", "column"] * header.places + ["value"] * (header.field != "pattern")
+    words, expected = line.split(), " ".join(names)
+    for name, word, limit in zip(names, words, (*header.shape, 0) if header.places else (0,), strict=False):
+        if name == "value":
+            if not DECIMAL.fullmatch(word) or not abs(float(word)) < FLOAT32_END:
+                return f"bad value {quoted(word)}: {bad_number(word)}"
+            if header.whole and not float(word).is_integer():
+                return f"bad value {quoted(word)}: expected a whole number"
+        elif not word.isdigit():
+            return f"bad {name} {quoted(word)}: expected a whole number"
+        elif not word.strip(b"0"):
+            return f"{name} 0, but they count from 1"
+        elif len(word) > 18 or int(word) > limit:
+            return f"{name} {quoted(word)} is beyond the {limit} of the size line"
+    if len(words) < len(names):
+        return f"no {names[len(words)]}, expected: {expected}"
+    return f"{quoted(words[len(names)])} is one too many, expected: {expected}"

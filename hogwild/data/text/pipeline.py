@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from hogwild.data.parallel import BytesRead
 from hogwild.data.text.lines import ReadError, Source, chunks
 from hogwild.errors import InputError
 
@@ -32,12 +33,11 @@ Block = TypeVar("Block", bound=Lined)
 
 
 class Chunk(NamedTuple, Generic[Block]):
-    """A parsed chunk, its text ``buffer[:size]``, and how many bytes of the source were read up to its end."""
+    """A parsed chunk, and its text ``buffer[:size]``."""
 
     block: Block
     buffer: bytearray
     size: int
-    done: int
 
 
 def usual_workers() -> int:
@@ -70,6 +70,7 @@ class ChunkParser:
         source: Source,
         parse: Callable[[bytearray, int], Block],
         ready: Callable[[bytearray, int], bool] | None = None,
+        progress: BytesRead | None = None,
     ) -> Iterator[Chunk[Block]]:
         """Yield the chunks of a text, in order.
 
@@ -80,6 +81,8 @@ class ChunkParser:
             Called on the pool's threads.
         ready : function of (buffer, size), optional
             Called on this thread before a chunk is parsed; one for which it returns False is passed over.
+        progress : function, optional
+            Called with the bytes of the source done and their total after each chunk.
 
         Raises
         ------
@@ -87,6 +90,7 @@ class ChunkParser:
             ``name:line: what`` where the text cannot be read further, after the last chunk.
         """
         self.lines = 0
+        told = progress or (lambda done, total: None)
         jobs: deque[tuple[Future[Block], bytearray, int, int]] = deque()
         room, failure = self.chunk * (self.workers + 1), None
         try:
@@ -96,17 +100,20 @@ class ChunkParser:
                     continue
                 jobs.append((self._pool.submit(parse, buffer, size), buffer, size, source.done))
                 while jobs and (jobs[0][0].done() or sum(size for _, _, size, _ in jobs) > room):
-                    yield from self._finished(*jobs.popleft())
+                    future, text, length, done = jobs.popleft()
+                    yield from self._finished(future, text, length)
+                    told(done, source.total)
         except ReadError as error:
             failure = str(error)
         while jobs:
-            yield from self._finished(*jobs.popleft())
+            yield from self._finished(*jobs.popleft()[:3])
         if failure is not None:
             raise self.fault(source, 1, failure)
+        told(source.done, source.total)
 
-    def _finished(self, job: Future[Block], buffer: bytearray, size: int, done: int) -> Iterator[Chunk[Block]]:
+    def _finished(self, job: Future[Block], buffer: bytearray, size: int) -> Iterator[Chunk[Block]]:
         block = job.result()
-        yield Chunk(block, buffer, size, done)
+        yield Chunk(block, buffer, size)
         self.lines += block.lines
         if len(buffer) == self.chunk + 1:
             self._free.append(buffer)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.progress import BytesRead
+from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
@@ -33,13 +33,11 @@ class ParseSummary:
     """What a file held; updated as rows are read, complete at the end."""
 
     rows: int = 0
-    lines: int = 0
     nnz: int = 0
     width: int = 0  # the pinned or hashed one, else the largest index + 1
     unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
     duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
-    bytes_read: int = 0  # of the source: compressed bytes if it is compressed
 
 
 @dataclass(frozen=True)
@@ -113,12 +111,14 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
     block = _Block(arrays, lines, width, query_rows=queries)
-    overflowing, what = None, "the sum of a repeated feature's values is beyond float32"
+    overflowing, what = -1, "the sum of a repeated feature's values is beyond float32"
     if settings.bits:
-        overflowing, what = _sort_buckets(block, settings.bits), "the sum of one bucket's values is beyond float32"
+        overflowing, what = _sort(block, settings.bits), "the sum of one bucket's values is beyond float32"
     elif falls and nnz:
-        overflowing = _sort_rows(block)
-    if overflowing is not None:
+        row = np.repeat(np.arange(rows), arrays[0])
+        block.unsorted_rows = len(np.unique(row[1:][(np.diff(arrays[1]) < 0) & (np.diff(row) == 0)]))
+        overflowing = _sort(block, width.bit_length())
+    if overflowing >= 0:
         faults.append((line_of(buffer, overflowing), size, what))
     if faults:
         line, _, what = min(faults)
@@ -126,39 +126,12 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     return block
 
 
-def _sort_rows(block: _Block) -> int | None:
-    """Sort each row's entries and sum repeated ones in float64; return the first row whose sum exceeds float32, if any.
-
-    One stable sort of (row, index) keys covers the whole chunk. It takes three times as long as parsing, but only for
-    files that need it.
-    """
+def _sort(block: _Block, bits: int) -> int:
+    """Sort each row's indices, below 2^bits, and sum repeated ones; return the first row with a sum beyond float32."""
     lengths, indices, values, targets = block.arrays
-    keys = np.repeat(np.arange(len(lengths)) << 31, lengths)
-    keys |= indices
-    block.unsorted_rows = len(np.unique(keys[1:][keys[1:] < keys[:-1]] >> 31))
-    order = np.argsort(keys, kind="stable")
-    keys, values = keys[order], values[order]
-    del order  # with rows of a million entries it matters for the peak memory
-    fresh = np.append(True, keys[1:] != keys[:-1])
-    if not fresh.all():
-        block.duplicate_rows = len(np.unique(keys[~fresh] >> 31))
-        keys, starts = keys[fresh], np.flatnonzero(fresh)
-        with np.errstate(over="ignore"):
-            values = np.add.reduceat(values, starts, dtype=np.float64).astype(np.float32)
-        lengths = np.bincount(keys >> 31, minlength=len(lengths))
-    finite = np.isfinite(values)
-    overflowing = None if finite.all() else int(keys[np.argmin(finite)] >> 31)
-    keys &= INDEX_LIMIT
-    block.arrays = lengths, keys.astype(np.int32), values, targets
-    return overflowing
-
-
-def _sort_buckets(block: _Block, bits: int) -> int | None:
-    """Do what :func:`_sort_rows` does for a hashed chunk, whose rows are all unsorted."""
-    lengths, indices, values, targets = block.arrays
-    indices, values, block.duplicate_rows, bad = sort_rows(lengths, indices, values, bits)
+    indices, values, block.duplicate_rows, overflowing = sort_rows(lengths, indices, values, bits)
     block.arrays = lengths, indices, values, targets
-    return None if bad < 0 else bad
+    return overflowing
 
 
 def _describe(token: bytes, label: bool, settings: _Settings) -> str:
@@ -200,24 +173,18 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
     _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where Ctrl-C is noticed
     summary.width = settings.width or 0
     with Source(path) as source, ChunkParser(settings.workers, settings.chunk) as parser:
-        for block, _, _, done in parser.each(source, partial(_parse, settings=settings)):
+        parse = partial(_parse, settings=settings)
+        for block, _, _ in parser.each(source, parse, progress=settings.progress):
             if block.error:
                 raise parser.fault(source, *block.error)
             _add(summary, block, settings)
-            summary.bytes_read = done
-            if settings.progress:
-                settings.progress(done, source.total)
             yield block
         if summary.rows == 0:
             raise InputError(f"{source.label}:{max(parser.lines, 1)}: no rows in it, expected svmlight text")
-        summary.bytes_read = source.done
-        if settings.progress:
-            settings.progress(source.done, source.total)
 
 
 def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
     lengths, indices, _, _ = block.arrays
-    summary.lines += block.lines
     summary.rows += len(lengths)
     summary.nnz += len(indices)
     summary.unsorted_rows += block.unsorted_rows

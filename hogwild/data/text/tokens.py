@@ -9,9 +9,9 @@ import re
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
 
 
-def line_of(buffer: bytearray, row: int, comment: bytes = b"#") -> int:
+def line_of(buffer: bytearray, row: int, comments: bytes = b"#") -> int:
     """Return the line of the chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
-    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in (b"", comment))
+    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in comments)
     return next(itertools.islice(lines, row, None))
 
 

@@ -1,11 +1,11 @@
-"""JIT parser of ratings: bytes in, arrays out, one chunk of whole lines at a time.
+"""JIT parser of lines of fields (ratings, edges, entries of a matrix): bytes in, arrays out, one chunk at a time.
 
 A line is first cut into fields, whatever they mean, and an id is both a number (if it is written as Python would write
 one) and a position in the text. The caller takes the numbers if all ids of a side are such, which needs no Python
 objects, and makes strings from the positions otherwise.
 
 As in ``data/text/parse_kernel.py``, numbers are correctly rounded, only the position of the first mistake is reported,
-and the text is a ``bytearray`` that ends in a line end, which stops every scan. A rating takes some 40 ns.
+and the text is a ``bytearray`` that ends in a line end, which stops every scan. A line takes some 40 ns.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from numba import njit
 from hogwild.data.text.parse_kernel import BAD, UNRESOLVED, number
 from hogwild.kernels.options import JIT
 
-DONE, FIELDS, EMPTY_ID, CONTROL, QUOTE, BAD_RATING, BAD_TIME, NO_MOVIE = range(8)  # how parse_ratings ended
-BLANKS = 0  # as a separator: runs of blanks; else the byte itself, or:
+DONE, FIELDS, EMPTY_ID, CONTROL, QUOTE, BAD_VALUE, BAD_TIME, NO_MOVIE = range(8)  # how parse_lines ended
+BLANKS, PLAIN = 0, 1  # as a separator: runs of blanks, and no quotes; else the byte itself, or:
 DOUBLE = 256  # "::"
+MOVIE = -1  # as the field of items: they precede their ratings, in lines such as ``7:``
 NO_TIME, NUMBER, DATE = range(3)  # kinds of times
 DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
 LARGEST_TIME = 2.0**62
@@ -34,8 +35,8 @@ def _blank(c, separator):
 def _separates(text, p, separator):
     if separator == DOUBLE:
         return text[p] == 58 and text[p + 1] == 58
-    if separator == BLANKS:
-        return text[p] == 32 or text[p] == 9
+    if separator <= PLAIN:
+        return text[p] == 32 or text[p] == 9 or (separator == PLAIN and 11 <= text[p] <= 13)
     return text[p] == separator
 
 
@@ -49,7 +50,7 @@ def _field(text, p, separator):
     while _blank(text[p], separator):
         p += 1
     quotes = 0
-    if text[p] == 34 and separator != DOUBLE:
+    if text[p] == 34 and separator != DOUBLE and separator != PLAIN:
         p += 1
         first = p
         while text[p] != 10 and (text[p] != 34 or text[p + 1] == 34):
@@ -61,7 +62,7 @@ def _field(text, p, separator):
         if text[p] == 10:
             return first, end, p, False, -1
         p += 1
-        while _blank(text[p], separator) and separator != BLANKS:
+        while _blank(text[p], separator) and separator > PLAIN:
             p += 1
         if text[p] != 10 and text[p] != 13 and not _separates(text, p, separator):
             return first, end, p, False, -1
@@ -72,7 +73,7 @@ def _field(text, p, separator):
         end = p
         while end > first and _blank(text[end - 1], separator):
             end -= 1
-    if separator == BLANKS:
+    if separator <= PLAIN:
         while _blank(text[p], separator):
             p += 1
         return first, end, p, text[p] != 10, quotes
@@ -153,17 +154,18 @@ def _time(text, first, end, kind):
 
 
 @njit(**JIT)
-def parse_ratings(
+def parse_lines(
     text,  # bytearray: whole lines
     size,  # bytes of it to read; text[size - 1] is a line end
-    separator,  # BLANKS, DOUBLE or a byte
-    columns,  # fields of every line
-    user_at, item_at, value_at, time_at,  # field of each; item_at -1: under movie lines; value_at -1: all are 1
+    separator,  # BLANKS, PLAIN, DOUBLE or a byte
+    comment, other,  # lines that begin with either byte are comments
+    columns, more,  # fields of every line; whether there may be more of them
+    user_at, item_at, value_at, time_at,  # field of each, or -2; item_at may be MOVIE; without values all are 1
     kind,  # kind of times
     optional,  # a rating may be missing, and is then 0
     users, items,  # (lines,) int64, out: ids as numbers
     spans,  # (lines, 4) int32, out: first and end of user and item; -1 - first if quotes are doubled
-    values,  # (lines,) float32, out
+    values,  # (lines,) float64, out
     times,  # (lines,) int64, out; not written without times
     unresolved,  # (ROOM, 2) int64, out: (rating, where its token starts)
     facts,  # (4,) int64, out: all users are numbers, all items are; ratings before the first movie line; last movie
@@ -175,18 +177,18 @@ def parse_ratings(
         while _blank(text[p], separator):
             p += 1
         line = p
-        if text[p] == 10 or text[p] == 35:
+        if text[p] == 10 or text[p] == comment or text[p] == other:
             while text[p] != 10:
                 p += 1
             p += 1
             continue
-        count, more, code, where = 0, True, DONE, line
+        count, further, code, where = 0, True, DONE, line
         users[n], items[n], spans[n, 2], spans[n, 3], values[n] = 0, 0, 0, 0, 1.0
-        while more:
-            first, end, p, more, quotes = _field(text, p, separator)
+        while further:
+            first, end, p, further, quotes = _field(text, p, separator)
             if quotes < 0:
                 return QUOTE, first, count, n, left
-            if item_at < 0 and count == 0 and not more and end > first + 1 and text[end - 1] == 58:
+            if item_at == MOVIE and count == 0 and not further and end > first + 1 and text[end - 1] == 58:
                 whole, movie = _whole(text, first, end - 1)
                 if not whole or movie < 0:
                     return NO_MOVIE, first, count, n, left
@@ -212,7 +214,7 @@ def parse_ratings(
                     what, q, x = number(text, first)
                     if what == BAD or q != end or end == first:
                         if code == DONE:
-                            code, where = BAD_RATING, first
+                            code, where = BAD_VALUE, first
                     elif what == UNRESOLVED:
                         if left < len(unresolved):
                             unresolved[left, 0], unresolved[left, 1] = n, first
@@ -226,11 +228,11 @@ def parse_ratings(
                 times[n] = value
             count += 1
         if count >= 0:
-            if count != columns:
+            if count < columns or (count > columns and not more):
                 return FIELDS, line, count, n, left
             if code != DONE:
                 return code, where, count, n, left
-            if item_at < 0:
+            if item_at == MOVIE:
                 items[n] = movie
                 facts[2] += movie < 0
             n += 1
