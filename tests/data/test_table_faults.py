@@ -20,6 +20,8 @@ from hogwild.errors import HogwildWarning, InputError
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
     "y,a,a\n0,1,2\n": "line 1: several columns are named 'a'",
+    "1,1,5\n1,2,4\n": "line 1: several columns are named '1'; for ratings, --problem completion",
+    "1,1.5,1,0\n0,3,4,1\n": "line 1: several columns are named '1'; a line of names belongs above",
     "y,a,b\n0,1,2\n1,3\n": "line 3: 2 values, but the first line names 3 columns",
     "y,a,b\n0,1,2\n\n1,3,4,5\n": "line 4: 4 values, but the first line names 3 columns",
     'y,a,b\n0,"x\ny\nz",2\n1,3\n': "line 5: 2 values, but the first line names 3 columns",

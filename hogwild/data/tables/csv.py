@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.data.hints import of_columns
 from hogwild.data.text.lines import ReadError, Source, chunks
 from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError
@@ -206,7 +207,8 @@ class CsvSource:
             raise InputError(f"{self.name}: line {reader.line_num}: the column's name {shown_word(name)} is not UTF-8")
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise InputError(f"{self.name}: line {reader.line_num}: several columns are named {repeated[0]!r}")
+            where, hint = f"{self.name}: line {reader.line_num}", of_columns(names)
+            raise InputError(f"{where}: several columns are named {repeated[0]!r}{hint}")
         self.names = names
         end, raw = 0, bytes(text)
         for _ in range(reader.line_num if names else 0):
