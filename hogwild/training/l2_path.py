@@ -34,6 +34,7 @@ from hogwild.errors import InputError, NoChoice
 from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, walked
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -43,12 +44,13 @@ from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
 
 HELD_OUT = 0.2  # of the training rows, if none are held out already
-FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (times classes)
+FEW = 1_000_000  # entries (times classes) up to which each row is held out once
 VISITS, MOST_EPOCHS = 100_000, 100  # of rows by a candidate then: so many, in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
 FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
 NEAR = 0.01  # share of the lowest held-out loss,
+NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 LEARNED = 0.05  # and of its distance from the loss of the strongest penalty, which learns next to nothing
 
 
@@ -79,6 +81,7 @@ class L2Choice:
     seconds: float
     refitted: bool = False
     folds: int = 1
+    rounds: int = 1
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -130,21 +133,25 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     """
     began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    fold_of, epochs = None, min(config.epochs, EPOCHS)
+    entries = rows.nnz * (len(labels) if len(labels) > 2 else 1)
+    folds, epochs = None, min(config.epochs, EPOCHS)
     if held is not None:
         rest, parts = rows, [held]
-    elif rows.nnz * (len(labels) if len(labels) > 2 else 1) <= FEW:
-        rest, fold_of = rows, _folds(rows.targets, len(labels), config.seed)
-        parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
+    elif entries <= FEW:
+        rest, folds = rows, divisions(rows.targets, len(labels), entries, config.seed)
+        parts = [rows.select(np.flatnonzero(folds[0] == fold)) for fold in range(folds[0].max() + 1)]
         if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
+            if config.keep != "last" and are_few(rows, config.loss, config.l1, len(labels) if len(labels) > 2 else 1):
+                return _exact(config, rows, folds, began)
             epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS))
     else:
         rest, held = rows.split(HELD_OUT, config.seed)
         parts = [held]
+    fold_of = None if folds is None else folds[0]
     if len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if any(part.weights is not None and not part.weights.any() for part in parts):
-        raise NoChoice(f"the {len(parts[0]):,} rows held out to choose l2 have no weight: hold more out, or give l2")
+        raise NoChoice(NO_WEIGHT.format(len(parts[0])))
     found = _Path(config, rest, parts, fold_of, labels)
     for look in LOOKS if len(labels) > 2 else ():
         if look < epochs:
@@ -160,19 +167,43 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     )
 
 
-def _folds(targets: np.ndarray, classes: int, seed: int) -> np.ndarray:
-    """The part of the rows that each belongs to, (n,) int32: each class is spread evenly over them."""
-    random, found = np.random.default_rng(seed), np.empty(len(targets), np.int32)
-    groups = (
-        [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
-    )
-    many = min(FOLDS, min(map(len, groups)))
-    if many < 2:
-        what = "a class has" if classes else "there is"
-        raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
-    for group in groups:
-        found[random.permutation(group)] = np.arange(len(group)) % many
-    return found
+def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: float) -> L2Choice:
+    """The best penalty by the optima without each fold."""
+    if config.loss == "softmax" and len(np.unique(rows.targets)) == 2:
+        config = dataclasses.replace(config, loss="log")
+    _, own, _ = scaled_for(config, rows)
+    problem = LinearProblem.of(config, own, "serial")
+    arrays, path = problem.row_arrays(own, config.class_weight), _penalties(config, rows)
+    fits = Folds(
+        own, config.loss, problem.loss_param, problem.classes, arrays["targets"], arrays["weights"], rows.weights,
+        arrays["scales"], config.intercept, folds,
+    )  # fmt: skip
+    if not fits.sizes.all():
+        raise NoChoice(NO_WEIGHT.format(-(-len(rows) // len(fits.sizes))))
+    if config.l2_path == L2_PATH:
+        smallest = 1.0 if own.inverse is None else float(np.square(1.0 / own.inverse).min())
+        losses = walked(fits.loss, path, min(path[0], L2_PATH[0] * smallest))
+    else:
+        losses = dict(reversed([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)]))
+    best = max(losses, key=lambda l2: (-losses[l2], l2))
+    if not math.isfinite(losses[best]):
+        raise NoChoice("no penalty has a finite loss on the rows held out: scale the columns, or give l2")
+    rows_of = [
+        {"l2": l2, "step": None, "held_out_loss": loss if math.isfinite(loss) else None, "epochs": 0}
+        for l2, loss in losses.items()
+    ]
+    held, seconds = int((folds[0] == 0).sum()), time.perf_counter() - began
+    many = int(folds[0].max()) + 1
+    return L2Choice(best, rows_of, len(rows) - held, held, 0, seconds, True, folds=many, rounds=len(folds))
+
+
+def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
+    """The penalties to choose among, those of ``auto`` in units of a row's squared length."""
+    path = list(config.l2_path or ())
+    if config.l2_path != L2_PATH or config.normalize != "none":
+        return path
+    unit = _unit(rows)
+    return [float(f"{l2 * unit:.2g}") for l2 in path]
 
 
 class _Path:
@@ -183,10 +214,7 @@ class _Path:
     ) -> None:
         if config.loss == "softmax":
             config = dataclasses.replace(config, loss="log")
-        self.penalties = list(config.l2_path or ())
-        if config.l2_path == L2_PATH and config.normalize == "none":
-            unit = _unit(rest)
-            self.penalties = [float(f"{l2 * unit:.2g}") for l2 in L2_PATH]
+        self.penalties = _penalties(config, rest)
         self.columns, own, _ = scaled_for(config, rest)
         problem = LinearProblem.of(config, own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)

@@ -1,0 +1,213 @@
+"""Optima without each fold, for one penalty after the other: what cross-validation of few rows is judged by.
+
+Each penalty begins where the one before has ended, so from strong to weak ones a few steps are enough. The rows that a
+fold leaves out count nothing, but the penalty stays what it is on all rows: it then weighs as much against each row as
+in the fit that follows on all of them, which a mean over fewer rows would not do, and of some hundred rows that decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hogwild.data.parallel import in_order
+from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.copies import narrowed
+from hogwild.errors import NoChoice
+from hogwild.kernels.lanes import DOUBLES
+from hogwild.problems.linear.exact import folds_kernel as kernel
+from hogwild.problems.linear.exact.ending import CODES, SMOOTH
+
+MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradients of each
+SHARE = 1e-4  # of the objective: a step that gains less is the last
+MOST_FOLDS, MOST_ROUNDS = 5, 5
+ENTRIES, MARGINS = 1 << 19, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
+ROUND = 40_000  # entries, times classes, that are divided once; fewer more often, since chance weighs more
+RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
+DECADES = 6  # beyond the strongest penalty, at most
+
+
+def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
+    """Whether so many rows are judged by exact fits, which take some tenths of a second then."""
+    few = rows.nnz * classes <= ENTRIES and len(rows) * MOST_FOLDS * classes <= MARGINS
+    return few and l1 == 0.0 and loss in (*SMOOTH, "softmax")
+
+
+def divisions(targets: np.ndarray, classes: int, entries: int, seed: int) -> list[np.ndarray]:
+    """The fold of each row, (n,) int32, in one division of the rows or, of few ``entries``, in several.
+
+    Each class is spread evenly over the folds, which are as many as its rows if these are fewer. ``classes`` is zero
+    for other targets.
+
+    Raises
+    ------
+    NoChoice
+        If a class has one row.
+    """
+    random, found = np.random.default_rng(seed), []
+    groups = [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
+    many = min(MOST_FOLDS, min(map(len, groups)))
+    if many < 2:
+        what = "a class has" if classes else "there is"
+        raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
+    for _ in range(int(np.clip(ROUND // max(entries, 1), 1, MOST_ROUNDS))):
+        fold_of = np.empty(len(targets), np.int32)
+        for group in groups:
+            fold_of[random.permutation(group)] = np.arange(len(group)) % many
+        found.append(fold_of)
+    return found
+
+
+def walked(loss: Callable[[float], float], path: Sequence[float], weakest: float) -> dict[float, float]:
+    """The losses of penalties, by ascending penalty: of the ``path``, from its strongest on, until they have risen.
+
+    The walk goes on beyond an end of the path where the loss is lowest, on the weak side by whole decades to
+    ``weakest``. At last the lowest point of a parabola through the lowest loss and its neighbours is tried.
+    """
+    found: dict[float, float] = {}
+    for l2 in sorted(path, reverse=True):
+        found[l2] = loss(l2)
+        if _risen(list(found.values())):
+            break
+    else:
+        while not _risen(list(found.values())) and min(found) / 10 >= 0.99 * weakest:
+            l2 = _rounded(min(found) / 10)
+            found[l2] = loss(l2)
+    for _ in range(DECADES):
+        if min(found, key=found.__getitem__) != max(found) or not math.isfinite(found[max(found)]):
+            break
+        l2 = _rounded(10 * max(found))
+        found[l2] = loss(l2)
+    between = _between(found)
+    if between is not None:
+        found[between] = loss(between)
+    return dict(sorted(found.items()))
+
+
+def _rounded(l2: float) -> float:
+    return float(f"{l2:.2g}")
+
+
+def _risen(losses: list[float]) -> bool:
+    """Whether the last two of the losses are past the lowest."""
+    lowest = min(losses)
+    if not math.isfinite(lowest):
+        return False
+    past = lowest + max(RISEN * (losses[0] - lowest), LEAST * abs(lowest))
+    return min(losses[-2:]) > past
+
+
+def _between(losses: dict[float, float]) -> float | None:
+    """Where a parabola through the lowest loss and its neighbours is lowest; None without such neighbours."""
+    sizes = sorted(losses)
+    k = sizes.index(min(losses, key=losses.__getitem__))
+    if not 0 < k < len(sizes) - 1 or sizes[0] <= 0.0:
+        return None
+    x, y = np.log(sizes[k - 1 : k + 2]), np.array([losses[l2] for l2 in sizes[k - 1 : k + 2]])
+    (a, b), (c, d) = np.diff(x), np.diff(y)
+    if not np.isfinite(y).all() or not d / b > c / a:
+        return None
+    slopes = c / a, d / b
+    lowest = (x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])
+    found = _rounded(math.exp(lowest))
+    return None if found in losses else found
+
+
+class Folds:
+    """The fits that leave out a fold each, of one or more divisions of the rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        In the columns that the model is trained in; their ``inverse`` are the penalties' factors.
+    loss, loss_param : str, float
+        A smooth loss, or "softmax".
+    classes : int
+        Margins of a row.
+    targets : array of shape (n,)
+        As those of :class:`hogwild.problems.linear.exact.ending.Ending`.
+    weights, judging : array of shape (n,), optional
+        Weights of the rows in training, and in the loss of those that are left out. Empty or None: equal.
+    scales : array of shape (n,), optional
+        Factors on the rows' values.
+    intercept : bool
+    divisions : sequence of arrays of int32, shape (n,)
+        The fold of each row; -1 of those that no fit leaves out.
+    """
+
+    def __init__(
+        self, rows: Rows, loss: str, loss_param: float, classes: int, targets: np.ndarray, weights: np.ndarray | None,
+        judging: np.ndarray | None, scales: np.ndarray | None, intercept: bool, divisions: Sequence[np.ndarray],
+    ) -> None:  # fmt: skip
+        self.columns, self.width = None, rows.width
+        if rows.width > len(rows):
+            rows, self.columns = narrowed(rows if rows.contiguous else rows.compact())
+        n, self.classes = len(rows), classes
+        equal = weights is None or not len(weights)
+        shares = (np.ones(n) if equal else np.asarray(weights, dtype=np.float64)) / n
+        self.judging = np.ones(n) if judging is None or not len(judging) else np.asarray(judging, dtype=np.float64)
+        factors = np.ones(rows.width) if rows.inverse is None else np.square(rows.inverse, dtype=np.float64)
+        code = kernel.SOFTMAX if loss == "softmax" and classes > 1 else CODES["log" if loss == "softmax" else loss]
+        self.groups = []
+        for fold_of in divisions:
+            fits = int(fold_of.max()) + 1
+            stride = -(-fits * classes // len(DOUBLES)) * len(DOUBLES)
+            given = (
+                rows.begin, rows.end, rows.indices, rows.values, EMPTY if scales is None else readonly(scales),
+                np.asarray(targets, dtype=np.float64), shares, np.ascontiguousarray(fold_of, dtype=np.int32),
+                np.append(factors, 0.0), code, float(loss_param), classes, stride, int(intercept),
+            )  # fmt: skip
+            self.groups.append(_Group(kernel.Fits(*given), fits))
+
+    @np.errstate(all="ignore")
+    def fit(self, l2: float) -> list[float]:
+        """Go to the optima with this penalty, and return the loss of each on the rows that it has left out."""
+        losses: list[float] = []
+        for found in in_order(self.groups, lambda group: group.fit(l2, self.judging)):
+            losses += found.tolist()
+        return losses
+
+    def loss(self, l2: float) -> float:
+        """The mean of :meth:`fit` over the rows; infinite if a fit has none that is finite."""
+        found = np.array(self.fit(l2))
+        return float(np.average(found, weights=self.sizes)) if np.isfinite(found).all() else math.inf
+
+    def solution(self, fit: int) -> tuple[np.ndarray, np.ndarray]:
+        """Weights, (width,) or (K, width), and intercepts (K,) of a fit, float64."""
+        group = self.groups[0]
+        for group in self.groups:
+            if fit < group.many:
+                break
+            fit -= group.many
+        own = group.x.reshape(-1, group.fits.stride)[:, fit * self.classes : (fit + 1) * self.classes].T
+        coef = np.zeros((self.classes, self.width))
+        coef[:, slice(None) if self.columns is None else self.columns] = own[:, :-1]
+        return (coef[0] if self.classes == 1 else coef), own[:, -1]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Weight of the rows that each fit leaves out."""
+        each = [np.bincount(g.fits.left_out[g.fits.left_out >= 0], self.judging[g.fits.left_out >= 0], g.many)
+                for g in self.groups]  # fmt: skip
+        return np.concatenate(each)
+
+
+class _Group:
+    """The fits of one division of the rows, and their memory."""
+
+    def __init__(self, fits: kernel.Fits, many: int) -> None:
+        self.fits, self.many = fits, many
+        n, size = len(fits.begin), len(fits.penalties)
+        self.x = np.zeros(size * fits.stride)
+        self.room = kernel.Room(
+            *(np.zeros(n * fits.stride) for _ in range(3)), *(np.zeros(size * fits.stride) for _ in range(5)),
+            np.zeros((kernel.FACTS, many)), np.zeros((3, fits.stride)),
+        )  # fmt: skip
+
+    def fit(self, l2: float, judging: np.ndarray) -> np.ndarray:
+        kernel.descend(self.fits, l2, self.x, self.room, MOST, MOST_STEPS, SHARE)
+        out = np.empty(self.many)
+        kernel.judged(self.fits, self.room, judging, out)
+        return out
