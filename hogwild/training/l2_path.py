@@ -34,7 +34,7 @@ from hogwild.errors import InputError, NoChoice
 from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, walked
+from hogwild.problems.linear.exact.folds import Folds, are_few, best_of, divisions, walked
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -138,7 +138,7 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     if held is not None:
         rest, parts = rows, [held]
     elif entries <= FEW:
-        rest, folds = rows, divisions(rows.targets, len(labels), entries, config.seed)
+        rest, folds = rows, divisions(rows.targets, len(labels), entries)
         parts = [rows.select(np.flatnonzero(folds[0] == fold)) for fold in range(folds[0].max() + 1)]
         if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
             if config.keep != "last" and are_few(rows, config.loss, config.l1, len(labels) if len(labels) > 2 else 1):
@@ -185,7 +185,7 @@ def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: floa
         losses = walked(fits.loss, path, min(path[0], L2_PATH[0] * smallest))
     else:
         losses = dict(reversed([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)]))
-    best = max(losses, key=lambda l2: (-losses[l2], l2))
+    best = best_of(losses)
     if not math.isfinite(losses[best]):
         raise NoChoice("no penalty has a finite loss on the rows held out: scale the columns, or give l2")
     rows_of = [

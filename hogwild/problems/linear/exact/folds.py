@@ -23,10 +23,11 @@ from hogwild.problems.linear.exact.ending import CODES, SMOOTH
 MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradients of each
 SHARE = 1e-4  # of the objective: a step that gains less is the last
 MOST_FOLDS, MOST_ROUNDS = 5, 5
-ENTRIES, MARGINS = 1 << 19, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
+ENTRIES, MARGINS = 200_000, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
 ROUND = 40_000  # entries, times classes, that are divided once; fewer more often, since chance weighs more
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
 DECADES = 6  # beyond the strongest penalty, at most
+NEAR = 0.002  # share of what is learned that a penalty may lose, if it is stronger than that of the lowest loss
 
 
 def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
@@ -35,11 +36,11 @@ def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
     return few and l1 == 0.0 and loss in (*SMOOTH, "softmax")
 
 
-def divisions(targets: np.ndarray, classes: int, entries: int, seed: int) -> list[np.ndarray]:
+def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) -> list[np.ndarray]:
     """The fold of each row, (n,) int32, in one division of the rows or, of few ``entries``, in several.
 
     Each class is spread evenly over the folds, which are as many as its rows if these are fewer. ``classes`` is zero
-    for other targets.
+    for other targets. The seed of a run has no part in it, so that rows alone say what is chosen.
 
     Raises
     ------
@@ -64,7 +65,8 @@ def walked(loss: Callable[[float], float], path: Sequence[float], weakest: float
     """The losses of penalties, by ascending penalty: of the ``path``, from its strongest on, until they have risen.
 
     The walk goes on beyond an end of the path where the loss is lowest, on the weak side by whole decades to
-    ``weakest``. At last the lowest point of a parabola through the lowest loss and its neighbours is tried.
+    ``weakest``. At last the lowest point of a parabola through the lowest loss and its neighbours is tried, and a
+    penalty between the strongest that is near the lowest loss and the next.
     """
     found: dict[float, float] = {}
     for l2 in sorted(path, reverse=True):
@@ -80,10 +82,35 @@ def walked(loss: Callable[[float], float], path: Sequence[float], weakest: float
             break
         l2 = _rounded(10 * max(found))
         found[l2] = loss(l2)
-    between = _between(found)
-    if between is not None:
-        found[between] = loss(between)
+    for between in (_lowest, _strongest):
+        l2 = between(found)
+        if l2 is not None and l2 not in found:
+            found[l2] = loss(l2)
     return dict(sorted(found.items()))
+
+
+def best_of(losses: dict[float, float]) -> float:
+    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart.
+
+    The strongest of all learns next to nothing, so how far it is above the lowest loss is what can be learned.
+    """
+    near = _near(losses)
+    return max(l2 for l2, loss in losses.items() if loss <= near)
+
+
+def _near(losses: dict[float, float]) -> float:
+    lowest, nothing = min(losses.values()), losses[max(losses)]
+    return lowest + NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest))
+
+
+def _strongest(losses: dict[float, float]) -> float | None:
+    """Between the best penalty and the next stronger one, where the line through both passes what is near."""
+    best, near = best_of(losses), _near(losses)
+    above = [l2 for l2 in losses if l2 > best]
+    if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
+        return None
+    share = (near - losses[best]) / (losses[min(above)] - losses[best])
+    return _rounded(best * (min(above) / best) ** share)
 
 
 def _rounded(l2: float) -> float:
@@ -99,20 +126,17 @@ def _risen(losses: list[float]) -> bool:
     return min(losses[-2:]) > past
 
 
-def _between(losses: dict[float, float]) -> float | None:
+def _lowest(losses: dict[float, float]) -> float | None:
     """Where a parabola through the lowest loss and its neighbours is lowest; None without such neighbours."""
     sizes = sorted(losses)
     k = sizes.index(min(losses, key=losses.__getitem__))
-    if not 0 < k < len(sizes) - 1 or sizes[0] <= 0.0:
+    if not 0 < k < len(sizes) - 1 or sizes[k - 1] <= 0.0:
         return None
     x, y = np.log(sizes[k - 1 : k + 2]), np.array([losses[l2] for l2 in sizes[k - 1 : k + 2]])
-    (a, b), (c, d) = np.diff(x), np.diff(y)
-    if not np.isfinite(y).all() or not d / b > c / a:
+    slopes = np.diff(y) / np.diff(x)
+    if not np.isfinite(slopes).all() or not slopes[1] > slopes[0]:
         return None
-    slopes = c / a, d / b
-    lowest = (x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])
-    found = _rounded(math.exp(lowest))
-    return None if found in losses else found
+    return _rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
 
 
 class Folds:

@@ -24,7 +24,7 @@ from hogwild.problems.linear.objective_kernel import cross_entropy, loss
 SOFTMAX = 100  # code of the loss whose margins belong together
 ENOUGH = 0.1  # share of what its slope promises that a step must bring (Armijo), or a shorter one is tried
 SHORTER, SHORTEST = 0.25, 1e-9  # than the step before, and lengths below which none is taken
-SMALL = 0.03  # share of a Newton step's gain below which a conjugate gradient is its last
+SMALL = 0.01  # share of a Newton step's gain below which a conjugate gradient is its last
 FLAT = 1e-12  # curvature along a direction, over that of its coordinates, below which there is no minimum there
 FACTS = 9
 NOW, SQUARE, SIZE, BROUGHT, LENGTH, ALONG, ACROSS, BENT, GOING = range(FACTS)  # lines of Room.facts
