@@ -182,7 +182,7 @@ def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: floa
         raise NoChoice(NO_WEIGHT.format(-(-len(rows) // len(fits.sizes))))
     if config.l2_path == L2_PATH:
         smallest = 1.0 if own.inverse is None else float(np.square(1.0 / own.inverse).min())
-        losses = walked(fits.loss, path, min(path[0], L2_PATH[0] * smallest))
+        losses = walked(fits.loss, path[-1], min(path[0], L2_PATH[0] * smallest))
     else:
         losses = dict(reversed([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)]))
     best = best_of(losses)

@@ -61,44 +61,52 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     return found
 
 
-def walked(loss: Callable[[float], float], path: Sequence[float], weakest: float) -> dict[float, float]:
-    """The losses of penalties, by ascending penalty: of the ``path``, from its strongest on, until they have risen.
+def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> dict[float, float]:
+    """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
 
-    The walk goes on beyond an end of the path where the loss is lowest, on the weak side by whole decades to
-    ``weakest``. At last the lowest point of a parabola through the lowest loss and its neighbours is tried, and a
-    penalty between the strongest that is near the lowest loss and the next.
+    If the strongest is the best, stronger ones are tried. Then come those halfway between the best and its neighbours,
+    the lowest point of a parabola through the best and what are its neighbours now, and a penalty between the strongest
+    that is near the lowest loss and the next.
     """
-    found: dict[float, float] = {}
-    for l2 in sorted(path, reverse=True):
+    found = {strongest: loss(strongest)}
+    while not _risen(found) and min(found) > 1.01 * weakest:
+        l2 = _rounded(min(found) / 10)
         found[l2] = loss(l2)
-        if _risen(list(found.values())):
-            break
-    else:
-        while not _risen(list(found.values())) and min(found) / 10 >= 0.99 * weakest:
-            l2 = _rounded(min(found) / 10)
-            found[l2] = loss(l2)
     for _ in range(DECADES):
-        if min(found, key=found.__getitem__) != max(found) or not math.isfinite(found[max(found)]):
+        if not math.isfinite(found[max(found)]) or found[max(found)] > min(found.values()):
             break
         l2 = _rounded(10 * max(found))
         found[l2] = loss(l2)
+    best, sizes = min(found, key=found.__getitem__), sorted(found)
+    k = sizes.index(best)
+    for other in sizes[max(k - 1, 0) : k + 2]:
+        l2 = _rounded(math.sqrt(best * other))
+        found[l2] = found[l2] if l2 in found else loss(l2)
     for between in (_lowest, _strongest):
-        l2 = between(found)
-        if l2 is not None and l2 not in found:
-            found[l2] = loss(l2)
+        middle = between(found)
+        if middle is not None and middle not in found:
+            found[middle] = loss(middle)
     return dict(sorted(found.items()))
 
 
-def best_of(losses: dict[float, float]) -> float:
-    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart.
+def _rounded(l2: float) -> float:
+    return float(f"{l2:.2g}")
 
-    The strongest of all learns next to nothing, so how far it is above the lowest loss is what can be learned.
-    """
+
+def _risen(losses: dict[float, float]) -> bool:
+    """Whether the loss of the weakest penalty is past the lowest."""
+    lowest, nothing = min(losses.values()), losses[max(losses)]
+    return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
+
+
+def best_of(losses: dict[float, float]) -> float:
+    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart."""
     near = _near(losses)
     return max(l2 for l2, loss in losses.items() if loss <= near)
 
 
 def _near(losses: dict[float, float]) -> float:
+    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned."""
     lowest, nothing = min(losses.values()), losses[max(losses)]
     return lowest + NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest))
 
@@ -111,19 +119,6 @@ def _strongest(losses: dict[float, float]) -> float | None:
         return None
     share = (near - losses[best]) / (losses[min(above)] - losses[best])
     return _rounded(best * (min(above) / best) ** share)
-
-
-def _rounded(l2: float) -> float:
-    return float(f"{l2:.2g}")
-
-
-def _risen(losses: list[float]) -> bool:
-    """Whether the last two of the losses are past the lowest."""
-    lowest = min(losses)
-    if not math.isfinite(lowest):
-        return False
-    past = lowest + max(RISEN * (losses[0] - lowest), LEAST * abs(lowest))
-    return min(losses[-2:]) > past
 
 
 def _lowest(losses: dict[float, float]) -> float | None:
@@ -231,7 +226,17 @@ class _Group:
         )  # fmt: skip
 
     def fit(self, l2: float, judging: np.ndarray) -> np.ndarray:
-        kernel.descend(self.fits, l2, self.x, self.room, MOST, MOST_STEPS, SHARE)
+        known, facts = (self.fits, l2, self.x, self.room), self.room.facts
+        facts[kernel.GOING], facts[kernel.LENGTH] = 1.0, 0.0
+        kernel.lost(self.fits, self.room, facts[kernel.LENGTH], facts[kernel.NOW])
+        kernel.dot(self.fits, self.x, self.x, self.fits.penalties, self.room.row[0], facts[kernel.SQUARE])
+        facts[kernel.NOW] += l2 / 2 * facts[kernel.SQUARE]
+        for _ in range(MOST):
+            if not facts[kernel.GOING].any():
+                break
+            kernel.derivatives(*known)
+            kernel.newton_step(self.fits, l2, self.room, MOST_STEPS, SHARE / 10)
+            kernel.take_step(*known, SHARE)
         out = np.empty(self.many)
         kernel.judged(self.fits, self.room, judging, out)
         return out

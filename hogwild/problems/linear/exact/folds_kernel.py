@@ -281,7 +281,10 @@ def spread(fits, of_fits, out):
 
 @njit(**JIT)
 def newton_step(fits, l2, room, most, share):
-    """Set ``step`` by conjugate gradients, and what they bring; return how many there were."""
+    """Set ``step`` by at most so many conjugate gradients, and what they bring.
+
+    Fits to which they bring no more than a ``share`` of the objective are ready.
+    """
     facts, lengths = room.facts, room.row[2]
     size, bent, going, brought = facts[SIZE], facts[BENT], facts[LENGTH], facts[BROUGHT]
     brought[:], room.step[:], steps = 0.0, 0.0, 0
@@ -314,7 +317,9 @@ def newton_step(fits, l2, room, most, share):
         for u in range(0, len(room.step), fits.stride):
             for lane in range(fits.stride):
                 room.direction[u + lane] = room.image[u + lane] + lengths[lane] * room.direction[u + lane]
-    return steps
+    for fit in range(len(size)):
+        if not brought[fit] > share * abs(facts[NOW, fit]):
+            facts[GOING, fit] = 0.0
 
 
 @njit(**JIT)
@@ -352,26 +357,3 @@ def take_step(fits, l2, x, room, share):
     for i in range(0, len(room.margins), stride):
         for lane in range(stride):
             room.margins[i + lane] += row[0, lane] * room.change[i + lane]
-
-
-@njit(**JIT)
-def descend(fits, l2, x, room, most, most_steps, share):
-    """Take up to ``most`` Newton steps from ``x`` ((width + 1) * stride,), until they gain less than a ``share``.
-
-    Return the number of passes over the rows. ``room.margins`` are those of ``x`` before and after.
-    """
-    facts, passes = room.facts, 0
-    facts[GOING, :], facts[LENGTH, :] = 1.0, 0.0
-    lost(fits, room, facts[LENGTH], facts[NOW])
-    dot(fits, x, x, fits.penalties, room.row[0], facts[SQUARE])
-    for fit in range(facts.shape[1]):
-        facts[NOW, fit] += l2 / 2.0 * facts[SQUARE, fit]
-    while most > 0 and some(facts[GOING]):
-        derivatives(fits, l2, x, room)
-        passes += 3 + 2 * newton_step(fits, l2, room, most_steps, share / 10.0)
-        for fit in range(facts.shape[1]):
-            if not facts[BROUGHT, fit] > share / 10.0 * abs(facts[NOW, fit]):
-                facts[GOING, fit] = 0.0
-        take_step(fits, l2, x, room, share)
-        most -= 1
-    return passes
