@@ -135,7 +135,10 @@ def _nothing(typingctx, lanes):
 def _load(typingctx, lanes, array, first):
     def codegen(context, builder, signature, args):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
-        return builder.load(_pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector), align=8 if _is_double(vector) else 4)
+        return builder.load(
+            _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector),
+            align=8 if _is_double(vector) else 4,
+        )
 
     return _kind(lanes)(lanes, array, first), codegen
 

@@ -34,7 +34,8 @@ from hogwild.errors import InputError, NoChoice
 from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.exact.folds import Folds, are_few, best_of, divisions, walked
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
+from hogwild.problems.linear.exact.walk import best_of, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -48,7 +49,6 @@ FEW = 1_000_000  # entries (times classes) up to which each row is held out once
 VISITS, MOST_EPOCHS = 100_000, 100  # of rows by a candidate then: so many, in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
-FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
 NEAR = 0.01  # share of the lowest held-out loss,
 NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 LEARNED = 0.05  # and of its distance from the loss of the strongest penalty, which learns next to nothing
@@ -181,8 +181,7 @@ def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: floa
     if not fits.sizes.all():
         raise NoChoice(NO_WEIGHT.format(-(-len(rows) // len(fits.sizes))))
     if config.l2_path == L2_PATH:
-        smallest = 1.0 if own.inverse is None else float(np.square(1.0 / own.inverse).min())
-        losses = walked(fits.loss, path[-1], min(path[0], L2_PATH[0] * smallest))
+        losses = walked(fits.loss, path[-1], weakest_of(path[0], own))
     else:
         losses = dict(reversed([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)]))
     best = best_of(losses)
@@ -202,7 +201,7 @@ def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
     path = list(config.l2_path or ())
     if config.l2_path != L2_PATH or config.normalize != "none":
         return path
-    unit = _unit(rows)
+    unit = unit_of(rows)
     return [float(f"{l2 * unit:.2g}") for l2 in path]
 
 
@@ -275,20 +274,6 @@ class _Path:
     def path(self) -> list[dict[str, Any]]:
         columns = zip(self.penalties, self.steps, self.losses, self.epochs, strict=True)
         return [dict(zip(("l2", "step", "held_out_loss", "epochs"), each, strict=True)) for each in columns]
-
-
-def _unit(rows: Rows) -> float:
-    """What penalties are multiples of: the power of ten nearest to a typical row's squared length.
-
-    That is 1 for rows of unit length. A typical entry is the geometric mean of those that are not zero, so that a few
-    columns of another scale do not count.
-    """
-    values = np.abs(rows.select(rows.spread(100_000)).compact().values)
-    values = values[values > 0]
-    if not len(values):
-        return 1.0
-    squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
-    return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:

@@ -2,13 +2,13 @@
 
 Each penalty begins where the one before has ended, so from strong to weak ones a few steps are enough. The rows that a
 fold leaves out count nothing, but the penalty stays what it is on all rows: it then weighs as much against each row as
-in the fit that follows on all of them, which a mean over fewer rows would not do, and of some hundred rows that decides.
+in the fit that follows on all of them, which it would not against a mean over fewer rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from hogwild.problems.linear.exact.ending import CODES, SMOOTH
 MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradients of each
 SHARE = 1e-4  # of the objective: a step that gains less is the last
 MOST_FOLDS, MOST_ROUNDS = 5, 5
-ENTRIES, MARGINS = 200_000, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
+ENTRIES, MARGINS = 500_000, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
 ROUND = 40_000  # entries, times classes, that are divided once; fewer more often, since chance weighs more
-RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
-DECADES = 6  # beyond the strongest penalty, at most
-NEAR = 0.002  # share of what is learned that a penalty may lose, if it is stronger than that of the lowest loss
 
 
 def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
@@ -48,7 +45,9 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
         If a class has one row.
     """
     random, found = np.random.default_rng(seed), []
-    groups = [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
+    groups = (
+        [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
+    )
     many = min(MOST_FOLDS, min(map(len, groups)))
     if many < 2:
         what = "a class has" if classes else "there is"
@@ -61,77 +60,10 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     return found
 
 
-def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> dict[float, float]:
-    """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
-
-    If the strongest is the best, stronger ones are tried. Then come those halfway between the best and its neighbours,
-    the lowest point of a parabola through the best and what are its neighbours now, and a penalty between the strongest
-    that is near the lowest loss and the next.
-    """
-    found = {strongest: loss(strongest)}
-    while not _risen(found) and min(found) > 1.01 * weakest:
-        l2 = _rounded(min(found) / 10)
-        found[l2] = loss(l2)
-    for _ in range(DECADES):
-        if not math.isfinite(found[max(found)]) or found[max(found)] > min(found.values()):
-            break
-        l2 = _rounded(10 * max(found))
-        found[l2] = loss(l2)
-    best, sizes = min(found, key=found.__getitem__), sorted(found)
-    k = sizes.index(best)
-    for other in sizes[max(k - 1, 0) : k + 2]:
-        l2 = _rounded(math.sqrt(best * other))
-        found[l2] = found[l2] if l2 in found else loss(l2)
-    for between in (_lowest, _strongest):
-        middle = between(found)
-        if middle is not None and middle not in found:
-            found[middle] = loss(middle)
-    return dict(sorted(found.items()))
-
-
-def _rounded(l2: float) -> float:
-    return float(f"{l2:.2g}")
-
-
-def _risen(losses: dict[float, float]) -> bool:
-    """Whether the loss of the weakest penalty is past the lowest."""
-    lowest, nothing = min(losses.values()), losses[max(losses)]
-    return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
-
-
-def best_of(losses: dict[float, float]) -> float:
-    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart."""
-    near = _near(losses)
-    return max(l2 for l2, loss in losses.items() if loss <= near)
-
-
-def _near(losses: dict[float, float]) -> float:
-    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned."""
-    lowest, nothing = min(losses.values()), losses[max(losses)]
-    return lowest + NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest))
-
-
-def _strongest(losses: dict[float, float]) -> float | None:
-    """Between the best penalty and the next stronger one, where the line through both passes what is near."""
-    best, near = best_of(losses), _near(losses)
-    above = [l2 for l2 in losses if l2 > best]
-    if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
-        return None
-    share = (near - losses[best]) / (losses[min(above)] - losses[best])
-    return _rounded(best * (min(above) / best) ** share)
-
-
-def _lowest(losses: dict[float, float]) -> float | None:
-    """Where a parabola through the lowest loss and its neighbours is lowest; None without such neighbours."""
-    sizes = sorted(losses)
-    k = sizes.index(min(losses, key=losses.__getitem__))
-    if not 0 < k < len(sizes) - 1 or sizes[k - 1] <= 0.0:
-        return None
-    x, y = np.log(sizes[k - 1 : k + 2]), np.array([losses[l2] for l2 in sizes[k - 1 : k + 2]])
-    slopes = np.diff(y) / np.diff(x)
-    if not np.isfinite(slopes).all() or not slopes[1] > slopes[0]:
-        return None
-    return _rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
+def mean_of(losses: Sequence[float], sizes: np.ndarray) -> float:
+    """The mean of folds of these sizes that hold any weight; infinite if one is not finite."""
+    found = np.array(losses)[sizes > 0]
+    return float(np.average(found, weights=sizes[sizes > 0])) if len(found) and np.isfinite(found).all() else math.inf
 
 
 class Folds:
@@ -190,8 +122,7 @@ class Folds:
 
     def loss(self, l2: float) -> float:
         """The mean of :meth:`fit` over the rows; infinite if a fit has none that is finite."""
-        found = np.array(self.fit(l2))
-        return float(np.average(found, weights=self.sizes)) if np.isfinite(found).all() else math.inf
+        return mean_of(self.fit(l2), self.sizes)
 
     def solution(self, fit: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights, (width,) or (K, width), and intercepts (K,) of a fit, float64."""

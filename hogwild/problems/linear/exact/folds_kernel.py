@@ -250,8 +250,7 @@ def products(fits, l2, room):
 
 @njit(**JIT)
 def dot(fits, a, b, by, buffer, out):
-    """Set ``out`` (fits,) to the sums of ``a * b``, of each line times a number of ``by``, or over ``b`` if it is empty.
-    """
+    """Set ``out`` (fits,) to the sums of ``a * b``, each line times a number of ``by`` unless that is empty."""
     buffer[:] = 0.0
     for u in range(len(a) // fits.stride):
         factor, first = (by[u] if len(by) else 1.0), u * fits.stride
