@@ -1,11 +1,11 @@
 """``alpha="auto"``: the penalty that does best in cross-validation.
 
-Of few rows and a smooth loss, candidates are optima without each fold (``problems/linear/exact/folds``), as those of
-``hogwild train`` are, and unless values, folds or a score are given the values are found as there, too. Otherwise all
-folds and penalties are trained side by side: each candidate is a lane of a vector (``problems/linear/lanes``) with its own penalty and step; it leaves out the rows
-of its fold, and has the degrees and number of rows of the others. So five folds of sixteen penalties read the rows five
-times an epoch instead of eighty times. The model is then fitted to all rows with the penalty that was chosen, as if it
-had been given.
+Of few rows and a smooth loss, candidates are optima without each fold (``problems/linear/exact/folds``) as those of
+``hogwild train`` are, and unless values, folds or a score are given the values to try are found as there. Otherwise all
+folds and penalties are trained side by side: each candidate is a lane of a vector (``problems/linear/lanes``) with its
+own penalty and step; it leaves out the rows of its fold, and has the degrees and number of rows of the others. So five
+folds of sixteen penalties read the rows five times an epoch instead of eighty times. The model is then fitted to all
+rows with the penalty that was chosen, as if it had been given.
 """
 
 from __future__ import annotations

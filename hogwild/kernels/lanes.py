@@ -3,8 +3,9 @@ and store.
 
 A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
 these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple for each length:
-its contents are never read, but its length is part of its type, as is that of ``DOUBLES``. Each lane is computed exactly as a scalar would be, to
-the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
+its contents are never read, but its length and type are part of its type, as are those of ``DOUBLES``. Each lane is
+computed exactly as a scalar would be, to the last bit. The plain Python meaning, which also runs with the JIT off, works
+on arrays.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def store(vector, array, first):
 
 
 def fma(x, vector, other):
-    """Return ``x * vector + other``, rounded once (with the JIT off only of float32); ``other`` is a vector, ``x`` a number or a vector."""
+    """Return ``x * vector + other``, rounded once (with the JIT off only of float32); ``x`` is a number or a vector."""
     return scalar.fma(x, vector, other) if other.dtype == np.float32 else x * vector + other
 
 

@@ -7,9 +7,13 @@ chosen, as if it had been given. Of few rows each is held out once: by five cand
 step and leave a fifth each. No two threads share a candidate, so the choice depends on rows, options and seed
 alone. Test rows have no part in it.
 
-Of those near the lowest loss (``NEAR``, ``LEARNED``) the strongest wins. The rows held out tell no smaller difference,
-and weak penalties look better than they are: after ten epochs their weights are still on the way to an optimum that
-fits noise.
+Of fewer rows still, candidates are the optima without each fold (``problems/linear/exact/folds``), where the loss has
+them: lanes of weak penalties are far from theirs even after a hundred epochs, and look much better than what a fit ends
+at. There the choice depends on rows and options alone.
+
+Of the lanes near the lowest loss (``NEAR``, ``LEARNED``) the strongest wins. The rows held out tell no smaller
+difference, and weak penalties look better than they are: after ten epochs their weights are still on the way to an
+optimum that fits noise.
 
 A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
 of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
@@ -63,13 +67,16 @@ class L2Choice:
     l2 : float
     path : list of dict
         ``l2``, ``step``, ``held_out_loss`` and ``epochs`` of each candidate, by ascending penalty; the loss of one that
-        diverged is None, and so is the step of a schedule that has its own.
+        diverged is None, and so is the step of a schedule that has its own, and of exact fits.
     refitted : bool
         Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
     folds : int
         Number of parts of which each was held out once; 1: only one was.
+    rounds : int
+        Number of divisions into such parts.
     rows, held_out, epochs : int
-        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before.
+        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
+        epochs: candidates are optima.
     seconds : float
     """
 
@@ -87,6 +94,7 @@ class L2Choice:
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
         about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
+        about["l2_rounds"] = self.rounds
         return {"l2_path": self.path, "l2_seconds": self.seconds} | about
 
     def loss(self, l2: float) -> float | None:
@@ -133,21 +141,20 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     """
     began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
-    entries = rows.nnz * (len(labels) if len(labels) > 2 else 1)
-    folds, epochs = None, min(config.epochs, EPOCHS)
+    several = len(labels) if len(labels) > 2 else 1
+    meant = config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]  # fewer are meant to end early
+    if held is None and meant and config.keep != "last" and are_few(rows, config.loss, config.l1, several):
+        return _by_optima(config, rows, len(labels), began)
+    fold_of, epochs = None, min(config.epochs, EPOCHS)
     if held is not None:
         rest, parts = rows, [held]
-    elif entries <= FEW:
-        rest, folds = rows, divisions(rows.targets, len(labels), entries)
-        parts = [rows.select(np.flatnonzero(folds[0] == fold)) for fold in range(folds[0].max() + 1)]
-        if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
-            if config.keep != "last" and are_few(rows, config.loss, config.l1, len(labels) if len(labels) > 2 else 1):
-                return _exact(config, rows, folds, began)
-            epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS))
+    elif rows.nnz * several <= FEW:
+        rest, fold_of = rows, divisions(rows.targets, len(labels), rows.nnz * several)[0]
+        parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
+        epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
     else:
         rest, held = rows.split(HELD_OUT, config.seed)
         parts = [held]
-    fold_of = None if folds is None else folds[0]
     if len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if any(part.weights is not None and not part.weights.any() for part in parts):
@@ -167,10 +174,11 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     )
 
 
-def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: float) -> L2Choice:
+def _by_optima(config: TrainConfig, rows: Rows, classes: int, began: float) -> L2Choice:
     """The best penalty by the optima without each fold."""
-    if config.loss == "softmax" and len(np.unique(rows.targets)) == 2:
+    if config.loss == "softmax" and classes == 2:
         config = dataclasses.replace(config, loss="log")
+    folds = divisions(rows.targets, classes, rows.nnz * (classes if classes > 2 else 1))
     _, own, _ = scaled_for(config, rows)
     problem = LinearProblem.of(config, own, "serial")
     arrays, path = problem.row_arrays(own, config.class_weight), _penalties(config, rows)
@@ -183,17 +191,16 @@ def _exact(config: TrainConfig, rows: Rows, folds: list[np.ndarray], began: floa
     if config.l2_path == L2_PATH:
         losses = walked(fits.loss, path[-1], weakest_of(path[0], own))
     else:
-        losses = dict(reversed([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)]))
+        losses = dict([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)][::-1])
     best = best_of(losses)
     if not math.isfinite(losses[best]):
         raise NoChoice("no penalty has a finite loss on the rows held out: scale the columns, or give l2")
-    rows_of = [
+    tried = [
         {"l2": l2, "step": None, "held_out_loss": loss if math.isfinite(loss) else None, "epochs": 0}
         for l2, loss in losses.items()
     ]
-    held, seconds = int((folds[0] == 0).sum()), time.perf_counter() - began
-    many = int(folds[0].max()) + 1
-    return L2Choice(best, rows_of, len(rows) - held, held, 0, seconds, True, folds=many, rounds=len(folds))
+    held, many, seconds = int((folds[0] == 0).sum()), int(folds[0].max()) + 1, time.perf_counter() - began
+    return L2Choice(best, tried, len(rows) - held, held, 0, seconds, True, folds=many, rounds=len(folds))
 
 
 def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
