@@ -24,7 +24,7 @@ MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradient
 SHARE = 1e-4  # of the objective: a step that gains less is the last
 MOST_FOLDS, MOST_ROUNDS = 5, 5
 ENTRIES, MARGINS = 500_000, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
-ROUND = 40_000  # entries, times classes, that are divided once; fewer more often, since chance weighs more
+ROUND, ROWS = 80_000, 1000  # entries, times classes, and rows that are divided once; fewer more often, for chance
 
 
 def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
@@ -52,7 +52,7 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     if many < 2:
         what = "a class has" if classes else "there is"
         raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
-    for _ in range(int(np.clip(ROUND // max(entries, 1), 1, MOST_ROUNDS))):
+    for _ in range(int(np.clip(max(ROUND // max(entries, 1), ROWS // len(targets)), 1, MOST_ROUNDS))):
         fold_of = np.empty(len(targets), np.int32)
         for group in groups:
             fold_of[random.permutation(group)] = np.arange(len(group)) % many

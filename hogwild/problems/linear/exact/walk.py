@@ -24,16 +24,18 @@ FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in
 def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> dict[float, float]:
     """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
 
-    If the strongest is the best, stronger ones are tried. Then come those halfway between the best and its neighbours,
-    the lowest point of a parabola through the best and what are its neighbours now, and a penalty between the strongest
-    that is near the lowest loss and the next.
+    While the strongest is clearly the best, stronger ones are tried. Then come those halfway between the best and its
+    neighbours, the lowest point of a parabola through the best and what are its neighbours now, and a penalty between
+    the strongest that is near the lowest loss and the next.
     """
     found = {strongest: loss(strongest)}
     while not _risen(found) and min(found) > 1.01 * weakest:
         l2 = _rounded(min(found) / 10)
         found[l2] = loss(l2)
     for _ in range(DECADES):
-        if not math.isfinite(found[max(found)]) or found[max(found)] > min(found.values()):
+        nothing = found[max(found)]
+        others = [each for l2, each in found.items() if l2 < max(found)]
+        if not math.isfinite(nothing) or nothing > min(others, default=nothing) - LEAST * abs(nothing):
             break
         l2 = _rounded(10 * max(found))
         found[l2] = loss(l2)
