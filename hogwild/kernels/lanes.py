@@ -3,9 +3,9 @@ and store.
 
 A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
 these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple of each length:
-its contents are never read, but its length and kind are part of its type, as are those of ``DOUBLES``. A lane is
-computed exactly as a scalar would be, to the last bit. The plain Python meaning, which also runs with the JIT off, works
-on arrays.
+its contents are never read, but length and kind are part of its type, as are those of ``DOUBLES``. Each lane is
+computed exactly as a scalar would be, to the last bit. The plain Python meaning, which also runs with the JIT off,
+works on arrays.
 """
 
 from __future__ import annotations

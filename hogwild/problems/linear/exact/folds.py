@@ -151,10 +151,8 @@ class _Group:
         self.fits, self.many = fits, many
         n, size = len(fits.begin), len(fits.penalties)
         self.x = np.zeros(size * fits.stride)
-        self.room = kernel.Room(
-            *(np.zeros(n * fits.stride) for _ in range(3)), *(np.zeros(size * fits.stride) for _ in range(5)),
-            np.zeros((kernel.FACTS, many)), np.zeros((3, fits.stride)),
-        )  # fmt: skip
+        lanes = [np.zeros(length * fits.stride) for length in (n, n, n, size, size, size, size, size)]
+        self.room = kernel.Room._make([*lanes, np.zeros((kernel.FACTS, many)), np.zeros((3, fits.stride))])
 
     def fit(self, l2: float, judging: np.ndarray) -> np.ndarray:
         known, facts = (self.fits, l2, self.x, self.room), self.room.facts
