@@ -29,7 +29,7 @@ def data(n: int = 240, width: int = 12, classes: int = 2, seed: int = 0) -> tupl
 def test_the_model_is_that_of_the_alpha_with_the_best_mean_score() -> None:
     X, y = data()
     found = HogwildClassifierCV(loss="log_loss", alphas=ALPHAS, random_state=0).fit(X, y)
-    assert found.path_.shape == (3, 20)  # of few rows, four times over
+    assert found.path_.shape == (3, 20)  # of few rows, in four divisions
     np.testing.assert_array_equal(found.alphas_, ALPHAS)
     assert found.alpha_ == ALPHAS[found.path_.mean(axis=1).argmax()]
     assert found.best_score_ == found.path_.mean(axis=1).max()

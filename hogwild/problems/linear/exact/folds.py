@@ -24,7 +24,7 @@ MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradient
 SHARE = 1e-4  # of the objective: a step that gains less is the last
 MOST_FOLDS, MOST_ROUNDS = 5, 5
 ENTRIES, MARGINS = 500_000, 1 << 22  # up to which rows are few: nonzeros times classes, and margins of all fits
-ROUND, ROWS = 80_000, 1000  # entries, times classes, and rows that are divided once; fewer more often, for chance
+ROUND, ROWS = 40_000, 1000  # entries, times classes, and rows that are divided once; fewer more often, for chance
 
 
 def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
