@@ -187,6 +187,7 @@ def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = noisy(40)
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
     monkeypatch.setattr(l2_path, "FEW", 0)
+    monkeypatch.setattr(l2_path, "are_few", lambda *_: False)
     with pytest.raises(InputError, match="all rows of a class were held out"):
         choose_l2(TrainConfig(l2=PATH, seed=_seed_that_holds_out(17)), rare)
 
