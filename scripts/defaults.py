@@ -183,12 +183,12 @@ REAL = {
 }  # fmt: skip
 
 
-def opened(name: str, folder: Path | None) -> tuple[Data, Data]:
-    """Rows to train on and rows to test on."""
+def opened(name: str, folder: Path | None, split: int = 0) -> tuple[Data, Data]:
+    """Rows to train on and rows to test on, of a generated or bundled set by one of many divisions."""
     if name in SETS:
         data = SETS[name]()
         X = scipy.sparse.csr_matrix(data.X)
-        held = np.random.default_rng(5).random(X.shape[0]) < 0.2
+        held = np.random.default_rng(5 + split).random(X.shape[0]) < 0.2
         weights = [None if data.weights is None else data.weights[of] for of in (~held, held)]
         return data._replace(X=X[~held], y=data.y[~held], weights=weights[0]), data._replace(
             X=X[held], y=data.y[held], weights=weights[1])  # fmt: skip

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import L2_PATH, TrainConfig
+from hogwild.config import TrainConfig
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.problems.linear.exact.walk import NEAR
 from hogwild.training import l2_path
 from hogwild.training.l2_path import choose_l2
 from tests.runs import QUIET, toy
@@ -36,13 +37,13 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     run = hogwild.train(rows, test, l2="auto", workers=1)
     model = run.finish()
     losses = {each["l2"]: each["held_out_loss"] for each in run.chosen.path}
-    assert tuple(losses) == L2_PATH
-    near = [l2 for l2, loss in losses.items() if loss <= 1.01 * min(losses.values())]
+    lowest = min(losses.values())
+    near = [l2 for l2, loss in losses.items() if loss <= lowest + NEAR * (losses[max(losses)] - lowest)]
     assert run.config.l2 == max(near) > 1e-5
-    assert (run.chosen.rows + run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (600, 5, 100)
-    plain = hogwild.train(rows, test, l2=run.config.l2, workers=1)
-    same(model, plain.finish())
-    assert run.history[-1]["test_loss"] == plain.history[-1]["test_loss"]
+    assert (run.chosen.rows + run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (600, 5, 0)
+    other = hogwild.train(rows, test, l2="auto", workers=1, seed=1)
+    np.testing.assert_allclose(model.coef_, other.finish().coef_, atol=0.01)  # both are the optimum
+    assert run.chosen.path == other.chosen.path
     usual = hogwild.train(rows, test, workers=1)
     usual.finish()
     assert run.history[-1]["test_loss"] < usual.history[-1]["test_loss"]
@@ -159,7 +160,11 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
         (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for linear models"),
         (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
         (rare, {"l2": PATH}, "a class has one row, which cannot be held out"),
-        (toy(100, classes=0), {"l2": PATH, "loss": "squared-error", "step": 1e30}, "every candidate for l2 diverged"),
+        (
+            toy(100, classes=0),
+            {"l2": PATH, "loss": "squared-error", "step": 1e30, "epochs": 3},
+            "every candidate for l2 diverged",
+        ),
     ]
     for data, options, what in cases:
         with pytest.raises(HogwildError, match=what):
@@ -171,7 +176,7 @@ def test_what_is_near_the_lowest_loss_goes_by_what_is_learned() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, 10))
     y = 7 * random.normal(size=2000) + 0.5 * X[:, 0]
-    found = choose_l2(TrainConfig(loss="squared-error", l2="auto"), Rows.from_scipy(X, y))
+    found = choose_l2(TrainConfig(loss="squared-error", l2="auto", keep="last"), Rows.from_scipy(X, y))
     losses = {each["l2"]: each["held_out_loss"] for each in found.path}
     lowest, strongest = min(losses.values()), losses[max(losses)]
     assert max(losses.values()) < 1.01 * lowest
@@ -182,6 +187,7 @@ def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = noisy(40)
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
     monkeypatch.setattr(l2_path, "FEW", 0)
+    monkeypatch.setattr(l2_path, "are_few", lambda *_: False)
     with pytest.raises(InputError, match="all rows of a class were held out"):
         choose_l2(TrainConfig(l2=PATH, seed=_seed_that_holds_out(17)), rare)
 
@@ -206,8 +212,8 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     loss = "log" if classes == 2 else "softmax"
     found, other = (choose_l2(TrainConfig(loss=loss, l2="auto"), data) for data in (rows, small))
     assert (found.folds, found.rows + found.held_out) == (5, 300)
-    assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=1e-6)
-    assert other.loss(other.l2) == pytest.approx(found.loss(found.l2), rel=0.02)  # 2^-20 is 1e-6 within 5 %
+    assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=0.1)  # 2^-20 is 1e-6 within 5 %
+    assert other.loss(other.l2) == pytest.approx(found.loss(found.l2), rel=0.02)
 
 
 def test_the_path_is_drawn(tmp_path: Path) -> None:

@@ -95,17 +95,20 @@ def line_of_choice(chosen: L2Choice) -> str:
 
 def _held_out(chosen: L2Choice) -> str:
     if chosen.folds > 1:
-        return f"{chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out once"
+        again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
+        return f"{chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out once{again}"
     return f"{chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
 
 
 def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
     """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
     what = f"l2 by the loss on {_held_out(chosen)}"
-    yield f"choosing {what}: {len(chosen.path)} values side by side, {chosen.epochs} epochs, {chosen.seconds:.2f} s"
+    how = f"values side by side, {chosen.epochs} epochs" if chosen.epochs else "values, each fitted to its optimum"
+    yield f"choosing {what}: {len(chosen.path)} {how}, {chosen.seconds:.2f} s"
     yield f"{'l2':>9}  {'step':>9}  {'held-out loss':>13}  {'epochs':>6}"
     for each in chosen.path:
-        numbers = "schedule's" if each["step"] is None else f"{each['step']:.4g}"
+        none = "schedule's" if chosen.epochs else "exact"
+        numbers = none if each["step"] is None else f"{each['step']:.4g}"
         loss = "diverged" if each["held_out_loss"] is None else f"{each['held_out_loss']:.5g}"
         note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
         yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}  {each['epochs']:>6}{note}"

@@ -1,35 +1,40 @@
-"""``alpha="auto"``: the penalty that does best in cross-validation; all folds and penalties are trained side by side.
+"""``alpha="auto"``: the penalty that does best in cross-validation.
 
-Each candidate is a lane of a vector (``problems/linear/lanes``) with its own penalty and step; it leaves out the rows
-of its fold, and has the degrees and number of rows of the others. So five folds of sixteen penalties read the rows five
-times an epoch instead of eighty times. The model is then fitted to all rows with the penalty that was chosen, as if it
-had been given.
+Of few rows and a smooth loss, candidates are optima without each fold (``problems/linear/exact/folds``) as those of
+``hogwild train`` are, and unless values, folds or a score are given the values to try are found as there. Otherwise all
+folds and penalties are trained side by side: each candidate is a lane of a vector (``problems/linear/lanes``) with its
+own penalty and step; it leaves out the rows of its fold, and has the degrees and number of rows of the others. So five
+folds of sixteen penalties read the rows five times an epoch instead of eighty times. The model is then fitted to all
+rows with the penalty that was chosen, as if it had been given.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hogwild.config import path_of
+from hogwild.config import L2_PATH, path_of
 from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY
-from hogwild.data.scaled import columns_of
+from hogwild.data.rows.container import EMPTY, Rows
+from hogwild.data.scaled import Columns, columns_of
 from hogwild.errors import TrainingError, UsageError
-from hogwild.estimators.arrays import converted, problem_of, rows_of
-from hogwild.estimators.descent import try_steps
+from hogwild.estimators.arrays import converted, loss_here, problem_of, rows_of
+from hogwild.estimators.descent import FEW_EPOCHS, LOOSE, try_steps
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, mean_of
+from hogwild.problems.linear.exact.walk import best_of, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
 from hogwild.problems.linear.rows import all_ones
 from hogwild.training.schedule import Schedule, Step
 
-FOLDS = 5
 ROWS = 20_000  # visits of rows that a candidate makes at least, in at most
 EPOCHS = 10, 100  # epochs, and at least
 CHOSEN = ("alpha_", "alphas_", "path_", "best_score_")  # attributes that say how alpha was chosen
@@ -53,9 +58,10 @@ class CrossValidated:
     # fmt: off
     alpha: float | str = parameter("auto", "``auto``: the best of ``alphas``. A number is trained with as it is.",
         like="l2")
-    alphas: Any = parameter(None, "The values to choose among; None: sixteen from 1e-8 to 0.32.")
+    alphas: Any = parameter(None, "The values to choose among; None: sixteen from 1e-8 to 0.32, or of few rows "
+        "what the losses of others lead to, in units of a row's squared length.")
     cv: Any = parameter(None, "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
-        "be held out once. None: 5, or fewer where a class has fewer rows.")
+        "be held out once. None: 5, or fewer where a class has fewer rows, and these several times of few rows.")
     scoring: Any = parameter(None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean "
         "loss.")
     # fmt: on
@@ -77,37 +83,84 @@ def settle_alpha(
     ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
     intercept of a regression.
     """
-    alphas, cv, scoring = estimator._choosing()
-    alphas = path_of("auto" if alphas is None else alphas, "alphas")
-    _check(options, len(labels))
-    codes = np.zeros(0, int) if not len(labels) else ((targets > 0) if len(labels) == 2 else targets).astype(int)
-    y = labels[codes] if len(labels) else targets
-    fold_of = folds_of(cv, X, y, classifier=len(labels) > 0, seed=seed)
-    found = _train(options, X, targets, weights, len(labels), alphas, fold_of, seed, start)
-    scores = np.empty((len(alphas), fold_of.max() + 1))
-    for fold in range(scores.shape[1]):
-        ids = np.flatnonzero(fold_of == fold)
-        for k in range(len(alphas)):
+    given, cv, scoring = estimator._choosing()
+    alphas = list(path_of("auto" if given is None else given, "alphas"))
+    _check(options)
+    rows, classes = rows_of(X, targets, weights), len(labels)
+    codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
+    y = labels[codes] if classes else targets
+    folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
+    loss = loss_here(options, classes)
+    if exact := _is_exact(options, rows, loss, classes):
+        optima = _Optima(options, rows, loss, classes, folds)
+    if exact and given is None and cv is None and scoring is None:
+        alphas, scores = optima.walk()
+    else:
+        folds = folds if exact else folds[:1]
+        found = optima.path(alphas) if exact else _train(options, rows, classes, alphas, folds[0], seed, start)
+        held = [np.flatnonzero(fold_of == fold) for fold_of in folds for fold in range(fold_of.max() + 1)]
+        scores = np.empty((len(alphas), len(held)))
+        for (fold, ids), k in itertools.product(enumerate(held), range(len(alphas))):
             coef, intercept = found(k, fold)
             if scoring is None:
                 margins = np.asarray(X[ids] @ np.atleast_2d(coef).T) + intercept
-                score = -_loss(options, margins, targets[ids], None if weights is None else weights[ids])
+                score = -_loss(loss, options, margins, targets[ids], None if weights is None else weights[ids])
             else:
                 score = _scored(estimator, scoring, coef, intercept, labels, X[ids], y[ids])
-            scores[k, fold] = score if math.isfinite(score) else -math.inf
-    told = (scores > -math.inf).any(
-        axis=0
-    )  # not by a fold of rows without weight, or of one class where scores need two
+            scores[k, fold] = score
+    scores[~np.isfinite(scores)] = -math.inf
+    told = (scores > -math.inf).any(axis=0)  # not by folds without weight, or of one class where scores need two
     means = scores[:, told].mean(axis=1) if told.any() else scores[:, 0]
-    best = len(alphas) - 1 - int(np.argmax(means[::-1]))  # the strongest of equals
-    if means[best] == -math.inf:
+    if means.max() == -math.inf:
         why = "every candidate diverged, or its score is not finite on the rows held out"
         raise TrainingError(
             f"alpha='auto': {why}: scale the columns of X, or see whether folds hold weights and classes"
         )
+    best = len(alphas) - 1 - int(np.argmax(means[::-1]))  # the strongest of equals
+    if exact and scoring is None and given is None:
+        best = alphas.index(best_of(dict(zip(alphas, -means, strict=True))))
     estimator.alpha_, estimator.alphas_, estimator.path_ = alphas[best], np.array(alphas), scores
     estimator.best_score_ = float(means[best])
     return at(options, alphas[best])
+
+
+def _is_exact(options: Options, rows: Rows, loss: str, classes: int) -> bool:
+    """Whether candidates are optima, as a fit with these options is, nearly."""
+    meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
+    return meant and not options.average and are_few(rows, loss, options.l1, classes if classes > 2 else 1)
+
+
+class _Optima:
+    """The optima without each fold, by alpha."""
+
+    def __init__(self, options: Options, rows: Rows, loss: str, classes: int, folds: list[np.ndarray]) -> None:
+        self.options, self.columns = options, _columns(options, rows)
+        own = rows if self.columns is None else self.columns.apply(rows)
+        self.unit = unit_of(rows) / options.l2
+        self.weakest = weakest_of(L2_PATH[0] * unit_of(rows), own) / options.l2
+        about = loss, options.loss_param, classes if classes > 2 else 1, rows.targets, rows.weights, rows.weights
+        self.fits = Folds(own, *about, None, options.intercept, folds)
+
+    def walk(self) -> tuple[list[float], np.ndarray]:
+        """Penalties by the losses of others, and minus the losses of each, (n_alphas, n_folds)."""
+        losses: dict[float, list[float]] = {}
+
+        def loss(alpha: float) -> float:
+            losses[alpha] = self.fits.fit(self.options.l2 * alpha)
+            return mean_of(losses[alpha], self.fits.sizes)
+
+        alphas = list(walked(loss, float(f"{L2_PATH[-1] * self.unit:.2g}"), self.weakest))
+        return alphas, -np.array([losses[alpha] for alpha in alphas])
+
+    def path(self, alphas: list[float]) -> Any:
+        """A function of the numbers of an alpha and a fold that returns their solution."""
+        solutions = {}
+        for k in sorted(range(len(alphas)), key=lambda k: -alphas[k]):
+            self.fits.fit(self.options.l2 * alphas[k])
+            for fold in range(len(self.fits.sizes)):
+                found = self.fits.solution(fold)
+                solutions[k, fold] = found if self.columns is None else self.columns.back(*found)
+        return lambda k, fold: solutions[k, fold]
 
 
 def at(options: Options, alpha: float) -> Options:
@@ -115,36 +168,38 @@ def at(options: Options, alpha: float) -> Options:
     return dataclasses.replace(options, alpha=alpha, l1=options.l1 * alpha, l2=options.l2 * alpha)
 
 
-def _check(options: Options, classes: int) -> None:
+def _check(options: Options) -> None:
     if not options.l1 + options.l2 > 0:
         raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
-    if options.loss == "softmax" and classes > 2:
-        raise UsageError("alpha='auto' trains its candidates one class at a time, and softmax all at once: give alpha")
     if options.learning_rate in PASSIVE:
         raise UsageError(
             f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
         )
 
 
-def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, seed: int) -> np.ndarray:
-    """The fold that holds each row out, (n,) int32; -1 for rows that none does.
+def _columns(options: Options, rows: Rows) -> Columns | None:
+    return columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
 
-    ``cv`` is as in scikit-learn, and None is five folds, or fewer where a class has fewer rows.
+
+def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> list[np.ndarray]:
+    """The fold that holds each row out, (n,) int32, in one division of the rows or more; -1 for rows that none does.
+
+    ``cv`` is as in scikit-learn. None is what ``hogwild train`` takes for so many ``entries``; if a class has one row,
+    classes are not spread evenly.
 
     Raises
     ------
     UsageError
         If folds overlap, are empty, or do not train on all rows that they do not hold out.
     """
-    from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+    from sklearn.model_selection import check_cv
 
     if cv is None:
-        _, counts = np.unique(y, return_counts=True)
-        many = min(FOLDS, int(counts.min()) if classifier else FOLDS, len(y))
-        kind = StratifiedKFold if classifier and many > 1 else KFold
         if len(y) < 2:
             raise UsageError(f"alpha='auto' holds rows out, and there is n_samples = {len(y)}: give alpha")
-        cv = kind(max(many, 2), shuffle=True, random_state=seed % 2**32)
+        codes = np.unique(y, return_inverse=True)[1] if classifier else y
+        alone = classifier and np.bincount(codes).min() < 2
+        return divisions(codes, classifier and not alone, entries)
     fold_of = np.full(len(y), NONE, np.int32)
     for fold, (rest, held) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y)):
         if not all(np.asarray(part).dtype.kind in "iu" and len(part) for part in (rest, held)):
@@ -156,16 +211,19 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, seed: int) -> np.
         fold_of[held] = fold
     if fold_of.max() == NONE:
         raise UsageError("cv: expected one fold or more, got none")
-    return fold_of
+    return [fold_of]
 
 
 def _train(
-    options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int, alphas: Any,
-    fold_of: np.ndarray, seed: int, start: Any,
+    options: Options, rows: Rows, classes: int, alphas: Sequence[float], fold_of: np.ndarray, seed: int, start: Any,
 ) -> Any:  # fmt: skip
     """Train the candidates; return a function of the numbers of an alpha and a fold that returns their solution."""
-    rows = rows_of(X, targets, weights)
-    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
+    if options.loss == "softmax" and classes > 2:
+        raise UsageError(
+            "alpha='auto' trains its candidates one class at a time, and softmax all at once: give alpha, unless rows "
+            "are few"
+        )
+    columns = _columns(options, rows)
     rows = rows if columns is None else columns.apply(rows)
     problem = problem_of(at(options, alphas[-1]), rows, classes, "serial", whole=True)
     flat = start(problem) if classes == 0 else None
@@ -194,11 +252,15 @@ def _train(
     return solution
 
 
-def _loss(options: Options, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
-    """Mean loss of rows; with several classes, the sum of the losses of each."""
-    loss, several = "log" if options.loss == "softmax" else options.loss, margins.shape[1] > 1
+def _loss(loss: str, options: Options, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
+    """Mean loss of rows; with several classes but softmax, the sum of the losses of each."""
+    several = margins.shape[1] > 1
     total = np.zeros(len(targets))
-    for label in range(margins.shape[1]):
+    if loss == "softmax":
+        top = margins.max(axis=1)
+        total = np.log(np.exp(margins - top[:, None]).sum(axis=1)) + top
+        total -= margins[np.arange(len(targets)), targets.astype(int)]
+    for label in range(margins.shape[1] if loss != "softmax" else 0):
         total += loss_values(
             loss, margins[:, label], np.where(targets == label, 1.0, -1.0) if several else targets, options.loss_param
         )

@@ -1,9 +1,11 @@
-"""Short float32 vectors as values in a kernel: 4, 8 or 16 numbers that stay in a register between load and store.
+"""Short vectors as values in a kernel: 4, 8 or 16 float32 numbers, or 8 of float64, that stay in registers between load
+and store.
 
 A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
-these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple for each length:
-its contents are never read, but its length is part of its type. Each lane is computed exactly as a scalar would be, to
-the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
+these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple of each length:
+its contents are never read, but length and kind are part of its type, as are those of ``DOUBLES``. Each lane is
+computed exactly as a scalar would be, to the last bit. The plain Python meaning, which also runs with the JIT off,
+works on arrays.
 """
 
 from __future__ import annotations
@@ -17,25 +19,30 @@ from numba.extending import intrinsic, models, overload, register_model
 from hogwild.kernels import fma as scalar
 
 LANES = {size: (0,) * size for size in (4, 8, 16)}
+DOUBLES = (0.0,) * 8
 
 
 class Lanes(types.Type):
-    """The type of a vector of ``size`` float32 numbers."""
+    """The type of a vector of ``size`` numbers, float32 or else ``double``."""
 
-    def __init__(self, size):
-        self.size = size
-        super().__init__(name=f"Lanes({size})")
+    def __init__(self, size, double=False):
+        self.size, self.double = size, double
+        super().__init__(name=f"Lanes({size}, {double})")
 
 
 @register_model(Lanes)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, ir.VectorType(ir.FloatType(), kind.size))
+        super().__init__(manager, kind, ir.VectorType(ir.DoubleType() if kind.double else ir.FloatType(), kind.size))
+
+
+def dtype_of(lanes):
+    return np.float64 if isinstance(lanes[0], float) else np.float32
 
 
 def nothing(lanes):
     """Return a vector of zeros."""
-    return np.zeros(len(lanes), np.float32)
+    return np.zeros(len(lanes), dtype_of(lanes))
 
 
 def load(lanes, array, first):
@@ -49,8 +56,8 @@ def store(vector, array, first):
 
 
 def fma(x, vector, other):
-    """Return ``x * vector + other``, rounded once; ``other`` is a vector, ``x`` a number or a vector."""
-    return scalar.fma(x, vector, other)
+    """Return ``x * vector + other``, rounded once (with the JIT off only of float32); ``x`` is a number or a vector."""
+    return scalar.fma(x, vector, other) if other.dtype == np.float32 else x * vector + other
 
 
 def total(vector):
@@ -63,12 +70,12 @@ def total(vector):
 
 def filled(lanes, x):
     """Return a vector of which every number is ``x``."""
-    return np.full(len(lanes), x, np.float32)
+    return np.full(len(lanes), x, dtype_of(lanes))
 
 
 def times(x, vector):
     """Return ``x * vector``; ``x`` is a number or a vector."""
-    return np.float32(x) * vector
+    return vector.dtype.type(x) * vector if np.isscalar(x) else x * vector
 
 
 def plus(vector, other):
@@ -78,7 +85,7 @@ def plus(vector, other):
 
 def over(vector, x):
     """Return ``vector / x``; ``x`` is a number or a vector."""
-    return vector / np.float32(x)
+    return vector / (vector.dtype.type(x) if np.isscalar(x) else x)
 
 
 def root(vector):
@@ -92,11 +99,19 @@ def nearer_zero(vector, by):
     return np.where((vector > 0) | (vector < 0), moved, vector)
 
 
+def _is_double(vector):
+    return isinstance(vector.element, ir.DoubleType)
+
+
+def _kind(lanes):
+    return Lanes(lanes.count, lanes.dtype == types.float64)
+
+
 def _spread(context, builder, value, kind, vector):
     """Copy a number into every lane; leave a vector as it is."""
     if isinstance(kind, Lanes):
         return value
-    number = context.cast(builder, value, kind, types.float32)
+    number = context.cast(builder, value, kind, types.float64 if _is_double(vector) else types.float32)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
     order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), order)
@@ -114,16 +129,19 @@ def _nothing(typingctx, lanes):
         vector = context.get_value_type(signature.return_type)
         return ir.Constant(vector, [0.0] * vector.count)
 
-    return Lanes(lanes.count)(lanes), codegen
+    return _kind(lanes)(lanes), codegen
 
 
 @intrinsic
 def _load(typingctx, lanes, array, first):
     def codegen(context, builder, signature, args):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
-        return builder.load(_pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector), align=4)
+        return builder.load(
+            _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector),
+            align=8 if _is_double(vector) else 4,
+        )
 
-    return Lanes(lanes.count)(lanes, array, first), codegen
+    return _kind(lanes)(lanes, array, first), codegen
 
 
 @intrinsic
@@ -131,7 +149,7 @@ def _store(typingctx, vector, array, first):
     def codegen(context, builder, signature, args):
         kinds = signature.args
         pointer = _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], args[0].type)
-        builder.store(args[0], pointer, align=4)
+        builder.store(args[0], pointer, align=8 if _is_double(args[0].type) else 4)
         return context.get_dummy_value()
 
     return types.void(vector, array, first), codegen
@@ -141,7 +159,7 @@ def _store(typingctx, vector, array, first):
 def _fma(typingctx, x, vector, other):
     def codegen(context, builder, signature, args):
         kind = args[1].type
-        name = f"llvm.fma.v{kind.count}f32"
+        name = f"llvm.fma.v{kind.count}f{64 if _is_double(kind) else 32}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
         return builder.call(function, [_spread(context, builder, args[0], signature.args[0], kind), args[1], args[2]])
 
@@ -164,7 +182,7 @@ def _filled(typingctx, lanes, x):
     def codegen(context, builder, signature, args):
         return _spread(context, builder, args[1], signature.args[1], context.get_value_type(signature.return_type))
 
-    return Lanes(lanes.count)(lanes, x), codegen
+    return _kind(lanes)(lanes, x), codegen
 
 
 @intrinsic

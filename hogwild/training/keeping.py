@@ -25,6 +25,7 @@ from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
 EARLY = 30  # epochs, below which fits are not near their optimum
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
+LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
 LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
 
@@ -114,8 +115,10 @@ class Keeper:
                 solution, mine = self._improved(solution, mine)
         if judged:
             norm, gain, bound = *case.judge(solution, mine["objective"]), None
-            early = history[0].get("l2_epochs", EARLY) < EARLY  # then l2 was chosen by such fits, and is for one
-            if self.exact and not early and is_whole(row) and (gain is None or gain >= UNSETTLED):
+            chosen = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
+            early = chosen is not None and 0 < chosen < EARLY
+            least = LEAST if chosen == 0 else UNSETTLED
+            if self.exact and not early and is_whole(row) and (gain is None or gain >= least):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])
                 bound = self.left if gain is None else None

@@ -7,9 +7,13 @@ chosen, as if it had been given. Of few rows each is held out once: by five cand
 step and leave a fifth each. No two threads share a candidate, so the choice depends on rows, options and seed
 alone. Test rows have no part in it.
 
-Of those near the lowest loss (``NEAR``, ``LEARNED``) the strongest wins. The rows held out tell no smaller difference,
-and weak penalties look better than they are: after ten epochs their weights are still on the way to an optimum that
-fits noise.
+Of fewer rows still, candidates are the optima without each fold (``problems/linear/exact/folds``), where the loss has
+them: lanes of weak penalties are far from theirs even after a hundred epochs, and look much better than what a fit ends
+at. There the choice depends on rows and options alone.
+
+Of the lanes near the lowest loss (``NEAR``, ``LEARNED``) the strongest wins. The rows held out tell no smaller
+difference, and weak penalties look better than they are: after ten epochs their weights are still on the way to an
+optimum that fits noise.
 
 A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
 of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
@@ -34,6 +38,8 @@ from hogwild.errors import InputError, NoChoice
 from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
+from hogwild.problems.linear.exact.walk import best_of, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -43,12 +49,12 @@ from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
 
 HELD_OUT = 0.2  # of the training rows, if none are held out already
-FOLDS, FEW = 5, 1_000_000  # parts of the rows, if these have fewer entries (times classes)
+FEW = 1_000_000  # entries (times classes) up to which each row is held out once
 VISITS, MOST_EPOCHS = 100_000, 100  # of rows by a candidate then: so many, in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
-FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
 NEAR = 0.01  # share of the lowest held-out loss,
+NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 LEARNED = 0.05  # and of its distance from the loss of the strongest penalty, which learns next to nothing
 
 
@@ -61,13 +67,16 @@ class L2Choice:
     l2 : float
     path : list of dict
         ``l2``, ``step``, ``held_out_loss`` and ``epochs`` of each candidate, by ascending penalty; the loss of one that
-        diverged is None, and so is the step of a schedule that has its own.
+        diverged is None, and so is the step of a schedule that has its own, and of exact fits.
     refitted : bool
         Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
     folds : int
         Number of parts of which each was held out once; 1: only one was.
+    rounds : int
+        Number of divisions into such parts.
     rows, held_out, epochs : int
-        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before.
+        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
+        epochs: candidates are optima.
     seconds : float
     """
 
@@ -79,11 +88,13 @@ class L2Choice:
     seconds: float
     refitted: bool = False
     folds: int = 1
+    rounds: int = 1
 
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
         about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
+        about["l2_rounds"] = self.rounds
         return {"l2_path": self.path, "l2_seconds": self.seconds} | about
 
     def loss(self, l2: float) -> float | None:
@@ -130,21 +141,24 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     """
     began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
+    several = len(labels) if len(labels) > 2 else 1
+    meant = config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]  # fewer are meant to end early
+    if held is None and meant and config.keep != "last" and are_few(rows, config.loss, config.l1, several):
+        return _by_optima(config, rows, len(labels), began)
     fold_of, epochs = None, min(config.epochs, EPOCHS)
     if held is not None:
         rest, parts = rows, [held]
-    elif rows.nnz * (len(labels) if len(labels) > 2 else 1) <= FEW:
-        rest, fold_of = rows, _folds(rows.targets, len(labels), config.seed)
+    elif rows.nnz * several <= FEW:
+        rest, fold_of = rows, divisions(rows.targets, len(labels), rows.nnz * several)[0]
         parts = [rows.select(np.flatnonzero(fold_of == fold)) for fold in range(fold_of.max() + 1)]
-        if config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]:  # fewer are meant to end early
-            epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS))
+        epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
     else:
         rest, held = rows.split(HELD_OUT, config.seed)
         parts = [held]
     if len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if any(part.weights is not None and not part.weights.any() for part in parts):
-        raise NoChoice(f"the {len(parts[0]):,} rows held out to choose l2 have no weight: hold more out, or give l2")
+        raise NoChoice(NO_WEIGHT.format(len(parts[0])))
     found = _Path(config, rest, parts, fold_of, labels)
     for look in LOOKS if len(labels) > 2 else ():
         if look < epochs:
@@ -160,19 +174,42 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     )
 
 
-def _folds(targets: np.ndarray, classes: int, seed: int) -> np.ndarray:
-    """The part of the rows that each belongs to, (n,) int32: each class is spread evenly over them."""
-    random, found = np.random.default_rng(seed), np.empty(len(targets), np.int32)
-    groups = (
-        [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
-    )
-    many = min(FOLDS, min(map(len, groups)))
-    if many < 2:
-        what = "a class has" if classes else "there is"
-        raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
-    for group in groups:
-        found[random.permutation(group)] = np.arange(len(group)) % many
-    return found
+def _by_optima(config: TrainConfig, rows: Rows, classes: int, began: float) -> L2Choice:
+    """The best penalty by the optima without each fold."""
+    if config.loss == "softmax" and classes == 2:
+        config = dataclasses.replace(config, loss="log")
+    folds = divisions(rows.targets, classes, rows.nnz * (classes if classes > 2 else 1))
+    _, own, _ = scaled_for(config, rows)
+    problem = LinearProblem.of(config, own, "serial")
+    arrays, path = problem.row_arrays(own, config.class_weight), _penalties(config, rows)
+    fits = Folds(
+        own, config.loss, problem.loss_param, problem.classes, arrays["targets"], arrays["weights"], rows.weights,
+        arrays["scales"], config.intercept, folds,
+    )  # fmt: skip
+    if not fits.sizes.all():
+        raise NoChoice(NO_WEIGHT.format(-(-len(rows) // len(fits.sizes))))
+    if config.l2_path == L2_PATH:
+        losses = walked(fits.loss, path[-1], weakest_of(path[0], own))
+    else:
+        losses = dict([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)][::-1])
+    best = best_of(losses)
+    if not math.isfinite(losses[best]):
+        raise NoChoice("no penalty has a finite loss on the rows held out: scale the columns, or give l2")
+    tried = [
+        {"l2": l2, "step": None, "held_out_loss": loss if math.isfinite(loss) else None, "epochs": 0}
+        for l2, loss in losses.items()
+    ]
+    held, many, seconds = int((folds[0] == 0).sum()), int(folds[0].max()) + 1, time.perf_counter() - began
+    return L2Choice(best, tried, len(rows) - held, held, 0, seconds, True, folds=many, rounds=len(folds))
+
+
+def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
+    """The penalties to choose among, those of ``auto`` in units of a row's squared length."""
+    path = list(config.l2_path or ())
+    if config.l2_path != L2_PATH or config.normalize != "none":
+        return path
+    unit = unit_of(rows)
+    return [float(f"{l2 * unit:.2g}") for l2 in path]
 
 
 class _Path:
@@ -183,10 +220,7 @@ class _Path:
     ) -> None:
         if config.loss == "softmax":
             config = dataclasses.replace(config, loss="log")
-        self.penalties = list(config.l2_path or ())
-        if config.l2_path == L2_PATH and config.normalize == "none":
-            unit = _unit(rest)
-            self.penalties = [float(f"{l2 * unit:.2g}") for l2 in L2_PATH]
+        self.penalties = _penalties(config, rest)
         self.columns, own, _ = scaled_for(config, rest)
         problem = LinearProblem.of(config, own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)
@@ -247,20 +281,6 @@ class _Path:
     def path(self) -> list[dict[str, Any]]:
         columns = zip(self.penalties, self.steps, self.losses, self.epochs, strict=True)
         return [dict(zip(("l2", "step", "held_out_loss", "epochs"), each, strict=True)) for each in columns]
-
-
-def _unit(rows: Rows) -> float:
-    """What penalties are multiples of: the power of ten nearest to a typical row's squared length.
-
-    That is 1 for rows of unit length. A typical entry is the geometric mean of those that are not zero, so that a few
-    columns of another scale do not count.
-    """
-    values = np.abs(rows.select(rows.spread(100_000)).compact().values)
-    values = values[values > 0]
-    if not len(values):
-        return 1.0
-    squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
-    return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:

@@ -1,0 +1,116 @@
+"""Which penalties are tried one after the other, by the losses of those before, and which of them is chosen.
+
+Losses on rows held out fall and rise again as the penalty gets weaker, and weak penalties take the most steps, so the
+walk begins at the strongest and ends where the loss has risen. Columns of other scales come to count at penalties in
+their own units, so it may have many decades to go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from hogwild.config import L2_PATH
+from hogwild.data.rows.container import Rows
+
+RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
+DECADES = 6  # beyond the strongest penalty, at most
+NEAR = 0.002  # share of what is learned that a penalty may lose, if it is stronger than that of the lowest loss
+FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
+
+
+def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> dict[float, float]:
+    """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
+
+    While the strongest is clearly the best, stronger ones are tried. Then come those halfway between the best and its
+    neighbours, the lowest point of a parabola through the best and what are its neighbours now, and a penalty between
+    the strongest that is near the lowest loss and the next.
+    """
+    found = {strongest: loss(strongest)}
+    while not _risen(found) and min(found) > 1.01 * weakest:
+        l2 = _rounded(min(found) / 10)
+        found[l2] = loss(l2)
+    for _ in range(DECADES):
+        nothing = found[max(found)]
+        others = [each for l2, each in found.items() if l2 < max(found)]
+        if not math.isfinite(nothing) or nothing > min(others, default=nothing) - LEAST * abs(nothing):
+            break
+        l2 = _rounded(10 * max(found))
+        found[l2] = loss(l2)
+    best, sizes = min(found, key=found.__getitem__), sorted(found)
+    k = sizes.index(best)
+    for other in sizes[max(k - 1, 0) : k + 2]:
+        l2 = _rounded(math.sqrt(best * other))
+        found[l2] = found[l2] if l2 in found else loss(l2)
+    for between in (_lowest, _strongest):
+        middle = between(found)
+        if middle is not None and middle not in found:
+            found[middle] = loss(middle)
+    return dict(sorted(found.items()))
+
+
+def _rounded(l2: float) -> float:
+    return float(f"{l2:.2g}")
+
+
+def _risen(losses: dict[float, float]) -> bool:
+    """Whether the loss of the weakest penalty is past the lowest."""
+    lowest, nothing = min(losses.values()), losses[max(losses)]
+    return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
+
+
+def best_of(losses: dict[float, float]) -> float:
+    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart."""
+    near = _near(losses)
+    return max(l2 for l2, loss in losses.items() if loss <= near)
+
+
+def _near(losses: dict[float, float]) -> float:
+    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned."""
+    lowest, nothing = min(losses.values()), losses[max(losses)]
+    return lowest + NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest))
+
+
+def _strongest(losses: dict[float, float]) -> float | None:
+    """Between the best penalty and the next stronger one, where the line through both passes what is near."""
+    best, near = best_of(losses), _near(losses)
+    above = [l2 for l2 in losses if l2 > best]
+    if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
+        return None
+    share = (near - losses[best]) / (losses[min(above)] - losses[best])
+    return _rounded(best * (min(above) / best) ** share)
+
+
+def _lowest(losses: dict[float, float]) -> float | None:
+    """Where a parabola through the lowest loss and its neighbours is lowest; None without such neighbours."""
+    sizes = sorted(losses)
+    k = sizes.index(min(losses, key=losses.__getitem__))
+    if not 0 < k < len(sizes) - 1 or sizes[k - 1] <= 0.0:
+        return None
+    x, y = np.log(sizes[k - 1 : k + 2]), np.array([losses[l2] for l2 in sizes[k - 1 : k + 2]])
+    slopes = np.diff(y) / np.diff(x)
+    if not np.isfinite(slopes).all() or not slopes[1] > slopes[0]:
+        return None
+    return _rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
+
+
+def unit_of(rows: Rows) -> float:
+    """What penalties are multiples of: the power of ten nearest to a typical row's squared length.
+
+    That is 1 for rows of unit length. A typical entry is the geometric mean of those that are not zero, so that a few
+    columns of another scale do not count.
+    """
+    values = np.abs(rows.select(rows.spread(100_000)).compact().values)
+    values = values[values > 0]
+    if not len(values):
+        return 1.0
+    squared = 2.0 * float(np.log10(values, dtype=np.float64).mean()) + math.log10(rows.nnz / len(rows))
+    return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
+
+
+def weakest_of(weakest: float, scaled: Rows) -> float:
+    """The weakest penalty that may matter to a column of ``scaled`` rows, if ``weakest`` is of a typical one."""
+    smallest = 1.0 if scaled.inverse is None else float(np.square(1.0 / scaled.inverse).min())
+    return max(min(weakest, L2_PATH[0] * smallest), 10.0**-FARTHEST)

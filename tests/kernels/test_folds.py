@@ -1,0 +1,92 @@
+"""Optima without each fold: they are those of fits on the other rows alone, and penalties are walked to their best."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hogwild.config import TrainConfig
+from hogwild.errors import NoChoice
+from hogwild.problems.linear.case import scaled_for
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
+from hogwild.problems.linear.exact.walk import NEAR, best_of, walked
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.problem import LinearProblem
+from tests.runs import toy
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes", "scale"), [("log", 2, 1.0), ("log", 3, 100.0), ("softmax", 3, 1.0), ("huber", 0, 1.0)]
+)
+def test_the_gradient_of_each_fit_is_zero_on_its_own_rows(loss: str, classes: int, scale: float) -> None:
+    """By differences of the evaluator's objective, in float64."""
+    rows = toy(60, 6, 3, classes=classes, noise=1.0)
+    rows = type(rows)((rows.begin, rows.end), rows.indices, rows.values * np.float32(scale), rows.targets, 6,
+                      weights=np.linspace(0.5, 1.5, 60, dtype=np.float32))  # fmt: skip
+    config, l2 = TrainConfig(loss=loss), 0.02 * scale**2
+    columns, own, _ = scaled_for(config, rows)
+    problem = LinearProblem.of(config, own, "serial")
+    arrays = problem.row_arrays(own, None)
+    folds = divisions(rows.targets, classes, 10**6)[0]
+    about = problem.classes, arrays["targets"], arrays["weights"], rows.weights, None, True
+    fits = Folds(own, loss, problem.loss_param, *about, [folds])
+    for _ in range(2):  # the second time, there is little to do
+        losses = fits.fit(l2)
+    labels = np.unique(rows.targets).astype(float).tolist() if classes else []
+    for fold in (0, 3):
+        coef, intercept = fits.solution(fold) if columns is None else columns.back(*fits.solution(fold))
+        rest, out = (rows.select(np.flatnonzero(part)) for part in (folds != fold, folds == fold))
+        judge = Objective(out, loss, problem.loss_param, labels=labels)
+        assert losses[fold] == pytest.approx(judge.evaluate(coef, intercept)["loss"], rel=1e-5)
+        judge, share = Objective(rest, loss, problem.loss_param, labels=labels), rest.weights.sum() / rows.weights.sum()
+
+        def objective(w: np.ndarray, b: np.ndarray) -> float:
+            mean = judge.evaluate(w, b)["loss"]  # noqa: B023
+            return float(share * mean + l2 / 2 * np.square(w, dtype=float).sum())  # noqa: B023
+
+        here, random = objective(coef, intercept), np.random.default_rng(0)
+        for _ in range(20):
+            step = 0.05 / scale * random.normal(size=coef.shape), 0.05 * random.normal(size=intercept.shape)
+            assert objective(coef + step[0], intercept + step[1]) > here * (1 - 1e-4)
+        assert objective(coef * 0.8, intercept) > here < objective(coef * 1.2, intercept)
+
+
+def test_divisions_spread_classes_and_repeat_for_few_rows() -> None:
+    targets = np.repeat([1.0, 2.0], [40, 10])
+    found = divisions(targets, 2, 100)
+    assert len(found) == 5
+    assert not np.array_equal(found[0], found[1])
+    for fold_of in found:
+        assert (np.bincount(fold_of[:40]) == 8).all()
+        assert (np.bincount(fold_of[40:]) == 2).all()
+    assert len(divisions(np.arange(2000.0), 0, 10**6)) == 1
+    with pytest.raises(NoChoice, match="a class has one row"):
+        divisions(np.arange(50) == 7, 2, 100)
+
+
+def test_which_rows_are_few() -> None:
+    rows = toy(100, 24, 4)
+    assert are_few(rows, "log", 0.0, 1)
+    assert not are_few(rows, "hinge", 0.0, 1)
+    assert not are_few(rows, "log", 1e-5, 1)
+    assert not are_few(rows, "log", 0.0, 100_000)
+
+
+@pytest.mark.parametrize("lowest", [-9.3, -4.2, 0.4, 2.2])
+def test_the_walk_ends_near_the_lowest_loss_wherever_it_is(lowest: float) -> None:
+    def loss(l2: float) -> float:
+        return 1.0 + min(math.log10(l2 / 10**lowest) ** 2, 9.0) if l2 < 1e5 else 10.0
+
+    found = walked(loss, 0.32, 1e-12)
+    assert list(found) == sorted(found)
+    best = best_of(found)
+    assert 10**lowest * 0.99 <= best <= 10 ** (lowest + 0.5)
+    assert found[best] <= 1.0 + 9.0 * NEAR + 1e-2
+    assert len(found) <= 20
+
+
+def test_a_walk_of_losses_that_tell_nothing() -> None:
+    assert best_of(walked(lambda l2: 0.5, 1.0, 1e-8)) == 1.0
+    assert set(walked(lambda l2: math.inf, 1.0, 1e-2).values()) == {math.inf}
