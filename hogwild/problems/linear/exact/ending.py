@@ -25,11 +25,11 @@ from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
 Solution = tuple[np.ndarray, np.ndarray]  # coef (K, width) or (width,), and intercept (K,)
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
-CODES = LOSSES | {"rounded-hinge": loops.ROUNDED_HINGE}
+CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE}
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
-          "rounded-hinge")  # fmt: skip
+          "bent-hinge")  # fmt: skip
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
-WORK, PASSES = 1 << 28, 10  # entries that exact steps may visit: this many, and so many times all
+WORK, PASSES = 1 << 30, 10  # entries that exact steps may visit: this many, and so many times all
 STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
 SHORT = 8  # steps that judge a solution, until one needs not be shortened
 MOST_STEPS = 200  # most conjugate gradients of an exact step
@@ -237,6 +237,8 @@ class Ending:
             bend, of_shift = product(margins_of(np.ascontiguousarray(direction[0].T), direction[1]))
             image = (bend + self.l2 * direction[0]) * free, of_shift * self.intercept
             if not (curvature := _dot(direction, image)) > FLAT * size:
+                if not steps:  # the loss is flat here; then the line search says how far to go
+                    return *direction, 1
                 break
             length = size / curvature
             for here, there, left, bent in zip(found, direction, rest, image):
@@ -266,6 +268,11 @@ class Ending:
 
     def margins(self, parts: Margins, first: int, last: int) -> np.ndarray:
         return parts.between(self.rows, first, last, self.scales).reshape(last - first, -1)
+
+    def all_margins(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Margins (n, K) for weights (K, width) and intercepts (K,)."""
+        parts = margins_of(w, b)
+        return np.concatenate([self.margins(parts, first, last) for first, last in self.parts])
 
     def slopes(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
         """Derivatives of the mean loss in margins ``p`` (n, K)."""
