@@ -138,7 +138,7 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
         best += np.mean(both[1] * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
     end = ending(about, "hinge", l2=l2, intercept=intercept)
     end.scales = scales if scaled else None
-    monkeypatch.setattr(hinge, "BENT_ENTRIES", 0)
+    monkeypatch.setattr(hinge, "BENT_PASSES", np.inf)
     monkeypatch.setattr(newton, "FEATURES", 0)
     zero = np.zeros((classes, 12), np.float32), np.zeros(classes, np.float32)
     found, left = improved(end, *zero, end.objective(*zero))

@@ -27,8 +27,8 @@ from hogwild.problems.linear.exact.bent import unbent
 from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import FEW, Ending, Solution
 
-BENT_ENTRIES = 600_000  # most entries, times classes, for which steps on a bent kink may follow,
-SHARE = 0.25  # and the share of the allowance that dual ascent has before them
+BENT_PASSES = 400  # passes for which the allowance must last where steps on a bent kink may follow,
+SHARE = 0.25  # and the share of it that dual ascent has before them
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
 ENOUGH = 0.005  # share of the objective: when the bound is as near, the steps end
@@ -49,7 +49,7 @@ def unkinked(
     """
     e, one = ending, np.atleast_2d(coef)
     allowance, entries, classes = e.allowance(work), e.rows.nnz * len(one), len(one)
-    few = entries <= BENT_ENTRIES
+    few = BENT_PASSES * entries <= allowance
     if not few and (e.l2 == 0.0 or DUAL_PASSES * entries > allowance):
         return (coef, intercept), None
 
