@@ -23,6 +23,7 @@ import numpy as np
 from hogwild.problems.linear.exact.ending import Ending
 
 WIDTHS = tuple(0.25**k for k in range(16))  # of the bends, each from the solution of the one before
+STEP = 3e-4  # share of the objective that the last step on a bent kink gains
 NEAR = 0.004  # share of the objective: when the bound is as near, the steps end
 
 Steps = Callable[[Ending, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -35,7 +35,7 @@ def finished(ending: Ending, solution: Solution, epochs: int, objective: float, 
         return solution, True
     objective = ending.objective(np.atleast_2d(solution[0]).astype(np.float64), solution[1])
     gain = None if ending.loss == "hinge" else ending.judge(*solution, objective)[1]
-    if gain is not None and gain < most:
+    if gain is not None and gain < most / 2:
         return solution, True
     found, left = improved(ending, *solution, objective, WORK)
     return found, found[0] is solution[0] or (left is not None and left <= most)

@@ -23,7 +23,7 @@ import numpy as np
 
 from hogwild.data.parallel import map_cuts
 from hogwild.data.scaled import lengths_of
-from hogwild.problems.linear.exact.bent import unbent
+from hogwild.problems.linear.exact.bent import STEP, unbent
 from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import FEW, Ending, Solution
 
@@ -86,7 +86,7 @@ def _lowered(
 
         def steps(own: Ending, w: np.ndarray, b: np.ndarray) -> Solution:
             nonlocal allowance
-            w, b, allowance = own.descend(w, b, allowance)
+            w, b, allowance = own.descend(w, b, allowance, STEP)
             return w, b
 
         then = unbent(e, w, b, steps)

@@ -11,12 +11,11 @@ import copy
 import numpy as np
 
 from hogwild.problems.linear.exact import newton_kernel
-from hogwild.problems.linear.exact.bent import unbent
+from hogwild.problems.linear.exact.bent import STEP, unbent
 from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending, Solution
 
 FEATURES = 150  # up to which there are few,
 ENTRIES = 1 << 22  # if there are at most this many entries, times classes
-SHARE = 1e-3  # as SMALLEST_GAIN, for each bend of a kink
 
 
 def has_few(ending: Ending, classes: int) -> bool:
@@ -41,7 +40,7 @@ def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: floa
 
     def steps(own: Ending, w: np.ndarray, b: np.ndarray) -> Solution:
         x = np.append(w, b)
-        descend(own, x, 0.0, SHARE)
+        descend(own, x, 0.0, STEP)
         return x[None, :-1], x[-1:]
 
     for k, x in enumerate(found):
