@@ -43,6 +43,7 @@ WAIT = 4  # if so many together bring no more: one may be followed by others tha
 FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below which the model has no minimum there
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 LITTLE = 0.01  # share of the objective that the gradient's norm bounds what is left by (strong convexity)
+FEW_GAINS = 6  # steps in turn that are shortened or damped and gain less than the smallest gain, until the last
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 LENGTHS = tuple(0.25**k for k in range(7))  # of a step; the first is taken that lowers the objective
 ENOUGH = 0.1  # by this share of what its slope promises (Armijo)
@@ -158,7 +159,7 @@ class Ending:
         w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
         if self.loss in FROM_ZERO:
             w, b = np.zeros_like(w), np.zeros_like(b)
-        w, b, allowance = self.descend(w, b, self.allowance(work))
+        w, b, allowance, _ = self.descend(w, b, self.allowance(work))
         found = w.astype(np.float32), b.astype(np.float32)
         lower = self.objective(*found) < objective
         return (found[0].reshape(coef.shape), found[1]) if lower else (coef, intercept), 0.0 if allowance > 0 else None
@@ -174,12 +175,11 @@ class Ending:
 
     def descend(
         self, w: np.ndarray, b: np.ndarray, allowance: float, least: float = SMALLEST_GAIN
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Parameters (K, width) and (K,) after exact steps, and what is left of the entries that they may visit.
-
-        The last step gains less than a share ``least`` of the objective.
+    ) -> tuple[np.ndarray, np.ndarray, float, bool]:
+        """Parameters (K, width) and (K,) after exact steps, what is left of the entries that they may visit, and
+        whether they have ended with a whole step that gained less than a share ``least`` of the objective.
         """
-        objective, unit, damping = self.objective(w, b), self.rows.nnz * len(w), 0.0
+        objective, unit, damping, small = self.objective(w, b), self.rows.nnz * len(w), 0.0, 0
         while allowance > 0 and math.isfinite(objective):
             most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
             found = self._step(w, b, self.local(w, b, damping), objective, most, SMALL)
@@ -191,10 +191,13 @@ class Ending:
             before = objective
             w, b, objective, steps, length = found
             allowance -= unit * (4 + 2 * steps)
-            if length == 1.0 and before - objective < least * abs(before) and damping < DAMPING[0]:
+            small = small + 1 if before - objective < least * abs(before) else 0
+            if small and length == 1.0 and damping < DAMPING[0]:
+                return w, b, allowance, True
+            if small == FEW_GAINS:
                 break
             damping = damping / 8.0 if length == 1.0 else max(4.0 * damping, DAMPING[0])
-        return w, b, allowance
+        return w, b, allowance, False
 
     def _step(
         self, w: np.ndarray, b: np.ndarray, at: _Local, objective: float, most: int, share: float

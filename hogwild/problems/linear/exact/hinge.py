@@ -75,7 +75,7 @@ def _lowered(
     e: Ending, w: np.ndarray, b: np.ndarray, allowance: float, few: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The best weights (1, width) and intercept (1,) of one margin, and a bound of its optimum."""
-    value, lower = e.objective(w, b), -math.inf
+    value, lower, whole = e.objective(w, b), -math.inf, False
     if e.l2 > 0.0:
         ascent = _Ascent(e)
         allowance -= ascent.run(SHARE * allowance if few else allowance)
@@ -85,14 +85,14 @@ def _lowered(
     if few and value - lower > ENOUGH * value:
 
         def steps(own: Ending, w: np.ndarray, b: np.ndarray) -> Solution:
-            nonlocal allowance
-            w, b, allowance = own.descend(w, b, allowance, STEP)
+            nonlocal allowance, whole
+            w, b, allowance, whole = own.descend(w, b, allowance, STEP)
             return w, b
 
         then = unbent(e, w, b, steps)
         if e.objective(*then[:2]) <= value:
             w, b = then[:2]
-        lower = max(lower, then[2])
+        lower = max(lower, then[2] if whole else -math.inf)
     return w, b, lower
 
 
