@@ -22,7 +22,8 @@ import numpy as np
 
 from hogwild.problems.linear.exact.ending import Ending
 
-WIDTHS = tuple(0.25**k for k in range(16))  # of the bends, each from the solution of the one before
+# Widths of the bends, each from the solution of the one before; in the first one all rows at zero are curved
+WIDTHS = tuple(2.0 * 0.25**k for k in range(16))
 STEP = 3e-4  # share of the objective that the last step on a bent kink gains
 NEAR = 0.004  # share of the objective: when the bound is as near, the steps end
 

@@ -30,6 +30,7 @@ SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "s
           "bent-hinge")  # fmt: skip
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
 WORK, PASSES = 1 << 30, 10  # entries that exact steps may visit: this many, and so many times all
+CALL = 1 << 14  # entries that could be visited in the time that a pass takes besides
 #: Largest curvature of a row, of losses that have one
 STEEPEST = {"log": 0.25, "squared-hinge": 2.0, "modified-huber": 2.0, "squared-error": 1.0, "huber": 1.0,
             "squared-epsilon-insensitive": 2.0}  # fmt: skip
@@ -179,7 +180,7 @@ class Ending:
         """Parameters (K, width) and (K,) after exact steps, what is left of the entries that they may visit, and
         whether they have ended with a whole step that gained less than a share ``least`` of the objective.
         """
-        objective, unit, damping, small = self.objective(w, b), self.rows.nnz * len(w), 0.0, 0
+        objective, unit, damping, small = self.objective(w, b), self.rows.nnz * len(w) + CALL, 0.0, 0
         while allowance > 0 and math.isfinite(objective):
             most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
             found = self._step(w, b, self.local(w, b, damping), objective, most, SMALL)

@@ -25,7 +25,7 @@ from hogwild.data.parallel import map_cuts
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact.bent import STEP, unbent
 from hogwild.problems.linear.exact.dual_kernel import ascend
-from hogwild.problems.linear.exact.ending import FEW, Ending, Solution
+from hogwild.problems.linear.exact.ending import CALL, FEW, Ending, Solution
 
 BENT_PASSES = 400  # passes for which the allowance must last where steps on a bent kink may follow,
 SHARE = 0.25  # and the share of it that dual ascent has before them
@@ -128,13 +128,13 @@ class _Ascent:
         order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT
         block = BLOCK if self.ending.rows.nnz > FEW else 1
         active, spent, next_look, limits = len(order), 0, LOOKS[0], np.array((math.inf, -math.inf))
-        unit = max(self.ending.rows.nnz, 1)
+        unit = self.ending.rows.nnz + CALL
         while spent < allowance:
             _shuffle(order[:active], block, random)
             active, visited = ascend(*self.entries, self.y, self.shares, self.squares, self.alpha, self.w, self.b,
                                      order, active, self.ending.l2, self.rho, limits)  # fmt: skip
             self.b[0] += self.rho * float(self.alpha @ self.y)
-            spent += visited + active
+            spent += visited + active + CALL
             if active == 0 or not limits[0] - limits[1] > tight:
                 if active == len(order) and (tight < TINY or self._look()):
                     return spent
