@@ -20,10 +20,10 @@ from hogwild.data.parallel import map_cuts, pieces
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.margins import Margins
 from hogwild.problems.linear.exact import gradient_kernel as loops
+from hogwild.problems.linear.exact.curved import Curved, Solution
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
-Solution = tuple[np.ndarray, np.ndarray]  # coef (K, width) or (width,), and intercept (K,)
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
 CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE}
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
@@ -42,7 +42,6 @@ MOST_STEPS = 200  # most conjugate gradients of an exact step
 SMALL = 0.01  # share of an exact step's gain below which conjugate gradients are its last,
 WAIT = 4  # if so many together bring no more: one may be followed by others that bring much
 FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below which the model has no minimum there
-CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 LITTLE = 0.01  # share of the objective that the gradient's norm bounds what is left by (strong convexity)
 FEW_GAINS = 6  # steps in turn that are shortened or damped and gain less than the smallest gain, until the last
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
@@ -54,34 +53,13 @@ PIECE = 1 << 20  # margins at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class _Curved:
-    """Curvatures of the objective along each weight (width, K), along intercepts (K,), and between both (width, K)."""
-
-    weights: np.ndarray
-    intercepts: np.ndarray
-    between: np.ndarray
-
-    def preconditioned(self, rest: Solution, intercept: bool) -> Solution:
-        """Newton step along each coordinate by itself, of weights whose columns are centred if there is an intercept.
-
-        Columns with large means would otherwise depend on the intercept, and so on each other.
-        """
-        of_weights, of_intercepts = rest
-        bent = self.intercepts + loops.LEAST
-        means = self.between / bent * intercept
-        centred = np.maximum(self.weights - means * self.between, CENTRED * self.weights) + loops.LEAST
-        step = (of_weights - means * of_intercepts) / centred
-        return step, (of_intercepts / bent - (means * step).sum(axis=0)) * intercept
-
-
-@dataclasses.dataclass(frozen=True)
 class _Local:
     """The objective's smooth part near some parameters: sums by feature (width, K) and over the rows (K,)."""
 
     margins: Margins
     start: Solution  # gradient at zero
     here: Solution  # gradient at the parameters
-    curved: _Curved | None  # None for losses with kinks
+    curved: Curved | None  # None for losses with kinks
     bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
 
 
@@ -237,7 +215,7 @@ class Ending:
         first, of_slopes, second, of_bends = self._sum(part, 3 * classes)
         start = first[:, :classes], of_slopes[:classes]
         here = first[:, classes : 2 * classes] + self.l2 * w.T, of_slopes[classes : 2 * classes]
-        curved = _Curved(second + self.l2, of_bends, first[:, 2 * classes :]) if bent else None
+        curved = Curved(second + self.l2, of_bends, first[:, 2 * classes :]) if bent else None
         return _Local(parts, start, here, curved, kept)
 
     def _newton(

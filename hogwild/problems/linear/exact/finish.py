@@ -12,7 +12,8 @@ import numpy as np
 
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact import newton
-from hogwild.problems.linear.exact.ending import Ending, Solution
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import Ending
 from hogwild.problems.linear.exact.improve import improved
 
 LARGEST = 1 << 22  # nonzeros times classes of fits that are judged

@@ -24,8 +24,9 @@ import numpy as np
 from hogwild.data.parallel import map_cuts
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact.bent import STEP, unbent
+from hogwild.problems.linear.exact.curved import Solution
 from hogwild.problems.linear.exact.dual_kernel import ascend
-from hogwild.problems.linear.exact.ending import CALL, FEW, Ending, Solution
+from hogwild.problems.linear.exact.ending import CALL, FEW, Ending
 
 BENT_PASSES = 400  # passes for which the allowance must last where steps on a bent kink may follow,
 SHARE = 0.25  # and the share of it that dual ascent has before them

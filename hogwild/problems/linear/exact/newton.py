@@ -12,7 +12,8 @@ import numpy as np
 
 from hogwild.problems.linear.exact import newton_kernel
 from hogwild.problems.linear.exact.bent import STEP, unbent
-from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending, Solution
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending
 
 FEATURES = 150  # up to which there are few,
 ENTRIES = 1 << 22  # if there are at most this many entries, times classes
