@@ -3,7 +3,7 @@
 With rows held out of the training data the model is that of the epoch whose loss on them was lowest: it costs a
 comparison. Without them it is the better, by the objective, of the last parameters and the tail mean of the ends of
 epochs, in which the noise of large steps cancels: that costs an addition an epoch, and one evaluation at the end. If
-that is still far above the optimum after the usual number of epochs, exact steps on all rows follow, on the clock; a
+that is still above the optimum after the usual number of epochs, exact steps on all rows follow, on the clock; a
 run of fewer epochs, or with a target, is meant to end early. Test rows that were not held out of the data only judge.
 None of this changes what is trained: a run that is resumed goes on from the parameters where it stopped.
 """
@@ -117,7 +117,7 @@ class Keeper:
             norm, gain, bound = *case.judge(solution, mine["objective"]), None
             chosen = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
             early = chosen is not None and 0 < chosen < EARLY
-            least = LEAST if chosen == 0 else UNSETTLED
+            least = LEAST if chosen == 0 else UNSETTLED / 2
             if self.exact and not early and is_whole(row) and (gain is None or gain >= least):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])

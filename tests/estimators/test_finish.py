@@ -115,7 +115,7 @@ def test_a_newton_step_is_that_of_numpy() -> None:
     newton_kernel.derivatives(*entries, CODES["log"], margins, y, shares, 0.0, found, hessian, np.zeros(5))
     np.testing.assert_allclose(found, g, rtol=1e-9)
     np.testing.assert_allclose(np.tril(hessian), np.tril(H), rtol=1e-9, atol=1e-15)
-    size = newton_kernel.solve(hessian, found, step, True)
+    size = newton_kernel.solve(hessian, found, step, True, newton_kernel.RIDGE)
     np.testing.assert_allclose(step, -np.linalg.solve(H, g), rtol=1e-6)
     np.testing.assert_allclose(size, g @ np.linalg.solve(H, g), rtol=1e-6)
 

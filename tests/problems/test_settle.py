@@ -138,7 +138,7 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
         best += np.mean(both[1] * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
     end = ending(about, "hinge", l2=l2, intercept=intercept)
     end.scales = scales if scaled else None
-    monkeypatch.setattr(hinge, "ROUNDED_ENTRIES", 0)
+    monkeypatch.setattr(hinge, "BENT_PASSES", np.inf)
     monkeypatch.setattr(newton, "FEATURES", 0)
     zero = np.zeros((classes, 12), np.float32), np.zeros(classes, np.float32)
     found, left = improved(end, *zero, end.objective(*zero))
@@ -148,6 +148,37 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
     assert best * (1 - 1e-6) <= value <= best * 1.006
     assert left <= 0.006
     assert not (found[1].any() and not intercept)
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-4])
+def test_steps_on_a_bent_kink_reach_the_optimum_and_bound_it(l2: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By conjugate gradients, and by the whole Hessian; columns of other scales, which dual ascent takes long for."""
+    about = problem("hinge")
+    about["X"] *= 10.0 ** np.linspace(-2, 2, 12)
+    end, zero = ending(about, "hinge", l2=l2), (np.zeros((1, 12), np.float32), np.zeros(1, np.float32))
+    few, _ = improved(end, *zero, end.objective(*zero))
+    monkeypatch.setattr(newton, "FEATURES", 0)
+    found, left = improved(end, *zero, end.objective(*zero))
+    values = [end.objective(*each) for each in (few, found)]
+    assert values[1] == pytest.approx(values[0], rel=0.01)
+    assert left is not None
+    assert left <= 0.006
+    assert values[1] * (1 - left) <= values[0] * 1.001
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "modified-huber"])
+def test_wide_separable_rows_end_at_their_optimum(loss: str) -> None:
+    """Where SGD has ended every row is beyond its margin, and a model of the loss promises nothing."""
+    random = np.random.default_rng(12)
+    X = random.normal(size=(60, 400))
+    rows = hogwild.Rows.from_scipy(X, np.where(X @ random.normal(size=400) > 0, 1.0, -1.0))
+    run = hogwild.train(rows, loss=loss, l2=1e-5, workers=1)
+    run.finish()
+    case = run._case
+    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)), 1.0)[0]
+    assert run.history[-1]["objective"] <= 1.01 * case.evaluate(best)["objective"]
+    w = np.ravel(case.solution(run._job.export())[0])
+    assert run.history[-1]["objective"] < 1e-5 / 2 * w @ w  # less than the penalty of what SGD has found
 
 
 def test_weights_of_any_mean_and_steps_that_must_be_short() -> None:

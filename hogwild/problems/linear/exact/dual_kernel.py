@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from hogwild.kernels.options import JIT
+
+ONE = np.uint64(1)
 
 
 @njit(**JIT)
@@ -19,13 +22,18 @@ def ascend(begin, end, indices, values, scales, y, most, squares, alpha, w, stat
     """
     largest, least, visited, place, b = -math.inf, math.inf, 0, 0, state[0]
     while place < active:
-        i = order[place]
+        i = np.uint64(order[place])
         scale = scales[i] if len(scales) else 1.0
-        margin = 0.0
-        for e in range(begin[i], end[i]):
-            margin += w[indices[e]] * values[e]
+        first, second, j = 0.0, 0.0, begin[i]
+        while j + 1 < end[i]:  # two sums, since each addition waits for the one before
+            k = np.uint64(j)
+            first += w[np.uint32(indices[k])] * values[k]
+            second += w[np.uint32(indices[k + ONE])] * values[k + ONE]
+            j += 2
+        if j < end[i]:
+            first += w[np.uint32(indices[np.uint64(j)])] * values[np.uint64(j)]
         visited += end[i] - begin[i]
-        slope, a = y[i] * (scale * margin + b) - 1.0, alpha[i]  # derivative of what is minimised, minus the dual
+        slope, a = y[i] * (scale * (first + second) + b) - 1.0, alpha[i]  # of what is minimised, minus the dual
         if (a == 0.0 and slope > limits[0]) or (a == most[i] and slope < limits[1]):
             active -= 1
             order[place], order[active] = order[active], order[place]
@@ -37,8 +45,9 @@ def ascend(begin, end, indices, values, scales, y, most, squares, alpha, w, stat
         largest, least = max(largest, slope), min(least, slope)
         alpha[i] = min(max(a - slope / (squares[i] / l2 + rho), 0.0), most[i])
         change = (alpha[i] - a) * y[i]
-        for e in range(begin[i], end[i]):
-            w[indices[e]] += change * scale / l2 * values[e]
+        step = change * scale / l2
+        for j in range(begin[i], end[i]):
+            w[np.uint32(indices[np.uint64(j)])] += step * values[np.uint64(j)]
         b += change * rho
         visited += end[i] - begin[i]
     state[0], limits[0], limits[1] = b, largest, least

@@ -20,22 +20,30 @@ from hogwild.data.parallel import map_cuts, pieces
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.margins import Margins
 from hogwild.problems.linear.exact import gradient_kernel as loops
+from hogwild.problems.linear.exact.curved import Curved, Solution
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
-Solution = tuple[np.ndarray, np.ndarray]  # coef (K, width) or (width,), and intercept (K,)
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
-CODES = LOSSES | {"rounded-hinge": loops.ROUNDED_HINGE}
+CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE}
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
-          "rounded-hinge")  # fmt: skip
+          "bent-hinge")  # fmt: skip
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
-WORK, PASSES = 1 << 28, 10  # entries that exact steps may visit: this many, and so many times all
+WORK, PASSES = 1 << 30, 10  # entries that exact steps may visit: this many, and so many times all
+CALL = 1 << 14  # entries that could be visited in the time that a pass takes besides
+#: Largest curvature of a row, of losses that have one
+STEEPEST = {"log": 0.25, "squared-hinge": 2.0, "modified-huber": 2.0, "squared-error": 1.0, "huber": 1.0,
+            "squared-epsilon-insensitive": 2.0}  # fmt: skip
+FROM_ZERO = "squared-hinge", "modified-huber"  # flat beyond the margins: at zero every row is curved
+DAMPING = 1e-3, 1.0  # least and largest share of it that every row has more after a step that had to be shortened
 STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
 SHORT = 8  # steps that judge a solution, until one needs not be shortened
 MOST_STEPS = 200  # most conjugate gradients of an exact step
-SMALL = 0.01  # share of an exact step's gain below which a conjugate gradient is its last
+SMALL = 0.01  # share of an exact step's gain below which conjugate gradients are its last,
+WAIT = 4  # if so many together bring no more: one may be followed by others that bring much
 FLAT = 1e-9  # curvature along a direction, over that of its coordinates, below which the model has no minimum there
-CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
+LITTLE = 0.01  # share of the objective that the gradient's norm bounds what is left by (strong convexity)
+FEW_GAINS = 6  # steps in turn that are shortened or damped and gain less than the smallest gain, until the last
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 LENGTHS = tuple(0.25**k for k in range(7))  # of a step; the first is taken that lowers the objective
 ENOUGH = 0.1  # by this share of what its slope promises (Armijo)
@@ -45,34 +53,13 @@ PIECE = 1 << 20  # margins at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class _Curved:
-    """Curvatures of the objective along each weight (width, K), along intercepts (K,), and between both (width, K)."""
-
-    weights: np.ndarray
-    intercepts: np.ndarray
-    between: np.ndarray
-
-    def preconditioned(self, rest: Solution, intercept: bool) -> Solution:
-        """Newton step along each coordinate by itself, of weights whose columns are centred if there is an intercept.
-
-        Columns with large means would otherwise depend on the intercept, and so on each other.
-        """
-        of_weights, of_intercepts = rest
-        bent = self.intercepts + loops.LEAST
-        means = self.between / bent * intercept
-        centred = np.maximum(self.weights - means * self.between, CENTRED * self.weights) + loops.LEAST
-        step = (of_weights - means * of_intercepts) / centred
-        return step, (of_intercepts / bent - (means * step).sum(axis=0)) * intercept
-
-
-@dataclasses.dataclass(frozen=True)
 class _Local:
     """The objective's smooth part near some parameters: sums by feature (width, K) and over the rows (K,)."""
 
     margins: Margins
     start: Solution  # gradient at zero
     here: Solution  # gradient at the parameters
-    curved: _Curved | None  # None for losses with kinks
+    curved: Curved | None  # None for losses with kinks
     bends: np.ndarray | None  # (n, 1) curvatures of the rows; None if there are several a row, which are many
 
 
@@ -115,7 +102,8 @@ class Ending:
         gain : float or None
             Share by which a few exact steps lower the ``objective``: a lower bound of how far it is above its optimum.
             They are conjugate gradients, scaled by each coordinate's curvature, on the quadratic model at these
-            parameters: as many as the allowance of work pays for, until one brings little. None for losses with kinks.
+            parameters: as many as the allowance of work pays for, until one brings little. None for losses with kinks,
+            and where the model fails and the gradient is not small.
         """
         w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
         at = self.local(w, b)
@@ -124,15 +112,19 @@ class Ending:
         if at.curved is None or not math.isfinite(objective) or objective == 0.0:
             return ratio, None if at.curved is None else 0.0
         most = int(np.clip(STEPS_WORK / (2 * self.rows.nnz * len(w) + 1), 1, STEPS))
-        lowest = objective
+        lowest, whole = objective, True
         for _ in range(SHORT):
             found = self._step(w, b, at, lowest, most, 0.0)
+            whole &= found is not None and found[-1] == 1.0
             if found is None:
                 break
             w, b, lowest, _, length = found
             if length == 1.0:
                 break
             at = self.local(w, b)
+        flat = not whole or self.penalty(w) > objective / 2.0  # most rows are beyond their margin
+        if self.loss in FROM_ZERO and flat and norm * norm > LITTLE * 2.0 * self.l2 * objective:
+            return ratio, None
         return ratio, (objective - lowest) / abs(objective)
 
     def lowered(
@@ -144,29 +136,47 @@ class Ending:
         where that would not lower the objective.
         """
         w, b = np.atleast_2d(coef).astype(np.float64), np.asarray(intercept, dtype=np.float64)
-        w, b, allowance = self.descend(w, b, self.allowance(work))
+        if self.loss in FROM_ZERO:
+            w, b = np.zeros_like(w), np.zeros_like(b)
+        w, b, allowance, _ = self.descend(w, b, self.allowance(work))
         found = w.astype(np.float32), b.astype(np.float32)
         lower = self.objective(*found) < objective
         return (found[0].reshape(coef.shape), found[1]) if lower else (coef, intercept), 0.0 if allowance > 0 else None
+
+    @property
+    def steepest(self) -> float:
+        """Largest curvature of a row; zero where there is none or it is not known."""
+        return 0.5 / self.param if self.loss == "bent-hinge" else STEEPEST.get(self.loss, 0.0)
 
     def allowance(self, work: int) -> float:
         """Number of entries that exact steps may visit."""
         return float(max(work, PASSES * self.rows.nnz))
 
-    def descend(self, w: np.ndarray, b: np.ndarray, allowance: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """Parameters (K, width) and (K,) after exact steps, and what is left of the entries that they may visit."""
-        objective, unit = self.objective(w, b), self.rows.nnz * len(w)
+    def descend(
+        self, w: np.ndarray, b: np.ndarray, allowance: float, least: float = SMALLEST_GAIN
+    ) -> tuple[np.ndarray, np.ndarray, float, bool]:
+        """Parameters (K, width) and (K,) after exact steps, what is left of the entries that they may visit, and
+        whether they have ended with a whole step that gained less than a share ``least`` of the objective.
+        """
+        objective, unit, damping, small = self.objective(w, b), self.rows.nnz * len(w) + CALL, 0.0, 0
         while allowance > 0 and math.isfinite(objective):
             most = int(np.clip(allowance / (2 * unit + 1), 1, MOST_STEPS))
-            found = self._step(w, b, self.local(w, b), objective, most, SMALL)
+            found = self._step(w, b, self.local(w, b, damping), objective, most, SMALL)
             if found is None:
-                break
+                if damping >= DAMPING[1]:
+                    break
+                allowance, damping = allowance - 4 * unit, max(16.0 * damping, DAMPING[0])
+                continue
             before = objective
             w, b, objective, steps, length = found
             allowance -= unit * (4 + 2 * steps)
-            if length == 1.0 and before - objective < SMALLEST_GAIN * abs(before):
+            small = small + 1 if before - objective < least * abs(before) else 0
+            if small and length == 1.0 and damping < DAMPING[0]:
+                return w, b, allowance, True
+            if small == FEW_GAINS:
                 break
-        return w, b, allowance
+            damping = damping / 8.0 if length == 1.0 else max(4.0 * damping, DAMPING[0])
+        return w, b, allowance, False
 
     def _step(
         self, w: np.ndarray, b: np.ndarray, at: _Local, objective: float, most: int, share: float
@@ -186,7 +196,7 @@ class Ending:
                 return *there, after, steps, t
         return None
 
-    def local(self, w: np.ndarray, intercept: np.ndarray) -> _Local:
+    def local(self, w: np.ndarray, intercept: np.ndarray, damping: float = 0.0) -> _Local:
         """Derivatives at zero and here, and the curvatures where the loss has them, in one pass over the rows."""
         parts, classes = margins_of(w, intercept), len(w)
         bent = classes if self.loss in (*SMOOTH, "softmax") else 0
@@ -195,6 +205,8 @@ class Ending:
         def part(a: int, b: int) -> Sums:
             p = self.margins(parts, a, b)
             bends = self._bends(p, None, a, b) if bent else np.empty((b - a, 0))
+            if kept is not None and damping:
+                bends += damping * self.steepest * self.shares[a:b, None]
             slopes = np.hstack((self.slopes(np.zeros_like(p), a, b), self.slopes(p, a, b), bends))
             if kept is not None:
                 kept[a:b] = bends
@@ -203,7 +215,7 @@ class Ending:
         first, of_slopes, second, of_bends = self._sum(part, 3 * classes)
         start = first[:, :classes], of_slopes[:classes]
         here = first[:, classes : 2 * classes] + self.l2 * w.T, of_slopes[classes : 2 * classes]
-        curved = _Curved(second + self.l2, of_bends, first[:, 2 * classes :]) if bent else None
+        curved = Curved(second + self.l2, of_bends, first[:, 2 * classes :]) if bent else None
         return _Local(parts, start, here, curved, kept)
 
     def _newton(
@@ -211,7 +223,8 @@ class Ending:
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """An approximate Newton step, (width, K) and (K,), and how many conjugate gradients it is made of.
 
-        The last is one that brings no more than ``little``, or than a ``share`` of what all have brought.
+        The last of several brings, with those before it, no more than ``little``, or than a ``share`` of what all have
+        brought; if the share is zero, of one.
         """
         assert at.curved is not None
         curved, classes = at.curved, len(w)
@@ -230,20 +243,27 @@ class Ending:
         g = self.shortest(w.T, at.here[0])
         free = (g != 0.0) | (w.T != 0.0)
         rest = -g, -at.here[1] * self.intercept
-        found, steps, brought = (np.zeros_like(g), np.zeros(classes)), 0, 0.0
+        found, steps, brought, gains = (
+            (np.zeros_like(g), np.zeros(classes)),
+            0,
+            0.0,
+            [math.inf] * (WAIT if share else 1),
+        )
         direction = scaled = curved.preconditioned(rest, self.intercept)
         size = _dot(rest, scaled)
         while steps < most and size > 0.0:
             bend, of_shift = product(margins_of(np.ascontiguousarray(direction[0].T), direction[1]))
             image = (bend + self.l2 * direction[0]) * free, of_shift * self.intercept
             if not (curvature := _dot(direction, image)) > FLAT * size:
+                if not steps:  # the loss is flat here; then the line search says how far to go
+                    return *direction, 1
                 break
             length = size / curvature
             for here, there, left, bent in zip(found, direction, rest, image):
                 here += length * there
                 left -= length * bent
-            steps, brought = steps + 1, brought + length * size / 2.0
-            if not length * size / 2.0 > max(little, share * brought):
+            steps, brought, gains = steps + 1, brought + length * size / 2.0, [*gains[1:], length * size / 2.0]
+            if not sum(gains) > max(little, share * brought):
                 break
             scaled = curved.preconditioned(rest, self.intercept)
             size, last = _dot(rest, scaled), size
@@ -266,6 +286,11 @@ class Ending:
 
     def margins(self, parts: Margins, first: int, last: int) -> np.ndarray:
         return parts.between(self.rows, first, last, self.scales).reshape(last - first, -1)
+
+    def all_margins(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Margins (n, K) for weights (K, width) and intercepts (K,)."""
+        parts = margins_of(w, b)
+        return np.concatenate([self.margins(parts, first, last) for first, last in self.parts])
 
     def slopes(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
         """Derivatives of the mean loss in margins ``p`` (n, K)."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact import newton
-from hogwild.problems.linear.exact.ending import Ending, Solution
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import Ending
 from hogwild.problems.linear.exact.improve import improved
 
 LARGEST = 1 << 22  # nonzeros times classes of fits that are judged
@@ -35,7 +36,7 @@ def finished(ending: Ending, solution: Solution, epochs: int, objective: float, 
         return solution, True
     objective = ending.objective(np.atleast_2d(solution[0]).astype(np.float64), solution[1])
     gain = None if ending.loss == "hinge" else ending.judge(*solution, objective)[1]
-    if gain is not None and gain < most:
+    if gain is not None and gain < most / 2:
         return solution, True
     found, left = improved(ending, *solution, objective, WORK)
     return found, found[0] is solution[0] or (left is not None and left <= most)

@@ -15,10 +15,15 @@ from numba import njit
 from hogwild.kernels.options import JIT
 from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
 
-ROUNDED_HINGE = 10  # log(1 + exp) in place of hinge, ``param`` wide; the other codes are the evaluator's
-# hinge with a parabola for its kink, ``param`` wide on either side (Chapelle 2007)
-BENT_HINGE = 11
+# hinge with a parabola for its kink, ``param`` wide on either side (Chapelle 2007); the other codes are the evaluator's
+BENT_HINGE = 10
 LEAST = 1e-12  # curvature of a coordinate along which the model of the loss is flat
+
+
+@njit(**JIT)
+def short_of(p, y):
+    """How far the margin ``p`` is from the target ``y`` of a bent hinge, whose size is where its kink is."""
+    return abs(y) - math.copysign(1.0, y) * p
 
 
 @njit(**JIT)
@@ -42,10 +47,8 @@ def slope(code, p, y, param):
         return max(-param, min(r, param))
     if code == 7:
         return math.copysign(1.0, r) if abs(r) > param else 0.0 * r
-    if code == ROUNDED_HINGE:
-        return -y / (1.0 + math.exp(min((z - 1.0) / param, 700.0)))
     if code == BENT_HINGE:
-        return -y * min(above_zero((1.0 - z + param) / (2.0 * param)), 1.0)
+        return -math.copysign(min(above_zero((short_of(p, y) + param) / (2.0 * param)), 1.0), y)
     if code == 8:
         return math.copysign(2.0 * above_zero(abs(r) - param), r)
     return math.exp(min(p, POISSON_CAP)) - y
@@ -72,11 +75,8 @@ def curvature(code, p, y, param):
         return 1.0 if abs(r) <= param else param / abs(r)
     if code == 8:
         return 2.0 if abs(r) > param else 0.0
-    if code == ROUNDED_HINGE:
-        t = math.exp(-abs(z - 1.0) / param)
-        return t / ((1.0 + t) * (1.0 + t) * param)
     if code == BENT_HINGE:
-        return 0.5 / param if abs(z - 1.0) < param else 0.0
+        return 0.5 / param if abs(short_of(p, y)) < param else 0.0
     return math.exp(p) if p < POISSON_CAP else 0.0
 
 
@@ -100,11 +100,8 @@ def mean_loss(code, margins, targets, shares, param):
     total = 0.0
     for i in range(len(margins)):
         p, y = margins[i], targets[i]
-        if code == ROUNDED_HINGE:
-            z = (1.0 - y * p) / param
-            total += shares[i] * param * (above_zero(z) + math.log1p(math.exp(-abs(z))))
-        elif code == BENT_HINGE:
-            t = 1.0 - y * p
+        if code == BENT_HINGE:
+            t = short_of(p, y)
             near = above_zero(t + param)
             total += shares[i] * (t if t >= param else near * near / (4.0 * param))
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hogwild.problems.linear.exact import newton
-from hogwild.problems.linear.exact.ending import SMOOTH, WORK, Ending, Solution
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import SMOOTH, WORK, Ending
 from hogwild.problems.linear.exact.hinge import unkinked
 from hogwild.problems.linear.exact.settle import settled
 

@@ -11,14 +11,12 @@ import copy
 import numpy as np
 
 from hogwild.problems.linear.exact import newton_kernel
-from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending, Solution
-from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE
+from hogwild.problems.linear.exact.bent import STEP, unbent
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import CODES, SMALLEST_GAIN, SMOOTH, Ending
 
 FEATURES = 150  # up to which there are few,
 ENTRIES = 1 << 22  # if there are at most this many entries, times classes
-ROUNDINGS = tuple(2.0 * 0.25**k for k in range(16))  # widths of hinge's kink, each from the solution of the one before
-ROUNDED = 0.03  # width, as a share of the objective, that is small enough
-SHARE = 1e-3  # as SMALLEST_GAIN, for each width of a rounded kink
 
 
 def has_few(ending: Ending, classes: int) -> bool:
@@ -35,19 +33,24 @@ def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: floa
     w = np.atleast_2d(coef)
     n, size, classes = len(ending.rows), ending.rows.width + 1, len(w)
     room = np.empty(n), np.empty(n), np.empty(size), np.empty(size), np.zeros(size), np.empty((size, size))
-    about, entries, some = (ending.param, ending.l2, ending.intercept), ending.entries(0, n), False
-    found = np.column_stack((w, intercept)).astype(np.float64)
+    entries, found, some = ending.entries(0, n), np.column_stack((w, intercept)).astype(np.float64), False
+
+    def descend(own: Ending, x: np.ndarray, least: float, share: float) -> bool:
+        known = *entries, own.targets, own.shares, CODES[own.loss], own.param, own.l2, own.intercept
+        return bool(newton_kernel.descend(*known, least, share, x, *room))
+
+    def steps(own: Ending, w: np.ndarray, b: np.ndarray) -> Solution:
+        x = np.append(w, b)
+        descend(own, x, 0.0, STEP)
+        return x[None, :-1], x[-1:]
+
     for k, x in enumerate(found):
-        known = (*entries, ending.of_class(k, classes), ending.shares)
-        if ending.loss != "hinge":
-            some |= newton_kernel.descend(*known, CODES[ending.loss], *about, least, SMALLEST_GAIN, x, *room)
-            continue
-        own, some = copy.copy(ending), True
-        own.targets = known[-2]
-        for width in ROUNDINGS:
-            newton_kernel.descend(*known, BENT_HINGE, width, *about[1:], 0.0, SHARE, x, *room)
-            if width * own.shares.sum() <= ROUNDED * own.objective(x[None, :-1], x[-1:]):
-                break
+        own = copy.copy(ending)
+        own.targets = ending.of_class(k, classes)
+        if ending.loss == "hinge":
+            some, (x[None, :-1], x[-1:], _) = True, unbent(own, x[None, :-1], x[-1:], steps)
+        else:
+            some |= descend(own, x, least, SMALLEST_GAIN)
     if not some:
         return None
     then = found[:, :-1].astype(np.float32), found[:, -1].astype(np.float32)

@@ -16,10 +16,11 @@ from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE, LEAST, cur
 
 ONE = np.uint64(1)
 FLAT = 1e-4  # least curvature along the intercept, over the sum of the shares, of hinge, which may have none
-RIDGE = 1e-11  # share of its diagonal that is added to the Hessian, so that columns may depend on each other
+RIDGE = 1e-11  # share of its diagonal that is added to the Hessian, so that columns may depend on each other,
+DAMPED, MOST_DAMPED = 1e-4, 1.0  # and after a step of which no length lowered the objective (Marquardt)
 MOST = 100  # steps
 ENOUGH = 0.2  # share of what the model promises that a step must bring (Armijo), or a shorter one is tried
-SHORTEST = 1e-12  # length of a step below which none is taken
+SHORTEST = 1e-4  # length of a step below which none is taken
 
 
 @njit(forceinline=True, **JIT)
@@ -74,7 +75,7 @@ def derivatives(begin, end, indices, values, scales, code, p, y, shares, param, 
 
 
 @njit(**JIT)
-def solve(hessian, g, step, intercept):
+def solve(hessian, g, step, intercept, ridge):
     """Set ``step`` to minus the solution of ``hessian @ step = g``; the Hessian becomes its Cholesky factor.
 
     It is scaled to a diagonal of one first, so that columns of any scale are alike.
@@ -88,7 +89,7 @@ def solve(hessian, g, step, intercept):
     for a in range(n):
         for b in range(a):
             hessian[a, b] *= step[a] * step[b]
-        hessian[a, a] = 1.0 + RIDGE
+        hessian[a, a] = 1.0 + ridge
         g[a] *= step[a]
     for a in range(n):
         for b in range(a + 1):
@@ -121,7 +122,7 @@ def descend(
     Return whether any was taken: none is if the first one's model falls by no more than ``least``. ``p`` and ``q``
     (n,), ``g``, ``step``, ``row`` (zeros) and ``hessian`` are work space.
     """
-    width, total, square, now = len(x) - 1, shares.sum(), 0.0, 0.0
+    width, total, square, now, ridge = len(x) - 1, shares.sum(), 0.0, 0.0, RIDGE
     for u in range(width):
         square += x[u] * x[u]
     margins_of(begin, end, indices, values, scales, x, p)
@@ -132,13 +133,16 @@ def descend(
             g[u], hessian[u, u] = l2 * x[u], l2
         derivatives(begin, end, indices, values, scales, code, p, y, shares, param, g, hessian, row)
         hessian[width, width] = max(hessian[width, width], (FLAT if code == BENT_HINGE else LEAST) * total)
-        fall = solve(hessian, g, step, intercept) / 2.0
+        fall = solve(hessian, g, step, intercept, ridge) / 2.0
         if taken == 0:
             if not fall > least:
                 return False
             now = mean_loss(code, p, y, shares, param) + l2 / 2.0 * square
         if not fall > share * abs(now):
-            return True
+            if ridge < DAMPED:
+                return True
+            ridge = 0.01 * ridge
+            continue
         margins_of(begin, end, indices, values, scales, step, q)
         along = across = 0.0
         for u in range(width):
@@ -154,11 +158,17 @@ def descend(
                 break
             last, length = length, length / 4.0
         if not then < now:
-            return True
+            if ridge >= MOST_DAMPED:
+                return True
+            ridge = max(16.0 * ridge, DAMPED)
+            for i in range(len(p)):
+                p[i] -= last * q[i]
+            continue
         for u in range(width + 1):
             x[u] += length * step[u]
         square += length * (2.0 * along + length * across)
-        if length == 1.0 and now - then < share * abs(now):
+        if length == 1.0 and ridge < DAMPED and now - then < share * abs(now):
             return True
+        ridge = max(0.125 * ridge, RIDGE) if length == 1.0 else ridge
         now = then
     return True

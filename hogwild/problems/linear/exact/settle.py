@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.problems.linear.exact import gradient_kernel as loops
-from hogwild.problems.linear.exact.ending import CODES, PASSES, SMOOTH, WORK, Ending, Solution, margins_of
+from hogwild.problems.linear.exact.curved import Solution
+from hogwild.problems.linear.exact.ending import CODES, PASSES, SMOOTH, WORK, Ending, margins_of
 
 LARGEST = 1 << 27  # entries of the chosen features, which are copied, at 16 bytes each
 OUTER, SWEEPS = 50, 200  # quadratic models, and passes over each
