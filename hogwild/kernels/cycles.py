@@ -21,11 +21,11 @@ import numba
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
 
 from hogwild.errors import UsageError
 from hogwild.kernels.atomics import load
 from hogwild.kernels.control import STOP
+from hogwild.kernels.instructions import instructions
 from hogwild.kernels.options import JIT
 
 CALIBRATION = 0.01  # seconds
@@ -37,7 +37,7 @@ def cycles():
     return time.perf_counter_ns()
 
 
-@intrinsic
+@instructions(cycles)
 def _cycles(typingctx):
     def codegen(context, builder, signature, args):
         function_type = ir.FunctionType(ir.IntType(64), [])
@@ -45,11 +45,6 @@ def _cycles(typingctx):
         return builder.call(function, [])
 
     return types.int64(), codegen
-
-
-@overload(cycles, inline="always")
-def _():
-    return lambda: _cycles()
 
 
 @njit(**JIT)

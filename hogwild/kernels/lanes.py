@@ -12,9 +12,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import models, register_model
 
 from hogwild.kernels import fma as scalar
+from hogwild.kernels.instructions import instructions
 
 LANES = {size: (0,) * size for size in (4, 8, 16)}
 
@@ -108,7 +109,7 @@ def _pointer(context, builder, array, kind, first, first_kind, vector):
     return builder.bitcast(builder.gep(struct.data, [number]), vector.as_pointer())
 
 
-@intrinsic
+@instructions(nothing)
 def _nothing(typingctx, lanes):
     def codegen(context, builder, signature, args):
         vector = context.get_value_type(signature.return_type)
@@ -117,7 +118,7 @@ def _nothing(typingctx, lanes):
     return Lanes(lanes.count)(lanes), codegen
 
 
-@intrinsic
+@instructions(load)
 def _load(typingctx, lanes, array, first):
     def codegen(context, builder, signature, args):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
@@ -126,7 +127,7 @@ def _load(typingctx, lanes, array, first):
     return Lanes(lanes.count)(lanes, array, first), codegen
 
 
-@intrinsic
+@instructions(store)
 def _store(typingctx, vector, array, first):
     def codegen(context, builder, signature, args):
         kinds = signature.args
@@ -137,7 +138,7 @@ def _store(typingctx, vector, array, first):
     return types.void(vector, array, first), codegen
 
 
-@intrinsic
+@instructions(fma)
 def _fma(typingctx, x, vector, other):
     def codegen(context, builder, signature, args):
         kind = args[1].type
@@ -148,7 +149,7 @@ def _fma(typingctx, x, vector, other):
     return vector(x, vector, other), codegen
 
 
-@intrinsic
+@instructions(total)
 def _total(typingctx, vector):
     def codegen(context, builder, signature, args):
         number, kind = ir.FloatType(), args[0].type
@@ -159,7 +160,7 @@ def _total(typingctx, vector):
     return types.float32(vector), codegen
 
 
-@intrinsic
+@instructions(filled)
 def _filled(typingctx, lanes, x):
     def codegen(context, builder, signature, args):
         return _spread(context, builder, args[1], signature.args[1], context.get_value_type(signature.return_type))
@@ -167,7 +168,7 @@ def _filled(typingctx, lanes, x):
     return Lanes(lanes.count)(lanes, x), codegen
 
 
-@intrinsic
+@instructions(times)
 def _times(typingctx, x, vector):
     def codegen(context, builder, signature, args):
         return builder.fmul(_spread(context, builder, args[0], signature.args[0], args[1].type), args[1])
@@ -175,7 +176,7 @@ def _times(typingctx, x, vector):
     return vector(x, vector), codegen
 
 
-@intrinsic
+@instructions(plus)
 def _plus(typingctx, vector, other):
     def codegen(context, builder, signature, args):
         return builder.fadd(*args)
@@ -183,7 +184,7 @@ def _plus(typingctx, vector, other):
     return vector(vector, other), codegen
 
 
-@intrinsic
+@instructions(over)
 def _over(typingctx, vector, x):
     def codegen(context, builder, signature, args):
         return builder.fdiv(args[0], _spread(context, builder, args[1], signature.args[1], args[0].type))
@@ -191,7 +192,7 @@ def _over(typingctx, vector, x):
     return vector(vector, x), codegen
 
 
-@intrinsic
+@instructions(root)
 def _root(typingctx, vector):
     def codegen(context, builder, signature, args):
         kind = args[0].type
@@ -201,7 +202,7 @@ def _root(typingctx, vector):
     return vector(vector), codegen
 
 
-@intrinsic
+@instructions(nearer_zero)
 def _nearer_zero(typingctx, vector, by):
     def codegen(context, builder, signature, args):
         value, by = args
@@ -214,58 +215,3 @@ def _nearer_zero(typingctx, vector, by):
         return found
 
     return vector(vector, by), codegen
-
-
-@overload(nothing, inline="always")
-def _(lanes):
-    return lambda lanes: _nothing(lanes)
-
-
-@overload(load, inline="always")
-def _(lanes, array, first):
-    return lambda lanes, array, first: _load(lanes, array, first)
-
-
-@overload(store, inline="always")
-def _(vector, array, first):
-    return lambda vector, array, first: _store(vector, array, first)
-
-
-@overload(fma, inline="always")
-def _(x, vector, other):
-    return lambda x, vector, other: _fma(x, vector, other)
-
-
-@overload(total, inline="always")
-def _(vector):
-    return lambda vector: _total(vector)
-
-
-@overload(filled, inline="always")
-def _(lanes, x):
-    return lambda lanes, x: _filled(lanes, x)
-
-
-@overload(times, inline="always")
-def _(x, vector):
-    return lambda x, vector: _times(x, vector)
-
-
-@overload(plus, inline="always")
-def _(vector, other):
-    return lambda vector, other: _plus(vector, other)
-
-
-@overload(over, inline="always")
-def _(vector, x):
-    return lambda vector, x: _over(vector, x)
-
-
-@overload(root, inline="always")
-def _(vector):
-    return lambda vector: _root(vector)
-
-
-@overload(nearer_zero, inline="always")
-def _(vector, by):
-    return lambda vector, by: _nearer_zero(vector, by)
