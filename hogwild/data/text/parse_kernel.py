@@ -180,7 +180,7 @@ def _index(text, p):
     return index, p + 1
 
 
-@called
+@njit(**JIT)
 def _bucket(text, p, base, bits):
     """Return ``(bucket, end)`` of ``digits:`` at ``p``, an index below 2^64, past the colon; -1 for anything else."""
     start, index = p, 0

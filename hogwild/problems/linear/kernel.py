@@ -238,7 +238,7 @@ def row_factor(array, row):
     return array[row] if array.size else ONE
 
 
-@inlined
+@njit(forceinline=True, **JIT)  # and called from Python
 def count(control, worker, rows, nonzeros):
     """Add to a worker's own progress counters."""
     cell = WORKERS + LINE * worker

@@ -29,7 +29,7 @@ from hogwild.kernels.atomics import fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT, called, inlined
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.vectors import LANE, move
 
 RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
@@ -44,7 +44,7 @@ ONE_LANE = (0,)
 FINE, DISORDER = -1, -2  # results of ``bags`` if no entry is wrong, and if the offsets are
 
 
-@called
+@njit(**JIT)
 def claim(control, n_chunks):
     """The next minibatch of the epoch; -1 if there is none, or the workers are to stop."""
     if load(control, STOP) != 0:
@@ -53,13 +53,13 @@ def claim(control, n_chunks):
     return chunk if chunk < n_chunks else -1
 
 
-@called
+@njit(**JIT)
 def lock(locks, control):
     """Take the one lock; return False if the run was aborted meanwhile."""
     return acquire(locks, 0, control, ABORT)
 
 
-@called
+@njit(**JIT)
 def unlock(locks):
     """Release the lock."""
     release(locks, 0)
