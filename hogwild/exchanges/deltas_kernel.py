@@ -17,9 +17,8 @@ from numba import njit, types
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT
-from hogwild.kernels.instructions import instructions
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT, inlined
+from hogwild.kernels.options import JIT, inlined, instructions
 from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at

@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from hogwild.kernels.instructions import instructions
+from hogwild.kernels.options import instructions
 
 
 def fetch_add(array, index, value):

@@ -25,8 +25,7 @@ from numba.core import cgutils
 from hogwild.errors import UsageError
 from hogwild.kernels.atomics import load
 from hogwild.kernels.control import STOP
-from hogwild.kernels.instructions import instructions
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, instructions
 
 CALIBRATION = 0.01  # seconds
 LOOKS = 20  # readings of both clocks, of which the least interrupted one counts

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from hogwild.kernels.instructions import instructions
+from hogwild.kernels.options import instructions
 
 
 def fma(a, b, c):

@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import models, register_model
 
 from hogwild.kernels import fma as scalar
-from hogwild.kernels.instructions import instructions
+from hogwild.kernels.options import instructions
 
 LANES = {size: (0,) * size for size in (4, 8, 16)}
 

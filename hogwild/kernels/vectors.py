@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 
 from hogwild.kernels.fma import fma
-from hogwild.kernels.instructions import instructions
+from hogwild.kernels.options import instructions
 
 LANE = 16  # float32 in a cache line, and in the widest register
 SUMS = 4  # accumulators: as many dot products as the latency of an addition can hide

@@ -43,7 +43,7 @@ from hogwild.problems.completion.kernel import (
     shrinkage,
     write,
 )
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ZERO, count, landing
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, ZERO, count
 
 LOG, BPR = 1, 2
 TRIES = 8  # to draw an item that the user has not chosen
@@ -154,7 +154,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
 
     A penalty per row is counted once, at the rating itself, and not for the items drawn against it.
     """
-    rule = discipline if discipline == AIG else landing(discipline)
+    rule = discipline if discipline == AIG else SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):

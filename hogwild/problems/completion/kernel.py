@@ -37,7 +37,7 @@ from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, SERIAL, TIERED, ZERO, count, landing
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, TIERED, ZERO, count
 
 BITS = 4
 SIDE = 1 << BITS  # ratings in a line: a cache line of each array
@@ -280,7 +280,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
 
     ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
     """
-    rule = landing(discipline)
+    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):

@@ -41,7 +41,7 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, SERIAL, VISITED, claim, count, landing
+from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, PLAIN, SERIAL, VISITED, claim, count
 from hogwild.problems.linear.turns_kernel import HANDED, ROW, TAKEN, begin_turn
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -228,7 +228,7 @@ def epoch(discipline, two, far, delayed=0):
     ``two``: a vertex is one number. ``far``: all vertices outgrow the cache, so those of edges ahead are prefetched.
     ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading and writing.
     """
-    rule = landing(discipline)
+    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):

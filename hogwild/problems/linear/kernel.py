@@ -40,7 +40,7 @@ from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
 SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
-PLAIN = (SERIAL, HOGWILD, AIG, LOCKED, ROUND_ROBIN, TIERED)  # these write a weight with a plain store
+PLAIN = (SERIAL, HOGWILD, AIG, LOCKED, ROUND_ROBIN, TIERED)  # by plain stores: one compiled form of a helper serves all
 
 # "l2 table": the step does not fall within the epoch, so data.rates holds 1 / (1 + step * l2 * N / d_u), precomputed
 # (``shrink_table``); a division for every nonzero would cost a third of the speed of one worker in file order
@@ -108,11 +108,6 @@ class Plan(NamedTuple):
     limit: int  # rows after which the call returns; it is then called again
     kappa: float  # tiered: see tiers.py
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
-
-
-def landing(discipline):
-    """The discipline by whose rule a weight is written: one for all plain stores, so that one compiled form serves."""
-    return SERIAL if discipline in PLAIN else discipline
 
 
 @inlined
@@ -297,8 +292,7 @@ def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, st
     """Store what ``come_in`` will read; with ``over``, at the end of the epoch, merge everything."""
     state[SEEN], replica.total[0] = done, grown
     if over:
-        for t in range(len(replica.due)):
-            replica.due[t] = 1  # whatever was done since the last merge
+        replica.due[:] = 1  # whatever was done since the last merge
         merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
         if (penalty == ELASTIC or penalty == APART) and plan.workers > 1:
             drop_small(adagrad, tiers, replica, data.rates, plan, step)
@@ -314,7 +308,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
     ``plan.delay`` extra ticks, between reading weights and writing them. ``passive``: see ``losses.ease``. All are
     constants because even a branch not taken would halve the speed.
     """
-    rule, ahead = landing(discipline), penalty if far else NO_PENALTY
+    rule, ahead = SERIAL if discipline in PLAIN else discipline, penalty if far else NO_PENALTY
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):

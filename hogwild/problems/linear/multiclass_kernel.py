@@ -39,6 +39,7 @@ from hogwild.problems.linear.kernel import (
     LOCKED,
     NO_PENALTY,
     ONE,
+    PLAIN,
     SERIAL,
     TIERED,
     VISITED,
@@ -50,7 +51,6 @@ from hogwild.problems.linear.kernel import (
     count,
     go_out,
     intercept_move,
-    landing,
     lock_row,
     prefetch_row,
     row_factor,
@@ -239,7 +239,11 @@ def settle(alone, adagrad, parameters, bias, owed, gained, squares):
 @lru_cache(None)
 def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
     """Do ``kernel.epoch``; values are always read. ``size`` is the lanes of a vector, and divides the stride."""
-    lanes, rule, alone = LANES[size], landing(discipline), int(discipline in (SERIAL, LOCKED, TIERED))
+    lanes, rule, alone = (
+        LANES[size],
+        SERIAL if discipline in PLAIN else discipline,
+        int(discipline in (SERIAL, LOCKED, TIERED)),
+    )
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
