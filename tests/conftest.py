@@ -9,6 +9,10 @@ import platformdirs
 
 # Before anything imports numba, and before tests get a cache folder of their own: or each session would compile anew.
 os.environ.setdefault("NUMBA_CACHE_DIR", platformdirs.user_cache_dir("hogwild"))
+# One thread for torch and NumPy, here and in what tests start: several wait for each other by spinning, and where tests
+# run side by side that takes most of the time (the GPU's stand-in: ten times as long); torch rounds by their number.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import ctypes
 import gc

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHORT = {"kills": 10, "faults": 6, "machines": 2}
+SHORT = {"kills": 4, "faults": 3, "machines": 1}
 
 
 @pytest.mark.parametrize("name", SHORT)

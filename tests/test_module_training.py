@@ -71,9 +71,11 @@ def test_the_users_module_is_left_alone_until_it_is_asked_for() -> None:
     model = network(nn.BatchNorm1d(24))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     threads, random = torch.get_num_threads(), torch.get_rng_state()
+    torch.set_num_threads(threads + 1)
     run = hogwild.train_module(model, "cross-entropy", data(), **QUIET)
     run.finish()
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == threads + 1
+    torch.set_num_threads(threads)
     assert torch.equal(torch.get_rng_state(), random)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])

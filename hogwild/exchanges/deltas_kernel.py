@@ -14,12 +14,11 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, overload
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined, instructions
 from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at
@@ -38,7 +37,7 @@ def zeros_below(x):
     return np.uint64((int(x) & -int(x)).bit_length() - 1)
 
 
-@intrinsic
+@instructions(zeros_below)
 def _zeros_below(typingctx, x):
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -46,12 +45,7 @@ def _zeros_below(typingctx, x):
     return types.uint64(types.uint64), codegen
 
 
-@overload(zeros_below, inline="always")
-def _(x):
-    return lambda x: _zeros_below(x)
-
-
-@njit(forceinline=True, **JIT)
+@inlined
 def any_above(mine, base, first, last, threshold):
     """Whether a weight of this block owes more than ``threshold``."""
     found = 0
@@ -114,7 +108,7 @@ def absorb(mine, base, moved, start, entries, values):
         base[i] = start[i] + moved[i]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_all(mine, base, moved, start, i):
     """Prefetch a weight of every array: those that move lie far apart."""
     prefetch(mine, i)
@@ -207,7 +201,7 @@ def rice_decode(words, signs, k, entries):
         entries[n] = np.uint32(index | (window >> k & signs) << LOW)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def window_at(words, place):
     """The code from bit ``place`` on: at least 33 bits of it."""
     word = place >> FIVE

@@ -17,7 +17,8 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+
+from hogwild.kernels.options import instructions
 
 
 def fetch_add(array, index, value):
@@ -64,7 +65,7 @@ def _align(array_type):
     return array_type.dtype.bitwidth // 8
 
 
-@intrinsic
+@instructions(fetch_add)
 def _fetch_add(typingctx, array, index, value):
     dtype = array.dtype
     operation = "fadd" if isinstance(dtype, types.Float) else "add"
@@ -77,7 +78,7 @@ def _fetch_add(typingctx, array, index, value):
     return dtype(array, index, value), codegen
 
 
-@intrinsic
+@instructions(load)
 def _load(typingctx, array, index):
     def codegen(context, builder, signature, args):
         pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
@@ -86,7 +87,7 @@ def _load(typingctx, array, index):
     return array.dtype(array, index), codegen
 
 
-@intrinsic
+@instructions(store)
 def _store(typingctx, array, index, value):
     def codegen(context, builder, signature, args):
         pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
@@ -97,7 +98,7 @@ def _store(typingctx, array, index, value):
     return types.void(array, index, value), codegen
 
 
-@intrinsic
+@instructions(compare_exchange)
 def _compare_exchange(typingctx, array, index, expected, value):
     dtype = array.dtype
 
@@ -115,7 +116,7 @@ def _compare_exchange(typingctx, array, index, expected, value):
     return types.boolean(array, index, expected, value), codegen
 
 
-@intrinsic
+@instructions(sched_yield)
 def _sched_yield(typingctx):
     def codegen(context, builder, signature, args):
         function_type = ir.FunctionType(ir.IntType(32), [])  # libc's, by name: unlike a pointer, it can be cached
@@ -126,7 +127,7 @@ def _sched_yield(typingctx):
     return types.void(), codegen
 
 
-@intrinsic
+@instructions(prefetch)
 def _prefetch(typingctx, array, index):
     def codegen(context, builder, signature, args):
         pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
@@ -138,36 +139,6 @@ def _prefetch(typingctx, array, index):
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
-
-
-@overload(fetch_add, inline="always")
-def _(array, index, value):
-    return lambda array, index, value: _fetch_add(array, index, value)
-
-
-@overload(load, inline="always")
-def _(array, index):
-    return lambda array, index: _load(array, index)
-
-
-@overload(store, inline="always")
-def _(array, index, value):
-    return lambda array, index, value: _store(array, index, value)
-
-
-@overload(compare_exchange, inline="always")
-def _(array, index, expected, value):
-    return lambda array, index, expected, value: _compare_exchange(array, index, expected, value)
-
-
-@overload(sched_yield, inline="always")
-def _():
-    return lambda: _sched_yield()
-
-
-@overload(prefetch, inline="always")
-def _(array, index):
-    return lambda array, index: _prefetch(array, index)
 
 
 assert numba.version_info >= (0, 60), "hogwild needs numba 0.60 or newer"

@@ -21,12 +21,11 @@ import numba
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
 
 from hogwild.errors import UsageError
 from hogwild.kernels.atomics import load
 from hogwild.kernels.control import STOP
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, instructions
 
 CALIBRATION = 0.01  # seconds
 LOOKS = 20  # readings of both clocks, of which the least interrupted one counts
@@ -37,7 +36,7 @@ def cycles():
     return time.perf_counter_ns()
 
 
-@intrinsic
+@instructions(cycles)
 def _cycles(typingctx):
     def codegen(context, builder, signature, args):
         function_type = ir.FunctionType(ir.IntType(64), [])
@@ -45,11 +44,6 @@ def _cycles(typingctx):
         return builder.call(function, [])
 
     return types.int64(), codegen
-
-
-@overload(cycles, inline="always")
-def _():
-    return lambda: _cycles()
 
 
 @njit(**JIT)

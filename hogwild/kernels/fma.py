@@ -11,7 +11,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+
+from hogwild.kernels.options import instructions
 
 
 def fma(a, b, c):
@@ -19,7 +20,7 @@ def fma(a, b, c):
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
 
-@intrinsic
+@instructions(fma)
 def _fma(typingctx, a, b, c):
     def codegen(context, builder, signature, args):
         kind = ir.FloatType()
@@ -28,8 +29,3 @@ def _fma(typingctx, a, b, c):
         return builder.call(cgutils.get_or_insert_function(builder.module, function_type, "llvm.fma.f32"), values)
 
     return types.float32(a, b, c), codegen
-
-
-@overload(fma, inline="always")
-def _(a, b, c):
-    return lambda a, b, c: _fma(a, b, c)

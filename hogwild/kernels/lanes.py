@@ -14,9 +14,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import models, register_model
 
 from hogwild.kernels import fma as scalar
+from hogwild.kernels.options import instructions
 
 LANES = {size: (0,) * size for size in (4, 8, 16)}
 DOUBLES = (0.0,) * 8
@@ -123,7 +124,7 @@ def _pointer(context, builder, array, kind, first, first_kind, vector):
     return builder.bitcast(builder.gep(struct.data, [number]), vector.as_pointer())
 
 
-@intrinsic
+@instructions(nothing)
 def _nothing(typingctx, lanes):
     def codegen(context, builder, signature, args):
         vector = context.get_value_type(signature.return_type)
@@ -132,7 +133,7 @@ def _nothing(typingctx, lanes):
     return _kind(lanes)(lanes), codegen
 
 
-@intrinsic
+@instructions(load)
 def _load(typingctx, lanes, array, first):
     def codegen(context, builder, signature, args):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
@@ -144,7 +145,7 @@ def _load(typingctx, lanes, array, first):
     return _kind(lanes)(lanes, array, first), codegen
 
 
-@intrinsic
+@instructions(store)
 def _store(typingctx, vector, array, first):
     def codegen(context, builder, signature, args):
         kinds = signature.args
@@ -155,7 +156,7 @@ def _store(typingctx, vector, array, first):
     return types.void(vector, array, first), codegen
 
 
-@intrinsic
+@instructions(fma)
 def _fma(typingctx, x, vector, other):
     def codegen(context, builder, signature, args):
         kind = args[1].type
@@ -166,7 +167,7 @@ def _fma(typingctx, x, vector, other):
     return vector(x, vector, other), codegen
 
 
-@intrinsic
+@instructions(total)
 def _total(typingctx, vector):
     def codegen(context, builder, signature, args):
         number, kind = ir.FloatType(), args[0].type
@@ -177,7 +178,7 @@ def _total(typingctx, vector):
     return types.float32(vector), codegen
 
 
-@intrinsic
+@instructions(filled)
 def _filled(typingctx, lanes, x):
     def codegen(context, builder, signature, args):
         return _spread(context, builder, args[1], signature.args[1], context.get_value_type(signature.return_type))
@@ -185,7 +186,7 @@ def _filled(typingctx, lanes, x):
     return _kind(lanes)(lanes, x), codegen
 
 
-@intrinsic
+@instructions(times)
 def _times(typingctx, x, vector):
     def codegen(context, builder, signature, args):
         return builder.fmul(_spread(context, builder, args[0], signature.args[0], args[1].type), args[1])
@@ -193,7 +194,7 @@ def _times(typingctx, x, vector):
     return vector(x, vector), codegen
 
 
-@intrinsic
+@instructions(plus)
 def _plus(typingctx, vector, other):
     def codegen(context, builder, signature, args):
         return builder.fadd(*args)
@@ -201,7 +202,7 @@ def _plus(typingctx, vector, other):
     return vector(vector, other), codegen
 
 
-@intrinsic
+@instructions(over)
 def _over(typingctx, vector, x):
     def codegen(context, builder, signature, args):
         return builder.fdiv(args[0], _spread(context, builder, args[1], signature.args[1], args[0].type))
@@ -209,7 +210,7 @@ def _over(typingctx, vector, x):
     return vector(vector, x), codegen
 
 
-@intrinsic
+@instructions(root)
 def _root(typingctx, vector):
     def codegen(context, builder, signature, args):
         kind = args[0].type
@@ -219,7 +220,7 @@ def _root(typingctx, vector):
     return vector(vector), codegen
 
 
-@intrinsic
+@instructions(nearer_zero)
 def _nearer_zero(typingctx, vector, by):
     def codegen(context, builder, signature, args):
         value, by = args
@@ -232,58 +233,3 @@ def _nearer_zero(typingctx, vector, by):
         return found
 
     return vector(vector, by), codegen
-
-
-@overload(nothing, inline="always")
-def _(lanes):
-    return lambda lanes: _nothing(lanes)
-
-
-@overload(load, inline="always")
-def _(lanes, array, first):
-    return lambda lanes, array, first: _load(lanes, array, first)
-
-
-@overload(store, inline="always")
-def _(vector, array, first):
-    return lambda vector, array, first: _store(vector, array, first)
-
-
-@overload(fma, inline="always")
-def _(x, vector, other):
-    return lambda x, vector, other: _fma(x, vector, other)
-
-
-@overload(total, inline="always")
-def _(vector):
-    return lambda vector: _total(vector)
-
-
-@overload(filled, inline="always")
-def _(lanes, x):
-    return lambda lanes, x: _filled(lanes, x)
-
-
-@overload(times, inline="always")
-def _(x, vector):
-    return lambda x, vector: _times(x, vector)
-
-
-@overload(plus, inline="always")
-def _(vector, other):
-    return lambda vector, other: _plus(vector, other)
-
-
-@overload(over, inline="always")
-def _(vector, x):
-    return lambda vector, x: _over(vector, x)
-
-
-@overload(root, inline="always")
-def _(vector):
-    return lambda vector: _root(vector)
-
-
-@overload(nearer_zero, inline="always")
-def _(vector, by):
-    return lambda vector, by: _nearer_zero(vector, by)

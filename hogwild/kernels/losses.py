@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = 0, 1, 2, 3, 4
 SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = 5, 6, 7, 8
@@ -179,7 +179,7 @@ PASSIVE = {"none": 0, "pa1": 1, "pa2": 2, "safe": 3}
 NOT_PASSIVE, PA1, PA2, SAFE = PASSIVE.values()
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def ease(passive, code, p, y, slope, param, step, squares, weight, part):
     """Factor on the slope that makes a step of at most ``step`` go exactly as far as the row requires.
 

@@ -12,8 +12,51 @@ four accumulators in a dot product, and ``fma.py``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from numba import njit, types
+from numba.core.registry import CPUDispatcher
+from numba.core.typing.templates import infer_global, make_intrinsic_template
 
 import hogwild.kernels.cache  # noqa: F401  # a full disk then stops no kernel
 
 JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
+
+
+class Helper(CPUDispatcher):
+    """A compiled function without the wrapper for calls from Python, which is up to half of what there is to compile.
+
+    Numba's own dispatcher would then call address zero.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        raise TypeError(f"{self.__name__} is compiled for kernels only: call one, or {self.__name__}.py_func")
+
+
+def called(function: Callable, **options: Any) -> Any:
+    """Decorate a function that kernels call and Python does not."""
+    made: Any = njit(no_cpython_wrapper=True, **JIT, **options)(function)
+    if made is not function:  # the JIT is on
+        made.__class__ = Helper
+    return made
+
+
+def inlined(function: Callable) -> Any:
+    """Do ``called`` for a function that becomes a part of every kernel that calls it."""
+    return called(function, forceinline=True)
+
+
+def instructions(function: Callable) -> Callable:
+    """Decorate the code generator, written as for ``numba.extending.intrinsic``, of a ``function`` in kernels.
+
+    Numba's own ``overload(function, inline="always")`` of an intrinsic makes the same machine code, but parses and
+    types a function anew at each call, which is a tenth of the time that a kernel takes to compile.
+    """
+
+    def register(define: Callable) -> Callable:
+        template: Any = make_intrinsic_template(function, define, function.__name__)
+        infer_global(function, types.Function(template))
+        return define
+
+    return register

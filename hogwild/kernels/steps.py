@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import inlined
 
 STEP_EVERY = 16  # rows between two evaluations of a falling step
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def step_at(step, visited):
     """Return ``scale / (offset + visited)**power`` as float32."""
     scale, offset, power = step
@@ -29,10 +28,10 @@ def area(step, visited):
     return scale * (offset + visited) ** (1.0 - power) / (1.0 - power)
 
 
-area_up_to = njit(forceinline=True, **JIT)(area)
+area_up_to = inlined(area)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def scale_at(plan, place):
     """Scale of the weights when the next row is the one at position ``place`` of the epoch.
 
@@ -44,13 +43,13 @@ def scale_at(plan, place):
     return np.float32(math.exp(plan.l2 * (area_up_to(plan.step, begun) - area_up_to(plan.step, now))))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def shrink_a_row(plan, step):
     """Factor on the scale while a worker does a row and each of the others does one."""
     return np.float32(math.exp(-plan.l2 * np.float64(step) * plan.workers))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def squared_length(values, begin, end, factor):
     """Squared norm of a row scaled by ``factor``, float64."""
     total = 0.0

@@ -19,11 +19,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, store
 from hogwild.kernels.control import LINE, MERGED, WORKERS
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import called, inlined
 
 QUANTUM = 4  # rows: the least distance between merges that the curvature asks for
 PIECE = 64  # coordinates merged at a time: a shorter piece loses fewer updates between two workers
@@ -67,14 +66,14 @@ class Replica(NamedTuple):
     total: np.ndarray  # (tiers,) float64: the current sum, in the first element
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def share(x, workers, kappa):
     """Share of its delta that a worker adds: one where steps are small, kappa / workers where they are large."""
     x = min(x, LARGE)
     return min(ONE, kappa * (ONE + x) / (workers * x + TINY))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Merge tier ``t`` of the private ``parameters`` with the shared array; for one margin, without AdaGrad.
 
@@ -99,7 +98,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
             private[np.uint32(tiers.features[np.uint64(first + i)])] = piece[np.uint64(i)]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Do ``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added in full."""
     private, shared, base = parameters.coef, replica.coef, replica.base_coef
@@ -124,7 +123,7 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
             q += np.uint64(1)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def merged(now, old, mine, scale, l1):
     """The shared value ``now`` plus a worker's part, ``mine - old``; equal to ``mine`` if nobody else moved it.
 
@@ -135,7 +134,7 @@ def merged(now, old, mine, scale, l1):
     return ZERO if l1 and mine * old >= ZERO and now * old >= ZERO and new * old < ZERO else new
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_delta(shared, k, mine, old, scale):
     """Add ``merged`` to a shared cell that every worker updates, losing nothing; return the new value."""
     while True:
@@ -145,7 +144,7 @@ def add_delta(shared, k, mine, old, scale):
             return new
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, workers, kappa):
     """Merge the intercept as ``merge_tier`` does, with atomic additions."""
     x = strength * tiers.tops[len(tiers.tops) - 1]
@@ -162,9 +161,9 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
         parameters.intercept[k] = new
 
 
-@njit(forceinline=True, **JIT)
-def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, everything):
-    """Merge the tiers that are due (with ``everything``, all that changed) and return when the next ones are.
+@inlined
+def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
+    """Merge the tiers that are due and return when the next ones are.
 
     ``rows`` is the number of rows done in this epoch, and ``grown`` the sum over them of step times the loss's
     curvature. The two numbers returned are in the same units; the next merge is due when either is reached.
@@ -173,7 +172,7 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
     for t in range(len(tiers.intervals)):
         age, strength = rows - replica.rows[t], grown - replica.grown[t]
         ripe = strength >= replica.limits[t]
-        if age >= replica.due[t] or (ripe and age >= tiers.floors[t]) or (everything and age > 0):
+        if age >= replica.due[t] or (ripe and age >= tiers.floors[t]):
             merge(adagrad, tiers, replica, parameters, control, plan, t, strength)
             replica.rows[t], replica.grown[t], replica.due[t] = rows, grown, tiers.intervals[t]
             ripe = False
@@ -185,7 +184,7 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows, e
     return next_rows, next_grown
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
     """Merge tier ``t``, and with the first tier the intercept, and count the coordinates."""
     kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)
@@ -200,7 +199,7 @@ def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
     store(control, cell, load(control, cell) + tiers.bounds[t + 1] - tiers.bounds[t])
 
 
-@njit(**JIT)
+@called
 def fetch_all(adagrad, tiers, replica, parameters, plan):
     """Begin an epoch: copy the shared array, and stagger the first merges against those of other workers."""
     width = np.uint64(plan.stride)
@@ -230,7 +229,7 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         replica.grown[t] = -replica.limits[t] * (plan.workers - 1 - rank) / plan.workers
 
 
-@njit(**JIT)
+@called
 def drop_small(adagrad, tiers, replica, rates, plan, step):
     """Zero the weights that one more visit's l1 penalty would zero; at an epoch's end, with several workers only.
 

@@ -16,9 +16,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
 
 from hogwild.kernels.fma import fma
+from hogwild.kernels.options import instructions
 
 LANE = 16  # float32 in a cache line, and in the widest register
 SUMS = 4  # accumulators: as many dot products as the latency of an addition can hide
@@ -149,7 +149,7 @@ class _Rows:
         return builder.extract_element(total, ir.Constant(INT, 0))
 
 
-@intrinsic
+@instructions(dot)
 def _dot(typingctx, lanes, p, u, q, i):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -162,7 +162,7 @@ def _dot(typingctx, lanes, p, u, q, i):
     return types.float32(lanes, p, u, q, i), codegen
 
 
-@intrinsic
+@instructions(move)
 def _move(typingctx, lanes, nonnegative, p, u, q, i, step, shrink):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -175,7 +175,7 @@ def _move(typingctx, lanes, nonnegative, p, u, q, i, step, shrink):
     return types.void(lanes, nonnegative, p, u, q, i, step, shrink), codegen
 
 
-@intrinsic
+@instructions(move_both)
 def _move_both(typingctx, lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -190,7 +190,7 @@ def _move_both(typingctx, lanes, nonnegative, p, u, q, i, step, shrink_p, shrink
     return types.void(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q), codegen
 
 
-@intrinsic
+@instructions(move_three)
 def _move_three(typingctx, lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -211,7 +211,7 @@ def _move_three(typingctx, lanes, nonnegative, p, u, q, i, j, step, shrink_p, sh
     return types.void(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j), codegen
 
 
-@intrinsic
+@instructions(copy_row)
 def _copy_row(typingctx, lanes, p, u, q, i):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -221,7 +221,7 @@ def _copy_row(typingctx, lanes, p, u, q, i):
     return types.void(lanes, p, u, q, i), codegen
 
 
-@intrinsic
+@instructions(merge_row)
 def _merge_row(typingctx, lanes, p, u, q, r, j):
     def codegen(context, builder, signature, args):
         rows = _Rows(context, builder, signature, args)
@@ -233,37 +233,3 @@ def _merge_row(typingctx, lanes, p, u, q, r, j):
         return context.get_dummy_value()
 
     return types.void(lanes, p, u, q, r, j), codegen
-
-
-@overload(dot, inline="always")
-def _(lanes, p, u, q, i):
-    return lambda lanes, p, u, q, i: _dot(lanes, p, u, q, i)
-
-
-@overload(move, inline="always")
-def _(lanes, nonnegative, p, u, q, i, step, shrink):
-    return lambda lanes, nonnegative, p, u, q, i, step, shrink: _move(lanes, nonnegative, p, u, q, i, step, shrink)
-
-
-@overload(move_both, inline="always")
-def _(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
-    return lambda lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q: _move_both(
-        lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q
-    )
-
-
-@overload(move_three, inline="always")
-def _(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
-    return lambda lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j: _move_three(
-        lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j
-    )
-
-
-@overload(copy_row, inline="always")
-def _(lanes, p, u, q, i):
-    return lambda lanes, p, u, q, i: _copy_row(lanes, p, u, q, i)
-
-
-@overload(merge_row, inline="always")
-def _(lanes, p, u, q, r, j):
-    return lambda lanes, p, u, q, r, j: _merge_row(lanes, p, u, q, r, j)

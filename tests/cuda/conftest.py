@@ -8,8 +8,6 @@ import os
 
 import torch
 
-from tests.threads import one_thread  # noqa: F401
-
 
 def pytest_configure(config):
     if not torch.cuda.is_available() or config.getoption("markexpr") != "gpu":

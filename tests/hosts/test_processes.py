@@ -287,8 +287,7 @@ WORKING = "import threading, time\nthreading.Thread(target=run.finish, daemon=Tr
 ENDINGS = {"at its end": "", "in an error": "raise ValueError('mine')", "while workers work": WORKING}
 
 
-@pytest.mark.parametrize("how", ENDINGS)
-@pytest.mark.parametrize("host", ["processes", "threads"])
+@pytest.mark.parametrize(("how", "host"), [*((how, "processes") for how in ENDINGS), ("while workers work", "threads")])
 def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
     code = SCRIPT.partition("print([")[0].replace("epochs=2", "epochs=1000000").replace('"processes"', repr(host))
     code += f"next(run)\nrun.itself = run\n{ENDINGS[how]}\n"

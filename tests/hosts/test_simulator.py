@@ -436,7 +436,8 @@ def test_copies_reach_what_one_worker_reaches(values: str) -> None:
 
     def objective(step: float, seed: int, **options: Any) -> float:
         try:
-            return float(list(hogwild.train(rows, step=step, seed=seed, epochs=5, **options))[-1]["objective"])
+            run = hogwild.train(rows, step=step, seed=seed, epochs=5, evaluate_every=5, **options)
+            return float(list(run)[-1]["objective"])
         except hogwild.HogwildError:  # diverged
             return np.inf
 

@@ -12,13 +12,16 @@ from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT
 from hogwild.kernels.order import generator
 from hogwild.problems.completion import implicit_kernel as implicit
-from hogwild.problems.completion.kernel import Plan, line_at, open_tile
+from hogwild.problems.completion import kernel
+from hogwild.problems.completion.kernel import Plan
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.turns_kernel import TURNS_STATE
+from tests.kernels.harness import from_python
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
 SHAPE = (43, 37)
 SIDE = 16
+open_tile, line_at, draw = (from_python(helper) for helper in (kernel.open_tile, kernel.line_at, implicit.draw))
 RANK = 5 if numba.config.DISABLE_JIT else 13  # plain Python takes its time; one vector, as in most tests
 
 
@@ -148,7 +151,7 @@ class Twin:
             self.apply(u, i, -step / (1 + np.exp(m)), self.p[u].copy(), self.q[i].copy(), step, first)
         for t in range(plan.negatives):
             with np.errstate(all="ignore"):
-                j = implicit.draw(self.data, plan, self.salt, k, t, np.uint32(u))
+                j = draw(self.data, plan, self.salt, k, t, np.uint32(u))
             if j < 0:
                 continue
             if self.problem.loss == "log":

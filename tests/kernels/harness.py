@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numba import njit
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
@@ -14,6 +15,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT, LAST
+from hogwild.kernels.options import JIT
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.kernel import BEGUN
 from hogwild.problems.linear.problem import LinearProblem
@@ -22,6 +24,11 @@ from tests import reference
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
 PENALTIES = {"none": {}, "l2": {"l2": 0.02}, "elastic": {"l1": 0.01, "l2": 0.02}}
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 17)  # 4k + r entries, and none
+
+
+def from_python(helper):
+    """A kernel that only calls ``helper``, which Python cannot."""
+    return njit(**JIT | {"cache": False})(lambda *arguments: helper(*arguments))
 
 
 def awkward_rows(loss="log", classes=2, n=83, width=37, weights=False, seed=0):

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from hogwild.kernels.order import generator
-from hogwild.problems.completion import implicit_kernel as implicit
 from tests.kernels.completion_harness import (
     CONSTANT,
     FALLING,
     SHAPE,
     Twin,
+    draw,
     make_job,
     plan_of,
     run_epoch,
@@ -131,7 +131,7 @@ def test_drawn_items_were_not_chosen_and_all_others_are_drawn_alike():
     salt, u = np.uint64(generator(0, 0, 5)), np.uint32(7)
     chosen = set(data.items[data.users == u].tolist())
     assert 0 < len(chosen) < SHAPE[1] - 5
-    drawn = [int(implicit.draw(data, plan, salt, k, t, u)) for k in range(1000) for t in range(2)]
+    drawn = [int(draw(data, plan, salt, k, t, u)) for k in range(1000) for t in range(2)]
     counts = np.bincount([j for j in drawn if j >= 0], minlength=SHAPE[1])
     free = [j for j in range(SHAPE[1]) if j not in chosen]
     assert not counts[sorted(chosen)].any()
@@ -145,10 +145,7 @@ def test_who_has_chosen_everything_is_drawn_nothing():
     ratings = np.zeros(10, np.int32), items, np.ones(10, np.float32)
     job = make_job(loss="bpr", ratings=ratings, shape=(2, 10))
     for k in range(20):
-        assert (
-            implicit.draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0))
-            == -1
-        )
+        assert draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0)) == -1
     before = job.flat.copy()
     run_epoch(job)
     np.testing.assert_array_equal(job.flat, before)

@@ -23,9 +23,20 @@ from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import choose, merge_seconds, plan_tiers
 from tests import reference
-from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, interleave, make_job, run_epoch
+from tests.kernels.harness import (
+    FALLING,
+    PENALTIES,
+    against_twin,
+    awkward_rows,
+    bits,
+    from_python,
+    interleave,
+    make_job,
+    run_epoch,
+)
 
 LINE_FLOATS, KAPPA = 16, 1.0
+MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
 WIDTHS = (1, 15, 16, 17, 100)
@@ -217,7 +228,8 @@ def replica_of(job, worker, scratch):
 
 def merge_all(job, worker, scratch, strength, rows=10):
     replica, private, plan = replica_of(job, worker, scratch)
-    return merge_due(int(job.problem.adagrad), job.tiers, replica, private, job.control, plan, strength, rows, True)
+    replica.due[:] = 1  # as at the end of an epoch
+    return MERGE(int(job.problem.adagrad), job.tiers, replica, private, job.control, plan, strength, rows)
 
 
 def by_rank(job, flat):
@@ -287,15 +299,16 @@ def test_a_merge_that_is_not_due_changes_nothing():
     scratch.counts[1] = [5 + t for t in range(scratch.counts.shape[1])]
     scratch.sums[1] = 7.0
     before = bits(job)
-    due = merge_due(0, job.tiers, replica, private, job.control, plan, 6.9, 4, False)
+    due = MERGE(0, job.tiers, replica, private, job.control, plan, 6.9, 4)
     assert due == (5, 7.0)
     assert bits(job) == before
-    merge_due(0, job.tiers, replica, private, job.control, plan, 6.9, 5, False)  # now the first tier's time has come
+    MERGE(0, job.tiers, replica, private, job.control, plan, 6.9, 5)  # now the first tier's time has come
     assert job.control[WORKERS + LINE + MERGED] == job.tiers.bounds[1]
     assert bits(job) != before
     assert (replica.rows[0], replica.grown[0], replica.due[0]) == (5, 6.9, job.tiers.intervals[0])
     before = bits(job)
-    merge_due(0, job.tiers, replica, private, job.control, plan, 5.0, 5, True)  # nothing has been done since
+    replica.due[:] = 1
+    MERGE(0, job.tiers, replica, private, job.control, plan, 5.0, 5)  # nothing has been done since
     assert job.control[WORKERS + LINE + MERGED] == job.problem.width  # the other tiers'
     if len(job.tiers.intervals) == 1:
         assert bits(job) == before

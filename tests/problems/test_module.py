@@ -17,7 +17,6 @@ import hogwild
 from hogwild.kernels.order import shuffle_blocks
 from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.layout import Layout, pack, unpack
-from tests.threads import one_thread  # noqa: F401
 
 SENTINEL = np.float32(-7.25)
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 3, "batch": 16, "schedule": "constant"}

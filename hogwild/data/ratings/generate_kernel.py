@@ -14,13 +14,13 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.rows.generate_kernel import draw_words, normal
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 from hogwild.kernels.order import GOLDEN, mix
 
 STARS, REAL = 0, 1
 
 
-@njit(**JIT)
+@called
 def _hash(key, number):
     return mix(key ^ mix(np.uint64(number) * GOLDEN))
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import prefetch
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 
 AHEAD = 16  # places are prefetched for entries this far ahead
 
@@ -19,7 +19,7 @@ def count_features(begin, end, indices, total):
             total[np.uint32(indices[np.uint64(j)])] += 1
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def value(values, scales, j, k):
     return np.float64(values[np.uint64(j)]) * (np.float64(scales[k]) if len(scales) else 1.0)
 
@@ -42,7 +42,7 @@ def lengths(ids, begin, end, indices, values, scales, total):
     return own, mutual
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def ones_in(word):
     """Number of bits set in a uint64."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 from hogwild.kernels.order import GOLDEN, mix
 
 S12, S16, S32, S48 = np.uint64(12), np.uint64(16), np.uint64(32), np.uint64(48)
@@ -62,7 +62,7 @@ def draw_words(state, n, latent, tilt, cdf, guide, shift, topic, slots, ranks, c
     return state
 
 
-@njit(**JIT)
+@called
 def sort_row(keys, n):
     """Shell sort the first ``n`` keys: a row is short, and numba's own sort allocates."""
     for gap in (1750, 701, 301, 132, 57, 23, 10, 4, 1):
@@ -82,7 +82,7 @@ def normal(bits):
     return (float(np.int64(total)) - 131070.0) / 65536.0 * ROOT3
 
 
-@njit(**JIT)
+@called
 def word_value(law, rank, count, bits, tf, idf):
     if law == TFIDF:
         return tf[min(count, len(tf) - 1)] * idf[rank]

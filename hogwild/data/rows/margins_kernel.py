@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 
 REASSOCIATE: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 LARGEST = 3.4028234e38  # largest float32; one over a length below 3e-39 would be infinite, and times zero NaN
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def known_end(first, last, indices, width):
     """End of the entries ``first <= j < last`` of a row whose features are below ``width``."""
     while last > first and np.int64(indices[np.uint64(last - 1)]) >= width:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.text.hashing_kernel import bucket
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 
 BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 TEN, ZERO, MINUS, SPACE = np.uint64(10), np.uint64(48), np.uint64(45), np.uint64(32)
@@ -63,7 +63,7 @@ def hash_numbers(
         buckets[i] = bucket(now, bits)
 
 
-@njit(**JIT)
+@called
 def _word(text, at, last):
     """Return ``(begin, end)`` of the first word in ``text[at:last]``; both are ``last`` if there is none.
 

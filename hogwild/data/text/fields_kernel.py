@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.text.parse_kernel import BAD, UNRESOLVED, number
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 
 DONE, FIELDS, EMPTY_ID, CONTROL, QUOTE, BAD_VALUE, BAD_TIME, NO_MOVIE = range(8)  # how parse_lines ended
 BLANKS, PLAIN = 0, 1  # as a separator: runs of blanks, and no quotes; else the byte itself, or:
@@ -26,12 +26,12 @@ LARGEST_TIME = 2.0**62
 ROOM = 64  # numbers left to Python that are reported at a time
 
 
-@njit(**JIT)
+@called
 def _blank(c, separator):
     return c == 32 or c == 13 or c == 11 or c == 12 or (c == 9 and separator != 9)
 
 
-@njit(**JIT)
+@called
 def _separates(text, p, separator):
     if separator == DOUBLE:
         return text[p] == 58 and text[p + 1] == 58
@@ -40,7 +40,7 @@ def _separates(text, p, separator):
     return text[p] == separator
 
 
-@njit(**JIT)
+@called
 def _field(text, p, separator):
     """Return ``(first, end, behind, more, quotes)`` of the field at ``p``, without blanks and quotes around it.
 
@@ -84,7 +84,7 @@ def _field(text, p, separator):
     return first, end, p + (2 if separator == DOUBLE else 1), True, quotes
 
 
-@njit(**JIT)
+@called
 def _whole(text, first, end):
     """Return ``(whether, number)`` for an id written as a number, up to 18 digits and without leading zeros."""
     p = first
@@ -103,7 +103,7 @@ def _whole(text, first, end):
     return True, -value if negative else value
 
 
-@njit(**JIT)
+@called
 def _controls(text, first, end):
     found = False
     for p in range(first, end):
@@ -111,7 +111,7 @@ def _controls(text, first, end):
     return found
 
 
-@njit(**JIT)
+@called
 def _digits(text, first, end):
     value = 0
     for p in range(first, end):
@@ -122,7 +122,7 @@ def _digits(text, first, end):
     return value
 
 
-@njit(**JIT)
+@called
 def _date(text, first, end):
     """Return the days from 1970-01-01 to the date ``YYYY-MM-DD``; -1 - 2^40 for anything else."""
     wrong = -1 - (1 << 40)
@@ -140,7 +140,7 @@ def _date(text, first, end):
     return days + DAYS_BEFORE[month - 1] + (leap and month > 2) + day - 1
 
 
-@njit(**JIT)
+@called
 def _time(text, first, end, kind):
     """Return ``(whether, time)`` for a number, truncated to a whole one, or a date."""
     if kind == DATE:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 from hogwild.kernels.order import GOLDEN, mix
 
 FEW = 6  # entries up to which insertion alone is fastest
@@ -75,7 +75,7 @@ def unmarked(
     return count
 
 
-@njit(**JIT)
+@called
 def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, counts):
     """Stable counting sort of ``n`` entries by ``(index >> shift) % bins``, from ``start`` to ``to``."""
     for b in range(bins + 1):
@@ -92,7 +92,7 @@ def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, cou
         to_values[at] = values[i]
 
 
-@njit(**JIT)
+@called
 def _insert(indices, values, start, n, to_indices, to_values, to):
     """Stable insertion sort of ``n`` entries from ``start`` to ``to``, which may be the same place."""
     for i in range(n):
@@ -106,7 +106,7 @@ def _insert(indices, values, start, n, to_indices, to_values, to):
         to_values[k] = value
 
 
-@njit(**JIT)
+@called
 def _sort_row(indices, values, start, n, bits, spare_indices, spare_values, counts):
     if n <= FEW:
         _insert(indices, values, start, n, indices, values, start)

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.text.hashing_kernel import bucket
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 
 DONE, BAD_LABEL, BAD_FEATURE = 0, 1, 2  # how parse_rows ended
 GOOD, BAD, UNRESOLVED = 0, 1, 2  # results of parsing a number
@@ -40,19 +40,19 @@ def count_marks(text, size):
     return colons, lines
 
 
-@njit(**JIT)
+@called
 def skip_blanks(text, p):
     while text[p] == 32 or (text[p] != 10 and 9 <= text[p] <= 13):
         p += 1
     return p
 
 
-@njit(**JIT)
+@called
 def _ends_token(c):
     return c == 32 or c == 35 or 9 <= c <= 13
 
 
-@njit(**JIT)
+@called
 def _scaled(mantissa, digits, exponent):
     """Return ``(result, mantissa * 10**exponent)`` for a mantissa of ``digits`` digits, cut off after 18."""
     if mantissa == 0 or digits + exponent < -45:  # below 1e-45 / 10, which rounds to zero
@@ -71,7 +71,7 @@ def _scaled(mantissa, digits, exponent):
     return GOOD, x
 
 
-@njit(**JIT)
+@called
 def _long_number(text, p):
     """Return ``(result, end, magnitude)`` of any unsigned decimal: many digits, leading zeros, exponents."""
     mantissa, kept, digits, exponent, point = 0, 0, 0, 0, 0
@@ -138,7 +138,7 @@ def number(text, p):
     return what, p, -x if negative else x
 
 
-@njit(**JIT)
+@called
 def _label(text, p, optional):
     """Parse the ``number`` that begins a row; 0, consuming nothing, if ``optional`` and the token has a colon."""
     if optional:
@@ -153,7 +153,7 @@ def _label(text, p, optional):
     return what, q, x
 
 
-@njit(**JIT)
+@called
 def _skip_query(text, p):
     """Return the end of ``qid:digits`` at ``p``, or ``p`` itself for anything else."""
     q = p
@@ -166,7 +166,7 @@ def _skip_query(text, p):
     return p
 
 
-@njit(**JIT)
+@called
 def _index(text, p):
     """Return ``(index, end)`` of ``digits:`` at ``p``, past the colon; -1 for anything else, or over 18 digits."""
     start, index = p, 0

@@ -22,7 +22,7 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.losses import dloss
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, dot, move_three
@@ -43,13 +43,13 @@ from hogwild.problems.completion.kernel import (
     shrinkage,
     write,
 )
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ZERO, count
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, ZERO, count
 
 LOG, BPR = 1, 2
 TRIES = 8  # to draw an item that the user has not chosen
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def chosen(data, u, j):
     """Whether user ``u`` has chosen item ``j``: a binary search without branches to predict."""
     low, end = data.seen_begin[u], data.seen_begin[u + np.uint32(1)]
@@ -61,7 +61,7 @@ def chosen(data, u, j):
     return left == 1 and data.seen_items[np.uint64(low)] == j
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def draw(data, plan, salt, k, t, u):
     """The ``t``-th item drawn against rating ``k`` of user ``u``, or -1 if none was found."""
     state = mix(salt + np.uint64(k))
@@ -73,7 +73,7 @@ def draw(data, plan, salt, k, t, u):
     return -1
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move, shrink_u, shrink_i, shrink_j):
     """Update a user and two items along the gradient times the step: ``move`` is that of the first item's margin."""
     if discipline == ATOMIC:
@@ -99,13 +99,13 @@ def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move
             b_i[j] = (b_i[j] + move) * shrink_j
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def lock_three(locks, control, first, i, j):
     """Lock two items whose locks begin at ``first``, the lower one first, so that there is no deadlock."""
     return acquire(locks, first + min(i, j), control, ABORT) and acquire(locks, first + max(i, j), control, ABORT)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def visit_pair(
     lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, y, step, shrink_u, shrink_i
 ):
@@ -125,7 +125,7 @@ def visit_pair(
     return True
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def visit_three(
     lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, j, step,
     shrink_u, shrink_i, shrink_j,
@@ -154,6 +154,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
 
     A penalty per row is counted once, at the rating itself, and not for the items drawn against it.
     """
+    rule = discipline if discipline == AIG else SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):
@@ -184,7 +185,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
                     if loss == LOG and not visit_pair(
-                        lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, ONE,
+                        lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, ONE,
                         step, shrink_u, shrink_i,
                     ):  # fmt: skip
                         return
@@ -193,12 +194,12 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
                         if drawn < 0:
                             continue
                         if loss == LOG and not visit_pair(
-                            lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u,
+                            lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u,
                             np.uint32(drawn), -ONE, step, shrink, shrink,
                         ):  # fmt: skip
                             return
                         if loss == BPR and not visit_three(
-                            lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i,
+                            lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u, i,
                             np.uint32(drawn), step, shrink_u, shrink_i, shrink,
                         ):  # fmt: skip
                             return

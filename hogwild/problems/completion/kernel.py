@@ -33,11 +33,11 @@ from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, TIERED, ZERO, count
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, TIERED, ZERO, count
 
 BITS = 4
 SIDE = 1 << BITS  # ratings in a line: a cache line of each array
@@ -114,7 +114,7 @@ def divisor(a, b):
     return a
 
 
-@njit(**JIT)
+@called
 def open_tile(state, tile, number, data, plan):
     """Store in ``state`` the current tile, the ``number``-th of the epoch, and the order in which it is visited."""
     length = data.begin[tile + 1] - data.begin[tile]
@@ -133,7 +133,7 @@ def open_tile(state, tile, number, data, plan):
         state[STRIDE] = stride % lines
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def line_at(state, i):
     """``(k, flip)``: the ratings from ``i``, the first of a line in the tile's order, are ``k + (0, 1 ... ^ flip)``.
 
@@ -146,7 +146,7 @@ def line_at(state, i):
     return state[FIRST] + (np.int64(place) << BITS), state[FLIP]
 
 
-@njit(**JIT)
+@called
 def claim(state, control, data, plan):
     """Take the next tile of the current epoch; return False if there is none, or the workers are to stop."""
     if load(control, STOP) != 0:
@@ -158,7 +158,7 @@ def claim(state, control, data, plan):
     return True
 
 
-@njit(**JIT)
+@called
 def enter(locks, control, plan, tile):
     """Lock a tile's users and items; return False, with no lock that matters, if the run was aborted."""
     rows = len(plan.blocks) // plan.columns
@@ -167,13 +167,13 @@ def enter(locks, control, plan, tile):
     return acquire(locks, rows + tile % plan.columns, control, ABORT)
 
 
-@njit(**JIT)
+@called
 def leave(locks, plan, tile):
     release(locks, len(plan.blocks) // plan.columns + tile % plan.columns)
     release(locks, tile // plan.columns)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_line(data, k):
     """Prefetch the ratings of the line that begins with rating ``k``, which need not start a cache line."""
     for place in (k, k + SIDE - 1):
@@ -182,7 +182,7 @@ def prefetch_line(data, k):
         prefetch(data.values, place)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_rows(lanes, biased, parameters, u, i):
     """Prefetch the rows and biases of a user and an item."""
     size = np.uint64(LANE * len(lanes))
@@ -194,12 +194,12 @@ def prefetch_rows(lanes, biased, parameters, u, i):
         prefetch(parameters.item_bias, i)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def projected(nonnegative, w):
     return ZERO if nonnegative and w < ZERO else w
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_atomic(array, k, change, shrink, nonnegative):
     """Set ``array[k] <- shrink * (array[k] + change)`` without losing any worker's update."""
     while True:
@@ -208,7 +208,7 @@ def add_atomic(array, k, change, shrink, nonnegative):
             break
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def fuse_atomic(array, k, a, b, shrink, nonnegative):
     """Set ``array[k] <- shrink * (array[k] + a * b)``, fused."""
     while True:
@@ -217,7 +217,7 @@ def fuse_atomic(array, k, a, b, shrink, nonnegative):
             break
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, shrink_u, shrink_i):
     """Update row ``u`` of ``p``, row ``i`` of ``q`` and their biases along the gradient times the step, ``move``."""
     if discipline == ATOMIC:
@@ -238,20 +238,20 @@ def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, sh
             b_u[u], b_i[i] = new_u, new_i
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def error(lanes, biased, p, u, b_u, q, i, b_i, value):
     """Prediction minus ``value``."""
     e = dot(lanes, p, u, q, i) - value
     return e + (b_u[u] + b_i[i]) if biased else e
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def shrinkage(rates, k, step, l2):
     """Factor of the penalty on row ``k``, if it is per row."""
     return ONE / fma(step * rates[k], l2, ONE)
 
 
-@njit(**JIT)
+@called
 def fetch_popular(lanes, biased, own, parameters, popular):
     """Begin an epoch: copy the popular items."""
     for slot in range(len(popular)):
@@ -263,7 +263,7 @@ def fetch_popular(lanes, biased, own, parameters, popular):
             own.base_item_bias[slot] = own.item_bias[slot]
 
 
-@njit(**JIT)
+@called
 def merge_popular(lanes, biased, own, parameters, popular):
     """Merge the worker's copies with the shared rows: each gets what the other has gained since the last merge."""
     for slot in range(len(popular)):
@@ -280,6 +280,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
 
     ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
     """
+    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):
@@ -322,7 +323,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                         if delayed:
                             spin(control, plan.delay)
                         write(
-                            lanes, discipline, nonnegative, biased, p, u, b_u, own.items, s, own.item_bias,
+                            lanes, SERIAL, nonnegative, biased, p, u, b_u, own.items, s, own.item_bias,
                             step * e, shrink_u, shrink_i,
                         )  # fmt: skip
                     else:
@@ -334,9 +335,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                                 return
                             if not acquire(locks, plan.n_users + i, control, ABORT):
                                 return
-                        write(
-                            lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i
-                        )
+                        write(lanes, rule, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i)
                         if discipline == AIG:
                             release(locks, plan.n_users + i)
                             release(locks, u)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.ratings.lists_kernel import holds
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 
 
 @njit(**JIT)
@@ -20,12 +20,12 @@ def mask_seen(scores, users, begin, items):
                 scores[row, items[k]] = -math.inf
 
 
-@njit(**JIT)
+@called
 def _is_worse(scores, a, b):
     return scores[a] < scores[b] or (scores[a] == scores[b] and a > b)
 
 
-@njit(**JIT)
+@called
 def _sift(scores, heap, size):
     """Sift the root of a heap with the worst item on top down to its place."""
     at = 0
@@ -76,7 +76,7 @@ def best_of_rows(scores, best):
             best[row, place] = -1
 
 
-@njit(**JIT)
+@called
 def _twice_below(scores, score):
     """Twice the number of scores below ``score`` plus the number equal to it, in int32, which pack more to a vector."""
     found = np.int32(0)
@@ -85,7 +85,7 @@ def _twice_below(scores, score):
     return np.int64(found)
 
 
-@njit(**JIT)
+@called
 def _area(scores, tested):
     """``(area, relevant)``: the AUC of one user, from integers, and the number of tested items that are candidates.
 

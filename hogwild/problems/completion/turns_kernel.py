@@ -20,7 +20,7 @@ from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, move
 from hogwild.problems.completion.kernel import LENGTH, SIDE, STATE, VISITED, line_at, open_tile, shrinkage
@@ -48,7 +48,7 @@ def advance(state, data, plan, position):
     return True
 
 
-@njit(**JIT)
+@called
 def begin_turn(control, state, plan, position, more):
     """Wait for ``position``; return the position at which the epoch ends, or -1 if the run was aborted.
 

@@ -38,10 +38,10 @@ from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, SERIAL, VISITED, claim, count
+from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, PLAIN, SERIAL, VISITED, claim, count
 from hogwild.problems.linear.turns_kernel import HANDED, ROW, TAKEN, begin_turn
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -118,7 +118,7 @@ def project(row, n):
         row[k] = max(row[k] - tau, ZERO)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def look(two, x, data, e, gaps, labels, stride):
     """Difference from ``x_u`` to ``x_v``: returned if one number, else written to ``gaps``; unused for bundles."""
     u, v = np.uint32(data.u[e]), np.uint32(data.v[e])
@@ -132,7 +132,7 @@ def look(two, x, data, e, gaps, labels, stride):
     return ZERO
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def pull(two, data, e, gap, gaps, labels, total):
     """Return the edge's pull on its ends for rates that sum to ``total``; for more labels it replaces ``gaps``."""
     whole = max(total, TINY)
@@ -150,7 +150,7 @@ def pull(two, data, e, gap, gaps, labels, total):
     return ZERO
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def move_row(x, v, rate, pulls, row, labels, stride):
     """Set ``x_v <- P(x_v + rate * pulls)``, by way of ``row``, so that others see only projected numbers."""
     a = np.int64(v) * stride
@@ -161,7 +161,7 @@ def move_row(x, v, rate, pulls, row, labels, stride):
         x[a + k] = row[k]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_clipped(x, v, change):
     """Set ``x[v] <- clip(x[v] + change)``, losing no other worker's update."""
     while True:
@@ -170,7 +170,7 @@ def add_clipped(x, v, change):
             break
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride):
     """Move both ends of an edge as the discipline requires, but never a terminal."""
     if not two:
@@ -191,7 +191,7 @@ def land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride
         x[where] = what
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def lock_ends(locks, u, v, rate_v, control):
     """Take the locks of both ends, in ascending order so that two workers cannot wait for each other."""
     if rate_v == ZERO:
@@ -199,14 +199,14 @@ def lock_ends(locks, u, v, rate_v, control):
     return acquire(locks, min(u, v), control, ABORT) and acquire(locks, max(u, v), control, ABORT)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def unlock_ends(locks, u, v, rate_v):
     release(locks, u)
     if rate_v != ZERO:
         release(locks, v)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_edge(x, data, rows, i, stride):
     """Prefetch data for edges a little ahead of ``rows[i]``; ``rows`` is padded, so nothing is out of range."""
     e = np.uint64(rows[i + EDGE_AHEAD])
@@ -228,6 +228,7 @@ def epoch(discipline, two, far, delayed=0):
     ``two``: a vertex is one number. ``far``: all vertices outgrow the cache, so those of edges ahead are prefetched.
     ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading and writing.
     """
+    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
@@ -256,7 +257,7 @@ def epoch(discipline, two, far, delayed=0):
                     spin(control, plan.delay)
                 if discipline == AIG and not lock_ends(locks, u, v, rate_v, control):
                     return
-                land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
+                land(rule, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
                 if discipline == AIG:
                     unlock_ends(locks, u, v, rate_v)
                 if discipline == LOCKED:

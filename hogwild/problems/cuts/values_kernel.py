@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called
 
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
@@ -44,7 +44,7 @@ def cut_value(u, v, forward, backward, labels):
     return total
 
 
-@njit(**JIT)
+@called
 def _level(p, levels):
     """Return ``ceil(levels p)`` of a share, from 0 to ``levels``; 0 for NaN."""
     return np.int64(np.ceil((min(np.float64(p), 1.0) if p > 0.0 else 0.0) * levels))

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 
 BITS, PASSES = 11, 3
 PLACES = 1 << BITS
@@ -20,7 +20,7 @@ SIGN, EXPONENT = np.uint32(1 << 31), np.uint32(255 << 23)
 DIGIT, MARK = np.uint64(PLACES - 1), np.uint64(1)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def digit(key, k):
     return np.int64((key >> np.uint64(1 + BITS * k)) & DIGIT)
 

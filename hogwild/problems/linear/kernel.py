@@ -33,13 +33,14 @@ from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss, ease
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
 SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()
+PLAIN = (SERIAL, HOGWILD, AIG, LOCKED, ROUND_ROBIN, TIERED)  # by plain stores: one compiled form of a helper serves all
 
 # "l2 table": the step does not fall within the epoch, so data.rates holds 1 / (1 + step * l2 * N / d_u), precomputed
 # (``shrink_table``); a division for every nonzero would cost a third of the speed of one worker in file order
@@ -109,19 +110,19 @@ class Plan(NamedTuple):
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def visits(penalty):
     """Whether the penalty acts on a weight when its feature is visited."""
     return penalty != NO_PENALTY and penalty != L2_SCALED
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def value(values, k, unit):
     """Return ``values[k]``, which is not read if all are known to be one."""
     return ONE if unit else values[k]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def dot(coef, indices, values, begin, end, unit=0):
     """Return ``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last."""
     s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
@@ -147,7 +148,7 @@ def shrink_table(table, rates, step, l2):
         table[u] = ONE / fma(step * rates[u], l2, ONE)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def shrunk(penalty, w, threshold, divisor):
     """The proximal step of ``l1 |w| + l2/2 w^2``: towards zero by ``threshold``, then divided by ``divisor``."""
     if penalty == L2_TABLE:
@@ -159,7 +160,7 @@ def shrunk(penalty, w, threshold, divisor):
     return w
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2):
     """Update coordinate ``u`` as the discipline requires.
 
@@ -187,13 +188,13 @@ def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2)
         coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def apart(penalty, rates, u):
     """The l2 penalty's rate of feature ``u`` over that of l1."""
     return rates[np.uint64(u) + np.uint64(len(rates) // 2)] if penalty == APART else ONE
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0):
     """Update every coordinate of a row whose gradient is ``g * values``."""
     a = g if adagrad else step * g
@@ -205,7 +206,7 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
         write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, pull)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
     """Prefetch data for rows a little ahead of ``rows[i]``; ``rows`` is padded, so nothing is out of range."""
     row = rows[i + OFFSETS_AHEAD]
@@ -226,13 +227,13 @@ def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
                 prefetch(data.rates, u)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def row_factor(array, row):
     """Return ``array[row]``, or one if the array is empty."""
     return array[row] if array.size else ONE
 
 
-@njit(forceinline=True, **JIT)
+@njit(forceinline=True, **JIT)  # and called from Python
 def count(control, worker, rows, nonzeros):
     """Add to a worker's own progress counters."""
     cell = WORKERS + LINE * worker
@@ -240,7 +241,7 @@ def count(control, worker, rows, nonzeros):
     store(control, cell + NONZEROS, load(control, cell + NONZEROS) + nonzeros)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def lock_row(locks, data, begin, end, control):
     """Take the locks of a row's coordinates, in ascending order so that two workers cannot wait for each other."""
     for j in range(begin, end):
@@ -249,13 +250,13 @@ def lock_row(locks, data, begin, end, control):
     return True
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def unlock_row(locks, data, begin, end):
     for j in range(begin, end):
         release(locks, np.uint32(data.indices[np.uint64(j)]))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def intercept_move(adagrad, squares, gained, g, step):
     """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
     if adagrad:
@@ -263,7 +264,7 @@ def intercept_move(adagrad, squares, gained, g, step):
     return step * g, g * g
 
 
-@njit(**JIT)
+@called
 def claim(state, control, plan, rows):
     """Take the next chunk of the current epoch; return False if there is none, or the workers are to stop."""
     if load(control, STOP) != 0:
@@ -277,7 +278,7 @@ def claim(state, control, plan, rows):
     return True
 
 
-@njit(forceinline=True, **JIT)
+@called
 def come_in(adagrad, tiers, replica, parameters, plan, state):
     """Begin or continue a tiered worker's epoch; return the rows done and the curvature met so far."""
     if state[BEGUN] == 0:
@@ -286,12 +287,13 @@ def come_in(adagrad, tiers, replica, parameters, plan, state):
     return state[SEEN], replica.total[0]
 
 
-@njit(forceinline=True, **JIT)
+@called
 def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over):
     """Store what ``come_in`` will read; with ``over``, at the end of the epoch, merge everything."""
     state[SEEN], replica.total[0] = done, grown
     if over:
-        merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, True)
+        replica.due[:] = 1  # whatever was done since the last merge
+        merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
         if (penalty == ELASTIC or penalty == APART) and plan.workers > 1:
             drop_small(adagrad, tiers, replica, data.rates, plan, step)
         state[BEGUN] = 0
@@ -306,6 +308,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
     ``plan.delay`` extra ticks, between reading weights and writing them. ``passive``: see ``losses.ease``. All are
     constants because even a branch not taken would halve the speed.
     """
+    rule, ahead = SERIAL if discipline in PLAIN else discipline, penalty if far else NO_PENALTY
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -331,7 +334,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(far, penalty, parameters, data, rows, i, unit)
+                prefetch_row(far, ahead, parameters, data, rows, i, unit)
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
                     if penalty == L2_SCALED:
@@ -359,9 +362,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
                     reach = step / scale
-                    write_row(
-                        discipline, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit
-                    )
+                    write_row(rule, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit)
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
@@ -383,7 +384,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
                     grown += step * bent * row_factor(data.weights, row)
                     done += 1
                     if done >= due or (grown >= ripe and (done + plan.worker) % QUANTUM == 0):
-                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
+                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
                         bias = intercept[0]
                         if adagrad:
                             squares = intercept_squares[0]

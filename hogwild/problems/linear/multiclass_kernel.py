@@ -23,7 +23,7 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, merge_due
@@ -39,6 +39,7 @@ from hogwild.problems.linear.kernel import (
     LOCKED,
     NO_PENALTY,
     ONE,
+    PLAIN,
     SERIAL,
     TIERED,
     VISITED,
@@ -62,7 +63,7 @@ from hogwild.problems.linear.turns_kernel import HANDED, ROW, SOME, TAKEN, begin
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer (one spare); gathered coordinates follow
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def parts(buffer, stride):
     """Margins (later slopes), bias, owed, gained and squares, and the rest of the buffer."""
     return (
@@ -75,7 +76,7 @@ def parts(buffer, stride):
     )
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def dots(lanes, gathered, margins, coef, data, stride, begin, end):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
@@ -97,7 +98,7 @@ def dots(lanes, gathered, margins, coef, data, stride, begin, end):
         vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
     """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
     i = np.uint64(j)
@@ -105,7 +106,7 @@ def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
     return vectors.fma(data.values[i], vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k)), total)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_weights(coef, data, stride, row):
     """Prefetch the weights of a row."""
     for j in range(data.begin[row], data.end[row]):
@@ -114,7 +115,7 @@ def prefetch_weights(coef, data, stride, row):
             prefetch(coef, first + np.uint64(k))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
     """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero.
 
@@ -151,7 +152,7 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
     return some
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_bends(bent, loss, margins, target, factor, classes, param):
     """Add to ``bent`` (stride,) ``factor`` times ``losses.bend`` of each class; return the largest sum.
 
@@ -176,7 +177,7 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
     return largest
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
     if not adagrad and discipline != ATOMIC and penalty != ELASTIC and penalty != APART:
@@ -192,7 +193,7 @@ def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, be
             write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
     """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
     width = np.uint64(stride)
@@ -212,7 +213,7 @@ def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
             vectors.store(moved, coef, first)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def refresh(bias, squares, parameters, adagrad):
     """Read the shared intercept (and its sums of squares)."""
     for k in range(len(bias)):
@@ -221,11 +222,11 @@ def refresh(bias, squares, parameters, adagrad):
             squares[k] = load(parameters.intercept_squares, k)
 
 
-@njit(forceinline=True, **JIT)
-def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
-    """Add what is owed to the shared intercept."""
+@inlined
+def settle(alone, adagrad, parameters, bias, owed, gained, squares):
+    """Add what is owed to the shared intercept, atomically unless the worker is alone with it."""
     for k in range(len(bias)):
-        if discipline == SERIAL or discipline == LOCKED or discipline == TIERED:
+        if alone:
             bias[k] = bias[k] - owed[k]
             parameters.intercept[k] = bias[k]
         else:
@@ -238,7 +239,11 @@ def settle(discipline, adagrad, parameters, bias, owed, gained, squares):
 @lru_cache(None)
 def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
     """Do ``kernel.epoch``; values are always read. ``size`` is the lanes of a vector, and divides the stride."""
-    lanes = LANES[size]
+    lanes, rule, alone = (
+        LANES[size],
+        SERIAL if discipline in PLAIN else discipline,
+        int(discipline in (SERIAL, LOCKED, TIERED)),
+    )
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -266,7 +271,7 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(0, penalty, parameters, data, rows, i)
+                prefetch_row(0, NO_PENALTY, parameters, data, rows, i)
                 if far:
                     prefetch_weights(coef, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
@@ -297,9 +302,8 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                         return
                     reach = step / scale
                     write_rows(
-                        lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1,
-                        l2,
-                    )  # fmt: skip
+                        lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1, l2
+                    )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
@@ -309,7 +313,7 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                         gained[k] += square
                     unpaid += 1
                     if unpaid >= plan.flush or i == last - 1:
-                        settle(discipline, adagrad, parameters, bias, owed, gained, squares)
+                        settle(alone, adagrad, parameters, bias, owed, gained, squares)
                         unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)
@@ -317,7 +321,7 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                     done += 1
                     if done >= due or (grown + most >= ripe and (done + plan.worker) % QUANTUM == 0):
                         grown, most, bent[:] = grown + most, ZERO, ZERO
-                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done, False)
+                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
                         refresh(bias, squares, parameters, adagrad)
                 nonzeros += end - begin
             count(control, plan.worker, last - first, nonzeros)
@@ -363,7 +367,7 @@ def turns(loss, penalty, adagrad, size, delayed=0):
                 refresh(bias, squares, parameters, adagrad)
                 for k in range(stride):
                     owed[k], gained[k] = intercept_move(adagrad, squares[k], ZERO, g[k], part * step)
-                settle(SERIAL, adagrad, parameters, bias, owed, gained, squares)
+                settle(1, adagrad, parameters, bias, owed, gained, squares)
             if position >= last:
                 store(control, TURN, position + 1)
                 return

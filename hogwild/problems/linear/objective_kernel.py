@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.rows.margins_kernel import REASSOCIATE
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called, inlined
 
 CODES: dict[str, int] = {
     "log": 0, "hinge": 1, "squared-hinge": 2, "modified-huber": 3, "perceptron": 4, "squared-error": 5, "huber": 6,
@@ -27,17 +27,17 @@ LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the low bits of the first are zero
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def above_zero(x):
     return 0.0 if x <= 0.0 else x  # NaN stays NaN
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def exponential(x):
     return math.inf if x > LARGEST_EXPONENT else math.exp(x)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def log_1_exp(x):
     """``log(1 + exp(x))`` for ``x <= 0``, to about half a unit in the last place, in arithmetic only.
 
@@ -177,7 +177,7 @@ def cross_entropy(margins, label):
     return top + math.log(total) - margins[label]
 
 
-@njit(**JIT)
+@called
 def is_first_of_largest(margins, label):
     """Whether the margin of ``label`` is the largest, and the first such if several are equal; False if one is NaN."""
     for k in range(len(margins)):

@@ -29,11 +29,10 @@ from numba import njit
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.losses import dloss
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.problems.linear.kernel import (
-    ATOMIC,
     NO_PENALTY,
     SERIAL,
     ZERO,
@@ -66,7 +65,7 @@ class Crew(NamedTuple):
     lost: np.ndarray  # (1,) int64
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
     numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
@@ -87,7 +86,7 @@ def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
         numbers[SOME] = g[0] != ZERO
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def load_row(adagrad, parameters, data, stride, crew, worker):
     """Copy the weights of the worker's row, and their depths."""
     row, at = crew.numbers[worker, ROW], 0
@@ -101,7 +100,7 @@ def load_row(adagrad, parameters, data, stride, crew, worker):
             at += 1
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def put_back(adagrad, parameters, data, stride, crew, worker):
     """Overwrite the row's weights with the loaded ones, and count the updates that this undoes."""
     row, at = crew.numbers[worker, ROW], 0
@@ -117,15 +116,15 @@ def put_back(adagrad, parameters, data, stride, crew, worker):
             at += 1
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def pay(adagrad, parameters, crew, worker):
     """Settle the worker's debt to the shared intercept."""
     own = crew.vectors[worker]
-    settle(ATOMIC, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
+    settle(0, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
     crew.numbers[worker, UNPAID] = 0
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
     l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)

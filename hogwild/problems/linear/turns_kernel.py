@@ -22,7 +22,7 @@ from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
 from hogwild.kernels.losses import dloss
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.problems.linear.kernel import (
@@ -42,7 +42,7 @@ from hogwild.problems.linear.kernel import (
 HANDED, TAKEN, ROW, SOME = range(4)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def begin_turn(control, position, chunk_size):
     """Wait for ``position``; return the position at which the epoch ends, or -1 if the run was aborted.
 
@@ -56,14 +56,14 @@ def begin_turn(control, position, chunk_size):
     return load(control, LAST)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def gather(buffer, coef, indices, begin, end):
     """Copy a row's coordinates into ``buffer``."""
     for j in range(begin, end):
         buffer[np.uint64(j - begin)] = coef[np.uint32(indices[np.uint64(j)])]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def dot_gathered(buffer, values, begin, end):
     """Do ``dot`` over coordinates copied into ``buffer`` before, adding in the same order."""
     s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO

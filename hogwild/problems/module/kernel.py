@@ -29,7 +29,7 @@ from hogwild.kernels.atomics import fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.vectors import LANE, move
 
 RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
@@ -65,7 +65,7 @@ def unlock(locks):
     release(locks, 0)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def land(atomic, array, i, change):
     """Add ``change`` to a shared number and return what it became."""
     if atomic:
@@ -75,7 +75,7 @@ def land(atomic, array, i, change):
     return new
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def begin(rule, atomic, counts, step, beta1, beta2):
     """Count an update and return its step and eps; adam's carry both corrections, so that a number takes one root."""
     if rule != ADAM:
@@ -85,7 +85,7 @@ def begin(rule, atomic, counts, step, beta1, beta2):
     return np.float32(step * root / (1.0 - np.float64(beta1) ** t)), np.float32(ADAM_EPS * root)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def change(rule, atomic, weights, first, second, i, g, step, eps, beta1, beta2):
     """Update one number by gradient ``g``."""
     if rule == SGD:
@@ -125,7 +125,7 @@ def dense(rule, atomic):
     return run
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def factor(coefficients, k):
     """Return ``coefficients[k]``, or one if the array is empty."""
     return coefficients[k] if coefficients.size else ONE
@@ -136,7 +136,7 @@ def whole(dim):
     return int(dim > 0 and dim % LANE == 0)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_row(whole, a, i, b, j, dim, c):
     """Add c * row j of ``b`` to row i of ``a``; ``whole``: rows are whole cache lines, and go through registers."""
     if whole:
@@ -148,7 +148,7 @@ def add_row(whole, a, i, b, j, dim, c):
             a[i * dim + k] = fma(c, b[j * dim + k], a[i * dim + k])
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def fetch(weights, indices, k, dim):
     """Prefetch the row of a later entry; it may lie anywhere, since a prefetch reads nothing."""
     if k + AHEAD < len(indices):

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE, LEAST, curvature, mean_loss, slope
 
 ONE = np.uint64(1)
@@ -23,7 +23,7 @@ ENOUGH = 0.2  # share of what the model promises that a step must bring (Armijo)
 SHORTEST = 1e-4  # length of a step below which none is taken
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def factor_of(scales, i):
     return np.float64(scales[i]) if len(scales) else 1.0
 

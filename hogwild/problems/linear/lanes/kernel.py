@@ -21,13 +21,14 @@ from hogwild.kernels.atomics import prefetch
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.losses import dloss, ease
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
 from hogwild.problems.linear.kernel import (
     APART,
     ELASTIC,
     L2_TABLE,
+    NO_PENALTY,
     ONE,
     TINY,
     WEIGHTS_AHEAD,
@@ -62,14 +63,14 @@ class LanePlan(NamedTuple):
     loss_param: float
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def set_steps(steps, plan, visited):
     """Fill ``steps`` with the step of each lane after ``visited`` rows."""
     for k in range(len(steps)):
         steps[k] = step_at((plan.steps[0, k], plan.steps[1, k], plan.steps[2, k]), visited)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row, factor, length):
     """Replace the dot products ``g`` by the slopes, times the row's weight; set ``now``; return whether any is nonzero.
 
@@ -92,7 +93,7 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
     return some
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def shrunk(lanes, penalty, w, pull, l1, l2, ratio):
     """Do ``kernel.shrunk`` for each lane; ``ratio`` is the l2 penalty's rate over that of l1."""
     ones = vectors.filled(lanes, ONE)
@@ -103,13 +104,13 @@ def shrunk(lanes, penalty, w, pull, l1, l2, ratio):
     return vectors.over(w, vectors.fma(pull, vectors.times(ratio, l2), ones))
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def rate_of(lanes, folded, rates, u, first):
     """The rate of feature ``u``, one for each lane if they leave out rows."""
     return vectors.load(lanes, rates, first) if folded else vectors.filled(lanes, rates[u])
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, g, step, l1, l2):
     """Update the weights of a row's features, whose gradients are ``g * values``; all but the arrays are vectors."""
     coef, squares = parameters.coef, parameters.coef_squares
@@ -134,7 +135,7 @@ def move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, g
         vectors.store(w, coef, first)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def prefetch_lanes(penalty, folded, coef, data, size, row):
     """Prefetch the weights and rates of a row; of 16 lanes each is a cache line."""
     for j in range(data.begin[row], data.end[row]):
@@ -165,7 +166,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
             for i in range(length):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(0, penalty, parameters, data, rows, i)
+                prefetch_row(0, NO_PENALTY, parameters, data, rows, i)
                 if far:
                     prefetch_lanes(penalty, folded, coef, data, size, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:

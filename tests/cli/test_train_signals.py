@@ -1,0 +1,101 @@
+"""`hogwild train` and signals: once, it saves and stops; twice, it quits at once; nothing is left half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hogwild.cli.display import Display
+from hogwild.cli.session import Interrupts
+from hogwild.models import load_model
+
+LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def started(process: subprocess.Popen[str], rows: Path) -> None:
+    """Wait until some epochs are done."""
+    deadline = time.monotonic() + 180
+    while not rows.exists() or rows.read_text().count("\n") < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGTERM), ("threads", signal.SIGHUP)]
+)
+def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, number: int) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip(f"signal {number} is ignored here (nohup), and so by every child")
+    rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
+    options = ("--host", host, "--workers", 2, "--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
+    process = spawn("train", LONG, *options, "--json", rows, "--out", model, "--checkpoint", state)
+    started(process, rows)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert err == "\nstopping and saving; once more to quit at once\n"
+    found = rows_of(rows.read_text())
+    assert found[-1]["status"] in ("interrupted", "ok")
+    assert "interrupted after epoch" in out
+    assert load_model(model).history[-1]["objective"] == found[-1]["objective"]
+    assert [path.name for path in state.iterdir()] == ["checkpoint.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows", "state"]
+
+    epochs = int(found[-1]["epoch"]) + 2
+    options = ("--host", host, "--workers", 2, "--epochs", epochs, "--step", 0.1, "--l2", 0)
+    process = spawn("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume")
+    assert process.wait(timeout=60) == 0
+    assert rows_of(rows.read_text())[-1]["epoch"] == epochs
+
+
+@pytest.mark.parametrize("host", ["processes", "threads"])
+def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: str) -> None:
+    rows, model = tmp_path / "rows", tmp_path / "model"
+    # One epoch that takes long: the run is then between two chunks, or saving, when the second signal comes.
+    endless = ("--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
+    process = spawn("train", LONG, "--host", host, *endless, "--json", rows, "--out", model)
+    started(process, rows)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    process.communicate(timeout=20)
+    assert time.monotonic() - start < 15
+    assert process.returncode == 130
+    assert {path.name for path in tmp_path.iterdir()} <= {"model", "rows"}
+
+
+def test_a_signal_while_reading(spawn: Callable, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = spawn("train", pipe, "--out", tmp_path / "model")
+    with open(pipe, "wb"):  # opened for reading now, and never written to
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.strip() == ""
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_signal_whose_exception_got_lost_stops_the_run() -> None:
+    interrupts, stopped = Interrupts(Display(quiet=True)), []
+    run: Any = SimpleNamespace(stop=lambda: stopped.append(True))
+    with pytest.raises(SystemExit):  # inside a weak reference's callback nobody sees it
+        interrupts._handle(signal.SIGINT, None)
+    interrupts.follow(run)
+    assert stopped == [True]
+    assert interrupts.status == 130
