@@ -17,7 +17,7 @@ from numba import njit
 
 from hogwild.kernels import lanes as vectors
 from hogwild.kernels.lanes import DOUBLES
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, called, inlined
 from hogwild.problems.linear.exact.gradient_kernel import LEAST, curvature, slope
 from hogwild.problems.linear.objective_kernel import cross_entropy, loss
 
@@ -64,13 +64,13 @@ class Room(NamedTuple):
     row: np.ndarray  # (3, stride) float64
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def copy(source, out):
     for k in range(len(out)):  # assigning a slice would allocate
         out[k] = source[k]
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def some(flags):
     for flag in flags:
         if flag:
@@ -78,18 +78,18 @@ def some(flags):
     return False
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def factor_of(fits, i):
     return np.float64(fits.scales[i]) if len(fits.scales) else 1.0
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def place(fits, j, k):
     """Where the numbers of entry ``j`` are, of lanes from ``k`` on."""
     return np.uint64(np.uint32(fits.indices[np.uint64(j)])) * np.uint64(fits.stride) + np.uint64(k)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def row_margins(fits, i, x, out, first):
     """Set ``out`` from ``first`` on to row ``i`` times ``x``."""
     factor, end = factor_of(fits, i), fits.end[i]
@@ -106,7 +106,7 @@ def row_margins(fits, i, x, out, first):
         vectors.store(vectors.fma(factor, vectors.plus(one, two), last), out, first + k)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def add_row(fits, i, of_row, power, out):
     """Add the row's numbers ``of_row`` (stride,), times a power of its values, to ``out``."""
     factor = factor_of(fits, i)
@@ -119,7 +119,7 @@ def add_row(fits, i, of_row, power, out):
         vectors.store(vectors.plus(vector, vectors.load(DOUBLES, out, last)), out, last)
 
 
-@njit(forceinline=True, **JIT)
+@inlined
 def target_of(fits, i, k):
     y = fits.targets[i]
     if fits.each == 1:
@@ -127,7 +127,7 @@ def target_of(fits, i, k):
     return 1.0 if np.int64(y) == k else -1.0
 
 
-@njit(**JIT)
+@called
 def row_loss(fits, i, margins):
     """Loss of row ``i`` at its margins (each,)."""
     if fits.code == SOFTMAX:
@@ -170,7 +170,7 @@ def judged(fits, room, weights, out):
         out[fit] /= total[fit]
 
 
-@njit(**JIT)
+@called
 def probabilities(margins, out):
     """Set ``out`` (each,) to those of the classes."""
     top, total = -math.inf, 0.0
@@ -183,7 +183,7 @@ def probabilities(margins, out):
         out[k] /= total
 
 
-@njit(**JIT)
+@called
 def bend(fits, room, i):
     """Set the first two lines of ``room.row`` to the row's slopes and curvatures, and ``room.bends`` to its curvatures,
     of softmax to probabilities.
