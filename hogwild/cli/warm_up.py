@@ -129,6 +129,8 @@ def _l2() -> None:
             config = TrainConfig(l2_path=L2_PATH, epochs=1, schedule=schedule)
             choose_l2(config, rows)  # each row held out once
             choose_l2(config, *rows.split(0.25, 0))
+    X = scipy.sparse.random(ROWS, WIDTH, 4 / WIDTH, "csr", np.float32, np.random.default_rng(0))
+    choose_l2(TrainConfig(l2_path=L2_PATH), Rows.from_scipy(X, np.arange(ROWS) % 2))  # by optima
 
 
 def _ratings() -> None:

@@ -74,6 +74,9 @@ class L2Choice:
         Number of parts of which each was held out once; 1: only one was.
     rounds : int
         Number of divisions into such parts.
+    step : float or None
+        The step of the candidate that won, with which its loss can be expected again; None if the run must search for
+        its own, since the candidates were optima, or told one class from the others for ``softmax``, or replicas trade.
     rows, held_out, epochs : int
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
@@ -89,6 +92,7 @@ class L2Choice:
     refitted: bool = False
     folds: int = 1
     rounds: int = 1
+    step: float | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -139,7 +143,8 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     UsageError
         If the candidates take too much memory.
     """
-    began, config, refitted = time.perf_counter(), _alone(config, len(rows)), held is None
+    began, refitted, trades = time.perf_counter(), held is None, config.exchange != "none"
+    config = _alone(config, len(rows))
     labels = [float(label) for label in labels_of(rows.targets, config.loss, rows.table)]
     several = len(labels) if len(labels) > 2 else 1
     meant = config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]  # fewer are meant to end early
@@ -169,8 +174,9 @@ def choose_l2(config: TrainConfig, rows: Rows, held: Rows | None = None) -> L2Ch
     if found.losses[best] is None:
         raise NoChoice("every candidate for l2 diverged: give a smaller step, or adagrad")
     trained, seconds = len(rest) - len(parts[0]) * (fold_of is not None), time.perf_counter() - began
+    step = None if trades or (config.loss == "softmax" and several > 1) else found.steps[best]
     return L2Choice(
-        found.penalties[best], found.path, trained, len(parts[0]), epochs, seconds, refitted, folds=len(parts)
+        found.penalties[best], found.path, trained, len(parts[0]), epochs, seconds, refitted, len(parts), step=step
     )
 
 

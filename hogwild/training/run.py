@@ -233,12 +233,11 @@ class Run(Generic[M]):
         self._solution = self._newest = self._case.solution(self._job.export())
 
     def _settle_step(self, saved: Saved | None) -> None:
-        """Use the requested or saved step, or search for one (on the clock), and make the schedule."""
+        """Use the step that is given, saved or chosen with l2, or search for one (on the clock); make the schedule."""
         c, step = self.config, self.config.step
         if c.schedule != "optimal" and step is None:
-            if saved is not None:
-                step = saved[1]["step"]
-            else:
+            step = saved[1]["step"] if saved else self.chosen.step if self.chosen else None
+            if step is None:
                 with self.stopwatch("step"):
                     step, tried = self.engine.search(self._case.search_step())
                 self._found |= tried
