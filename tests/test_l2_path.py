@@ -64,6 +64,19 @@ def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
     same(run.model, hogwild.train(rest, held, l2=PATH, epochs=3, **QUIET).finish())
 
 
+def test_the_model_is_the_candidate_that_won() -> None:
+    run = hogwild.train(noisy(400), l2=PATH, holdout=0.25, epochs=3, keep="last", workers=1, host="threads")
+    run.finish()
+    won = next(each for each in run.chosen.path if each["l2"] == run.config.l2)
+    assert run.config.step == run.history[0]["step"] == won["step"]
+    assert run.history[-1]["test_loss"] == pytest.approx(won["held_out_loss"], rel=1e-12)
+    assert "step_path" not in run.history[0]
+    several = noisy(400, classes=3).split(0.25, 0)
+    for options in ({"exchange": "averaging"}, {"loss": "softmax"}):
+        config = TrainConfig(l2_path=PATH, epochs=1, **options)
+        assert choose_l2(config, *several).step is None
+
+
 def test_held_out_rows_choose_and_test_rows_judge() -> None:
     rows, test = noisy(400), toy(200, 304, 8, noise=4.0, seed=3)
     rest, held = rows.split(0.25, 0)
