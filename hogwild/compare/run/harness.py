@@ -12,7 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,7 @@ class Comparison:
         self.command, self.suite, self.cores, self.gpu = command, suite or {}, machine.physical_cores(), _gpu(plan)
         self.judge = Judge(self.task)
         self.progress = ComparisonProgress("starting")
+        self._say: Callable[[ComparisonProgress], None] = lambda progress: None
         self._prices: Prices | None = None  # not known yet
         self._expected = self._guessed = self._spent = 0.0
 
@@ -118,8 +119,10 @@ class Comparison:
         }  # fmt: skip
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
 
-    def run(self, out: str | Path) -> None:
+    def run(self, out: str | Path, say: Callable[[ComparisonProgress], None] | None = None) -> None:
         """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
+
+        ``say`` is called with the progress before each cell.
 
         Raises
         ------
@@ -129,6 +132,7 @@ class Comparison:
             If it cannot be written.
         """
         load = round(os.getloadavg()[0], 2)  # before this process adds any
+        self._say = say or self._say
         ledger = Ledger(out, self.identity)
         try:
             with Pools(self.task.base.host, self.task.base.delay) as pools:
@@ -224,6 +228,7 @@ class Comparison:
     def _note(self, label: str) -> None:
         scale = self._spent / self._guessed if self._guessed else 1.0
         self.progress.label, self.progress.left = label, self._expected * scale if self._expected else None
+        self._say(self.progress)
 
     def _do(self, cell: Cell, pools: Pools) -> list[Row]:
         method, task = find(cell.method), self.task
