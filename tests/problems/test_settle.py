@@ -11,7 +11,7 @@ import scipy.sparse
 import hogwild
 from hogwild.compare.reference.gradient import SLOPES
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.exact import hinge, newton
+from hogwild.problems.linear.exact import kinked, newton
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.exact.settle import settled
@@ -138,7 +138,7 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
         best += np.mean(both[1] * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
     end = ending(about, "hinge", l2=l2, intercept=intercept)
     end.scales = scales if scaled else None
-    monkeypatch.setattr(hinge, "BENT_PASSES", np.inf)
+    monkeypatch.setattr(kinked, "BENT_PASSES", np.inf)
     monkeypatch.setattr(newton, "FEATURES", 0)
     zero = np.zeros((classes, 12), np.float32), np.zeros(classes, np.float32)
     found, left = improved(end, *zero, end.objective(*zero))

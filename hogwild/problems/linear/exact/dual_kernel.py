@@ -1,4 +1,4 @@
-"""One pass of coordinate ascent over the dual of hinge (Hsieh et al. 2008, algorithm 3), with an intercept."""
+"""One pass of coordinate ascent over the dual of sums of hinges (Hsieh et al. 2008, algorithm 3), with an intercept."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ ONE = np.uint64(1)
 
 
 @njit(**JIT)
-def ascend(begin, end, indices, values, scales, y, most, squares, alpha, w, state, order, active, l2, rho, limits):
+def ascend(
+    begin, end, indices, values, scales, y, kinks, most, squares, alpha, w, state, order, active, l2, rho, limits
+):
     """Solve for one ``alpha`` after another; return how many rows are left active and how many entries were visited.
 
     Rows whose ``alpha`` is at a bound, and whose derivative is beyond those of the pass before (``limits``), leave the
     first ``active`` of ``order``. ``w`` and the intercept ``state[0]`` follow; ``limits`` becomes this pass's largest
-    and least derivatives.
+    and least derivatives. A row's loss is ``max(0, kinks - y p)``, times ``most``.
     """
     largest, least, visited, place, b = -math.inf, math.inf, 0, 0, state[0]
     while place < active:
@@ -33,7 +35,7 @@ def ascend(begin, end, indices, values, scales, y, most, squares, alpha, w, stat
         if j < end[i]:
             first += w[np.uint32(indices[np.uint64(j)])] * values[np.uint64(j)]
         visited += end[i] - begin[i]
-        slope, a = y[i] * (scale * (first + second) + b) - 1.0, alpha[i]  # of what is minimised, minus the dual
+        slope, a = y[i] * (scale * (first + second) + b) - kinks[i], alpha[i]  # of what is minimised, minus the dual
         if (a == 0.0 and slope > limits[0]) or (a == most[i] and slope < limits[1]):
             active -= 1
             order[place], order[active] = order[active], order[place]

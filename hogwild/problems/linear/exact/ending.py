@@ -4,7 +4,8 @@ One pass over all rows gives the gradient and the curvature along each coordinat
 model then lower the objective, and by how much tells at least how far above its optimum the model was. Where SGD has
 ended far above it, because columns depend on each other, a row outweighs all others, or the optimum of nearly
 separable classes is far away, such steps (truncated Newton, Dembo and Steihaug 1983) go on until the optimum is near or
-their allowance of work is used. An l1 penalty (``settle.py``) and hinge (``hinge.py``) have steps of their own.
+their allowance of work is used. An l1 penalty (``settle.py``) and losses with a kink (``kinked.py``) have steps of
+their own.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
-CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE}
+CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE, "bent-epsilon-insensitive": loops.BENT_EPSILON}
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
-          "bent-hinge")  # fmt: skip
+          "bent-hinge", "bent-epsilon-insensitive")  # fmt: skip
+KINKED = "hinge", "epsilon-insensitive"  # losses with a kink whose optimum exact steps find (``kinked.py``)
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
 WORK, PASSES = 1 << 30, 10  # entries that exact steps may visit: this many, and so many times all
 CALL = 1 << 14  # entries that could be visited in the time that a pass takes besides
 #: Largest curvature of a row, of losses that have one
 STEEPEST = {"log": 0.25, "squared-hinge": 2.0, "modified-huber": 2.0, "squared-error": 1.0, "huber": 1.0,
-            "squared-epsilon-insensitive": 2.0}  # fmt: skip
+            "squared-epsilon-insensitive": 2.0, "bent-hinge": 1.0, "bent-epsilon-insensitive": 1.0}  # fmt: skip
 FROM_ZERO = "squared-hinge", "modified-huber"  # flat beyond the margins: at zero every row is curved
 DAMPING = 1e-3, 1.0  # least and largest share of it that every row has more after a step that had to be shortened
 STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
@@ -146,7 +148,7 @@ class Ending:
     @property
     def steepest(self) -> float:
         """Largest curvature of a row; zero where there is none or it is not known."""
-        return 0.5 / self.param if self.loss == "bent-hinge" else STEEPEST.get(self.loss, 0.0)
+        return STEEPEST.get(self.loss, 0.0)
 
     def allowance(self, work: int) -> float:
         """Number of entries that exact steps may visit."""

@@ -13,7 +13,7 @@ import numpy as np
 from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact import newton
 from hogwild.problems.linear.exact.curved import Solution
-from hogwild.problems.linear.exact.ending import Ending
+from hogwild.problems.linear.exact.ending import KINKED, Ending
 from hogwild.problems.linear.exact.improve import improved
 
 LARGEST = 1 << 22  # nonzeros times classes of fits that are judged
@@ -30,13 +30,14 @@ def finished(ending: Ending, solution: Solution, epochs: int, objective: float, 
     rows, classes = ending.rows, len(np.atleast_2d(solution[0]))
     if rows.nnz * classes > LARGEST:
         return solution, True
-    if newton.has_few(ending, classes):  # half of what is allowed, since the model of the loss is not the loss
+    kinked, few = ending.loss in KINKED, newton.has_few(ending, classes)
+    if few and not kinked:  # half of what is allowed, since the model of the loss is not the loss
         return newton.lowered(ending, *solution, most / 2 * abs(objective) / classes) or solution, True
-    if ending.l2 and lengths_of(rows) @ ending.shares < COLD * 2 * ending.l2 * epochs * len(rows):
+    if not few and ending.l2 and lengths_of(rows) @ ending.shares < COLD * 2 * ending.l2 * epochs * len(rows):
         return solution, True
     objective = ending.objective(np.atleast_2d(solution[0]).astype(np.float64), solution[1])
-    gain = None if ending.loss == "hinge" else ending.judge(*solution, objective)[1]
+    gain = None if kinked else ending.judge(*solution, objective)[1]
     if gain is not None and gain < most / 2:
         return solution, True
     found, left = improved(ending, *solution, objective, WORK)
-    return found, found[0] is solution[0] or (left is not None and left <= most)
+    return found, found[0] is solution[0] if left is None else left <= most

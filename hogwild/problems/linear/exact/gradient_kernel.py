@@ -15,15 +15,22 @@ from numba import njit
 from hogwild.kernels.options import JIT
 from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
 
-# hinge with a parabola for its kink, ``param`` wide on either side (Chapelle 2007); the other codes are the evaluator's
-BENT_HINGE = 10
+# hinge and epsilon-insensitive loss with parabolas of curvature one for their kinks; other codes are the evaluator's
+BENT_HINGE, BENT_EPSILON = 10, 11
 LEAST = 1e-12  # curvature of a coordinate along which the model of the loss is flat
 
 
 @njit(**JIT)
-def short_of(p, y):
-    """How far the margin ``p`` is from the target ``y`` of a bent hinge, whose size is where its kink is."""
-    return abs(y) - math.copysign(1.0, y) * p
+def along(code, p, y, param):
+    """How far the margin ``p`` is along the parabola of a bent loss, from 0 to 1 or beyond, and the sign of its slope.
+
+    That of hinge begins at the target ``y``, whose sign is the label, and those of the other loss ``param`` from it.
+    """
+    r = p - y
+    if code == BENT_HINGE:
+        sign = -math.copysign(1.0, y)
+        return sign * r, sign
+    return abs(r) - param, math.copysign(1.0, r)
 
 
 @njit(**JIT)
@@ -47,8 +54,9 @@ def slope(code, p, y, param):
         return max(-param, min(r, param))
     if code == 7:
         return math.copysign(1.0, r) if abs(r) > param else 0.0 * r
-    if code == BENT_HINGE:
-        return -math.copysign(min(above_zero((short_of(p, y) + param) / (2.0 * param)), 1.0), y)
+    if code >= BENT_HINGE:
+        t, sign = along(code, p, y, param)
+        return sign * min(above_zero(t), 1.0)
     if code == 8:
         return math.copysign(2.0 * above_zero(abs(r) - param), r)
     return math.exp(min(p, POISSON_CAP)) - y
@@ -75,8 +83,8 @@ def curvature(code, p, y, param):
         return 1.0 if abs(r) <= param else param / abs(r)
     if code == 8:
         return 2.0 if abs(r) > param else 0.0
-    if code == BENT_HINGE:
-        return 0.5 / param if abs(short_of(p, y)) < param else 0.0
+    if code >= BENT_HINGE:
+        return 1.0 if 0.0 < along(code, p, y, param)[0] < 1.0 else 0.0
     return math.exp(p) if p < POISSON_CAP else 0.0
 
 
@@ -100,10 +108,9 @@ def mean_loss(code, margins, targets, shares, param):
     total = 0.0
     for i in range(len(margins)):
         p, y = margins[i], targets[i]
-        if code == BENT_HINGE:
-            t = short_of(p, y)
-            near = above_zero(t + param)
-            total += shares[i] * (t if t >= param else near * near / (4.0 * param))
+        if code >= BENT_HINGE:
+            t = above_zero(along(code, p, y, param)[0])
+            total += shares[i] * (t - 0.5 if t >= 1.0 else 0.5 * t * t)
         else:
             total += shares[i] * loss(code, p, y, param)
     return total

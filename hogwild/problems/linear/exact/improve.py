@@ -6,8 +6,8 @@ import numpy as np
 
 from hogwild.problems.linear.exact import newton
 from hogwild.problems.linear.exact.curved import Solution
-from hogwild.problems.linear.exact.ending import SMOOTH, WORK, Ending
-from hogwild.problems.linear.exact.hinge import unkinked
+from hogwild.problems.linear.exact.ending import KINKED, SMOOTH, WORK, Ending
+from hogwild.problems.linear.exact.kinked import unkinked
 from hogwild.problems.linear.exact.settle import settled
 
 
@@ -17,15 +17,15 @@ def improved(
     """Return parameters whose objective is as low or lower, and the share of it that they may be above the optimum.
 
     The steps visit about ``work`` entries at most. The share is 0 if they came to their end, and None if it is unknown.
-    Losses with another kink than hinge's have no such steps.
+    The perceptron's loss has no such steps.
     """
     if ending.l1 > 0.0:
         return settled(ending, coef, intercept)
+    if ending.loss in KINKED:
+        return unkinked(ending, coef, intercept, objective, work)
     if newton.has_few(ending, len(np.atleast_2d(coef))):
         found = newton.lowered(ending, coef, intercept, 0.0)
         return ((coef, intercept), None) if found is None else (found, 0.0)
-    if ending.loss == "hinge":
-        return unkinked(ending, coef, intercept, objective, work)
     if ending.loss in (*SMOOTH, "softmax"):
         return ending.lowered(coef, intercept, objective, work)
     return (coef, intercept), None

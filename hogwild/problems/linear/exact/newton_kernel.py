@@ -15,7 +15,7 @@ from hogwild.kernels.options import JIT, inlined
 from hogwild.problems.linear.exact.gradient_kernel import BENT_HINGE, LEAST, curvature, mean_loss, slope
 
 ONE = np.uint64(1)
-FLAT = 1e-4  # least curvature along the intercept, over the sum of the shares, of hinge, which may have none
+FLAT = 1e-4  # least curvature along the intercept, over the sum of the shares, of bent losses, which may have none
 RIDGE = 1e-11  # share of its diagonal that is added to the Hessian, so that columns may depend on each other,
 DAMPED, MOST_DAMPED = 1e-4, 1.0  # and after a step of which no length lowered the objective (Marquardt)
 MOST = 100  # steps
@@ -119,8 +119,8 @@ def descend(
 ):  # fmt: skip
     """Take Newton steps from ``x`` (width + 1,), which they change, until one gains less than a ``share``.
 
-    Return whether any was taken: none is if the first one's model falls by no more than ``least``. ``p`` and ``q``
-    (n,), ``g``, ``step``, ``row`` (zeros) and ``hessian`` are work space.
+    Return 0 if none was taken, since the first one's model falls by no more than ``least``; 2 if they have come to
+    that end, and 1 if not. ``p`` and ``q`` (n,), ``g``, ``step``, ``row`` (zeros) and ``hessian`` are work space.
     """
     width, total, square, now, ridge = len(x) - 1, shares.sum(), 0.0, 0.0, RIDGE
     for u in range(width):
@@ -132,15 +132,15 @@ def descend(
         for u in range(width):
             g[u], hessian[u, u] = l2 * x[u], l2
         derivatives(begin, end, indices, values, scales, code, p, y, shares, param, g, hessian, row)
-        hessian[width, width] = max(hessian[width, width], (FLAT if code == BENT_HINGE else LEAST) * total)
+        hessian[width, width] = max(hessian[width, width], (FLAT if code >= BENT_HINGE else LEAST) * total)
         fall = solve(hessian, g, step, intercept, ridge) / 2.0
         if taken == 0:
             if not fall > least:
-                return False
+                return 0
             now = mean_loss(code, p, y, shares, param) + l2 / 2.0 * square
         if not fall > share * abs(now):
             if ridge < DAMPED:
-                return True
+                return 2
             ridge = 0.01 * ridge
             continue
         margins_of(begin, end, indices, values, scales, step, q)
@@ -159,7 +159,7 @@ def descend(
             last, length = length, length / 4.0
         if not then < now:
             if ridge >= MOST_DAMPED:
-                return True
+                return 1
             ridge = max(16.0 * ridge, DAMPED)
             for i in range(len(p)):
                 p[i] -= last * q[i]
@@ -168,7 +168,7 @@ def descend(
             x[u] += length * step[u]
         square += length * (2.0 * along + length * across)
         if length == 1.0 and ridge < DAMPED and now - then < share * abs(now):
-            return True
+            return 2
         ridge = max(0.125 * ridge, RIDGE) if length == 1.0 else ridge
         now = then
-    return True
+    return 1

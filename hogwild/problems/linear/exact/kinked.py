@@ -1,7 +1,9 @@
-"""Exact steps of hinge, and the bound of its optimum that any dual solution gives.
+"""Exact steps of losses with kinks, and the bound of their optimum that any dual solution gives.
 
 Coordinate ascent over the dual is tried first; each class has a thread. It is slow where columns are of very different
-scales, so if rows are few, Newton steps on a bent kink (``bent.py``) follow where it has not come near.
+scales, so if rows are few, Newton steps on bent kinks (``bent.py``) follow where it has not come near. If features are
+few, those steps are taken at once, with the whole Hessian. Epsilon-insensitive loss is the sum of two hinges, so for
+dual ascent each row is there twice.
 
 The dual of ``sum_i c_i max(0, 1 - y_i (w x_i + b)) + l2/2 |w|^2`` is to maximise ``sum_i a_i - |sum_i a_i y_i x_i|^2 /
 (2 l2)`` over ``0 <= a_i <= c_i`` with ``sum_i a_i y_i = 0``, the condition of a free intercept. One ``a_i`` at a time
@@ -23,7 +25,8 @@ import numpy as np
 
 from hogwild.data.parallel import map_cuts
 from hogwild.data.scaled import lengths_of
-from hogwild.problems.linear.exact.bent import STEP, unbent
+from hogwild.problems.linear.exact import newton
+from hogwild.problems.linear.exact.bent import ENOUGH, TINY, bound, unbent
 from hogwild.problems.linear.exact.curved import Solution
 from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import CALL, FEW, Ending
@@ -32,11 +35,9 @@ BENT_PASSES = 400  # passes for which the allowance must last where steps on a b
 SHARE = 0.25  # and the share of it that dual ascent has before them
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
-ENOUGH = 0.005  # share of the objective: when the bound is as near, the steps end
-TIGHT = 1e-3  # difference between the largest and the least derivative, of rows that are left, at which all come back,
+TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
 TIGHTER = 0.1  # and the factor on it then
 BLOCK = 16  # rows beside each other in memory are visited together where there are many
-TINY = 1e-300
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
@@ -50,7 +51,8 @@ def unkinked(
     """
     e, one = ending, np.atleast_2d(coef)
     allowance, entries, classes = e.allowance(work), e.rows.nnz * len(one), len(one)
-    few = BENT_PASSES * entries <= allowance
+    small = newton.has_few(e, classes)
+    few = small or BENT_PASSES * entries <= allowance
     if not few and (e.l2 == 0.0 or DUAL_PASSES * entries > allowance):
         return (coef, intercept), None
 
@@ -60,7 +62,7 @@ def unkinked(
         if classes > 1:  # the threads have a class each
             each.parts = [(0, len(e.rows))]
         start = one[k : k + 1].astype(np.float64), np.asarray(intercept[k : k + 1], dtype=np.float64)
-        return _lowered(each, *start, allowance / classes, few)
+        return _lowered(each, *start, allowance / classes, few, small)
 
     threads = 1 if entries < FEW else None
     ws, bs, lower = zip(*map_cuts([(k, k + 1) for k in range(classes)], own, threads))
@@ -73,11 +75,11 @@ def unkinked(
 
 
 def _lowered(
-    e: Ending, w: np.ndarray, b: np.ndarray, allowance: float, few: bool
+    e: Ending, w: np.ndarray, b: np.ndarray, allowance: float, few: bool, small: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The best weights (1, width) and intercept (1,) of one margin, and a bound of its optimum."""
-    value, lower, whole = e.objective(w, b), -math.inf, False
-    if e.l2 > 0.0:
+    value, lower = e.objective(w, b), -math.inf
+    if e.l2 > 0.0 and not small:
         ascent = _Ascent(e)
         allowance -= ascent.run(SHARE * allowance if few else allowance)
         lower = ascent.lower
@@ -85,31 +87,14 @@ def _lowered(
             w, b, value = ascent.best_w[None], np.array([ascent.best_b]), ascent.value
     if few and value - lower > ENOUGH * value:
 
-        def steps(own: Ending, w: np.ndarray, b: np.ndarray) -> Solution:
-            nonlocal allowance, whole
-            w, b, allowance, whole = own.descend(w, b, allowance, STEP)
-            return w, b
+        def steps(own: Ending, w: np.ndarray, b: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, bool]:
+            nonlocal allowance
+            w, b, allowance, whole = own.descend(w, b, allowance, least)
+            return w, b, whole
 
-        then = unbent(e, w, b, steps)
-        if e.objective(*then[:2]) <= value:
-            w, b = then[:2]
-        lower = max(lower, then[2] if whole else -math.inf)
+        w, b, then = unbent(e, w, b, newton.newton_steps(e) if small else steps)
+        lower = max(lower, then)
     return w, b, lower
-
-
-def bound(ending: Ending, alpha: np.ndarray, y: np.ndarray) -> float:
-    """Lower bound of the hinge objective for labels ``y`` (n,) by dual variables (n,), each at most its row's weight.
-
-    Those of the label that has more are scaled down until both labels have the same sum. Without an l2 penalty it is
-    -inf.
-    """
-    if ending.l2 <= 0.0:
-        return -math.inf
-    if ending.intercept:
-        up, down = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
-        least = min(up, down)
-        alpha = alpha * np.where(y > 0, least / max(up, TINY), least / max(down, TINY))
-    return float(alpha.sum()) - float(np.square(ending.by_feature(alpha * y)).sum()) / (2.0 * ending.l2)
 
 
 class _Ascent:
@@ -117,23 +102,31 @@ class _Ascent:
 
     def __init__(self, ending: Ending) -> None:
         e, n = ending, len(ending.rows)
-        self.ending, self.y, self.shares = ending, ending.targets, ending.shares
-        self.entries = e.entries(0, n)
-        self.squares = lengths_of(e.rows) * (1.0 if e.scales is None else np.square(e.scales, dtype=np.float64))
-        self.rho = 0.0 if not e.intercept else REACH * float(self.squares.mean()) / e.l2
-        self.alpha, self.w, self.b = np.zeros(n), np.zeros(e.rows.width), np.zeros(1)
+        squares = lengths_of(e.rows) * (1.0 if e.scales is None else np.square(e.scales, dtype=np.float64))
+        self.rho = 0.0 if not e.intercept else REACH * float(squares.mean()) / e.l2
+        begin, end, indices, values, scales = e.entries(0, n)
+        if e.loss == "hinge":
+            self.times, self.y, self.kinks, self.size = 1, np.array(e.targets), np.ones(n), 1.0
+        else:
+            self.times, self.y, self.kinks = 2, np.repeat((1.0, -1.0), n), np.append(e.targets, -e.targets) - e.param
+            self.size = float(np.abs(e.targets - np.median(e.targets)).mean())
+        begin, end, self.squares, self.shares = (np.tile(one, self.times) for one in (begin, end, squares, e.shares))
+        self.entries = begin, end, indices, values, np.tile(scales, self.times)
+        self.ending, self.alpha, self.w, self.b = e, np.zeros(len(self.y)), np.zeros(e.rows.width), np.zeros(1)
         self.best_w, self.best_b, self.value, self.lower = self.w, 0.0, math.inf, -math.inf
 
     def run(self, allowance: float) -> int:
         """Ascend until the bound is near or ``allowance`` entries were visited; return how many were."""
-        order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT
+        order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT * self.size
         block = BLOCK if self.ending.rows.nnz > FEW else 1
         active, spent, next_look, limits = len(order), 0, LOOKS[0], np.array((math.inf, -math.inf))
         unit = self.ending.rows.nnz + CALL
         while spent < allowance:
             _shuffle(order[:active], block, random)
-            active, visited = ascend(*self.entries, self.y, self.shares, self.squares, self.alpha, self.w, self.b,
-                                     order, active, self.ending.l2, self.rho, limits)  # fmt: skip
+            known = *self.entries, self.y, self.kinks, self.shares, self.squares
+            active, visited = ascend(
+                *known, self.alpha, self.w, self.b, order, active, self.ending.l2, self.rho, limits
+            )
             self.b[0] += self.rho * float(self.alpha @ self.y)
             spent += visited + active + CALL
             if active == 0 or not limits[0] - limits[1] > tight:
@@ -153,12 +146,13 @@ class _Ascent:
     def _look(self) -> bool:
         """Evaluate, with the best intercept of these weights; and say whether the bound is near."""
         e, y = self.ending, self.y
-        p = e.all_margins(self.w[None], np.zeros(1))[:, 0]
-        b = best_intercept(p, y, self.shares) if e.intercept else 0.0
-        value = float(self.shares @ np.maximum(1.0 - y * (p + b), 0.0)) + e.penalty(self.w)
+        p = np.tile(e.all_margins(self.w[None], np.zeros(1))[:, 0], self.times)
+        b = best_intercept(y * self.kinks - p, y, self.shares) if e.intercept else 0.0
+        value = float(self.shares @ np.maximum(self.kinks - y * (p + b), 0.0)) + e.penalty(self.w)
         if value < self.value:
             self.best_w, self.best_b, self.value = self.w.copy(), b, value
-        self.lower = max(self.lower, bound(e, self.alpha, y))
+        slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
+        self.lower = max(self.lower, bound(e, slopes))
         return self.value - self.lower <= ENOUGH * self.value
 
 
@@ -169,9 +163,8 @@ def _shuffle(rows: np.ndarray, block: int, random: np.random.Generator) -> None:
     blocks[:] = blocks[random.permutation(len(blocks))][:, random.permutation(block)]
 
 
-def best_intercept(p: np.ndarray, y: np.ndarray, shares: np.ndarray) -> float:
-    """The intercept with the least hinge loss, for labels ``y`` and margins ``p`` (n,) without one."""
-    kinks = y - p
+def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> float:
+    """The intercept with the least sum of hinges, which fall to their kinks (n,) if ``y`` is 1 or rise if it is -1."""
     order = np.argsort(kinks)
     slopes = np.cumsum(shares[order]) - shares[y > 0].sum()
-    return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(p) - 1)])
+    return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(y) - 1)])
