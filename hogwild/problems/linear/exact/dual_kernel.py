@@ -54,3 +54,53 @@ def ascend(
         visited += end[i] - begin[i]
     state[0], limits[0], limits[1] = b, largest, least
     return active, visited
+
+
+@njit(**JIT)
+def ascend_lanes(
+    begin, end, indices, values, scales, y, class_, most, squares, alpha, w, b, order, active, l2, rho, limits, p
+):
+    """Do the same for hinge of several classes from ``class_`` on, which share the reading of a row.
+
+    ``alpha`` is (n, lanes), ``w`` (width, lanes), ``b`` (lanes,), and ``p`` (lanes,) is work space. A row leaves when
+    all its lanes would.
+    """
+    largest, least, visited, place = -math.inf, math.inf, 0, 0
+    while place < active:
+        i = np.uint64(order[place])
+        scale = scales[i] if len(scales) else 1.0
+        p[:] = 0.0
+        for j in range(begin[i], end[i]):
+            x, line = np.float64(values[np.uint64(j)]), w[np.uint32(indices[np.uint64(j)])]
+            for c in range(len(p)):
+                p[c] += x * line[c]
+        visited += end[i] - begin[i]
+        leaves, moves = True, False
+        for c in range(len(p)):
+            sign = 1.0 if y[i] == class_ + c else -1.0
+            slope, a, p[c] = sign * (scale * p[c] + b[c]) - 1.0, alpha[i, c], 0.0
+            if (a == 0.0 and slope > limits[0]) or (a == most[i] and slope < limits[1]):
+                continue
+            leaves = False
+            if (a == 0.0 and slope >= 0.0) or (a == most[i] and slope <= 0.0):
+                largest, least = max(largest, 0.0), min(least, 0.0)
+                continue
+            largest, least = max(largest, slope), min(least, slope)
+            alpha[i, c] = min(max(a - slope / (squares[i] / l2 + rho), 0.0), most[i])
+            change = (alpha[i, c] - a) * sign
+            p[c], moves = change * scale / l2, True
+            b[c] += change * rho
+        if leaves:
+            active -= 1
+            order[place], order[active] = order[active], order[place]
+            continue
+        place += 1
+        if not moves:
+            continue
+        for j in range(begin[i], end[i]):
+            x, line = np.float64(values[np.uint64(j)]), w[np.uint32(indices[np.uint64(j)])]
+            for c in range(len(p)):
+                line[c] += p[c] * x
+        visited += end[i] - begin[i]
+    limits[0], limits[1] = largest, least
+    return active, visited
