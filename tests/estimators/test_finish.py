@@ -112,7 +112,7 @@ def test_a_newton_step_is_that_of_numpy() -> None:
     margins, step = np.empty(50), np.empty(5)
     newton_kernel.margins_of(*entries, x, margins)
     np.testing.assert_allclose(margins, p, rtol=1e-12)
-    newton_kernel.derivatives(*entries, CODES["log"], margins, y, shares, 0.0, found, hessian, np.zeros(5))
+    newton_kernel.derivatives(*entries, CODES["log"], margins, y, shares, 0.0, 0.0, found, hessian, np.zeros(5))
     np.testing.assert_allclose(found, g, rtol=1e-9)
     np.testing.assert_allclose(np.tril(hessian), np.tril(H), rtol=1e-9, atol=1e-15)
     size = newton_kernel.solve(hessian, found, step, True, newton_kernel.RIDGE)

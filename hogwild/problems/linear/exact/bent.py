@@ -67,7 +67,7 @@ def unbent(ending: Ending, w: np.ndarray, b: np.ndarray, steps: Steps) -> tuple[
             lower = max(lower, e.penalty(w) + float(shares @ (under - unit / 2.0 * np.square(m - before))))
         if lowest - lower <= ENOUGH * lowest:
             break
-        unit, least = unit * (NARROWER if whole else 1.0), least * CLOSER
+        least *= CLOSER
     return *best, lower
 
 

@@ -17,13 +17,16 @@ from hogwild.problems.linear.exact.curved import Solution
 from hogwild.problems.linear.exact.ending import CODES, KINKED, SMALLEST_GAIN, SMOOTH, Ending
 
 FEATURES = 150  # up to which there are few,
-ENTRIES = 1 << 22  # if there are at most this many entries, times classes
+ENTRIES = 1 << 22  # if there are at most this many entries, times classes;
+MORE, WORK = 3, 1 << 28  # times as many of losses with kinks, if entries times features times classes are at most these
 
 
 def has_few(ending: Ending, classes: int) -> bool:
     """Whether Newton steps are taken with the whole Hessian, for so many margins."""
-    small = ending.rows.width <= FEATURES and ending.rows.nnz * classes <= ENTRIES
-    return small and ending.l1 == 0.0 and ending.loss in (*SMOOTH, *KINKED)
+    width, entries, kinked = ending.rows.width, ending.rows.nnz * classes, ending.loss in KINKED
+    small = width <= FEATURES and entries <= ENTRIES
+    some = kinked and width <= MORE * FEATURES and entries * width <= WORK
+    return (small or some) and ending.l1 == 0.0 and (kinked or ending.loss in SMOOTH)
 
 
 def lowered(ending: Ending, coef: np.ndarray, intercept: np.ndarray, least: float) -> Solution | None:

@@ -44,15 +44,17 @@ def margins_of(begin, end, indices, values, scales, x, out):
 
 
 @njit(**JIT)
-def derivatives(begin, end, indices, values, scales, code, p, y, shares, param, g, hessian, row):
+def derivatives(begin, end, indices, values, scales, code, p, y, shares, param, floor, g, hessian, row):
     """Add the rows' part to the gradient ``g`` (width + 1,) and to the Hessian's lower triangle.
 
-    ``row`` (width + 1,) holds zeros, and a row's values while it is added.
+    Every row has ``floor`` more curvature than it has. ``row`` (width + 1,) holds zeros, and a row's values while it is
+    added.
     """
     last = len(g) - 1
     for i in range(len(begin)):
         factor = factor_of(scales, i)
-        first, second = shares[i] * slope(code, p[i], y[i], param), shares[i] * curvature(code, p[i], y[i], param)
+        first = shares[i] * slope(code, p[i], y[i], param)
+        second = shares[i] * (curvature(code, p[i], y[i], param) + floor)
         if first == 0.0 and second == 0.0:
             continue
         g[last] += first
@@ -131,7 +133,8 @@ def descend(
         g[width] = 0.0
         for u in range(width):
             g[u], hessian[u, u] = l2 * x[u], l2
-        derivatives(begin, end, indices, values, scales, code, p, y, shares, param, g, hessian, row)
+        floor = ridge if code >= BENT_HINGE and ridge >= DAMPED else 0.0  # where it is 1, whole steps never fail
+        derivatives(begin, end, indices, values, scales, code, p, y, shares, param, floor, g, hessian, row)
         hessian[width, width] = max(hessian[width, width], (FLAT if code >= BENT_HINGE else LEAST) * total)
         fall = solve(hessian, g, step, intercept, ridge) / 2.0
         if taken == 0:
