@@ -1,9 +1,9 @@
 """Exact steps of losses with kinks, and the bound of their optimum that any dual solution gives.
 
-Coordinate ascent over the dual is tried first; up to ten classes share a thread and the reading of rows. It is slow
-where columns are of very different scales, so if rows are few, Newton steps on bent kinks (``bent.py``) follow where it
-has not come near. If features are few, those steps are taken at once, with the whole Hessian. Epsilon-insensitive loss
-is the sum of two hinges, so for dual ascent each row is there twice.
+Coordinate ascent over the dual is tried first; each class has a thread. It is slow where columns are of very different
+scales, so if rows are few, Newton steps on bent kinks (``bent.py``) follow where it has not come near. If features are
+few, those steps are taken at once, with the whole Hessian. Epsilon-insensitive loss is the sum of two hinges, so for
+dual ascent each row is there twice.
 
 The dual of ``sum_i c_i max(0, 1 - y_i (w x_i + b)) + l2/2 |w|^2`` is to maximise ``sum_i a_i - |sum_i a_i y_i x_i|^2 /
 (2 l2)`` over ``0 <= a_i <= c_i`` with ``sum_i a_i y_i = 0``, the condition of a free intercept. One ``a_i`` at a time
@@ -19,7 +19,6 @@ Rockafellar (1976), Augmented Lagrangians and applications of the proximal point
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 
 import numpy as np
@@ -29,7 +28,7 @@ from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.exact import newton
 from hogwild.problems.linear.exact.bent import ENOUGH, TINY, bound, unbent
 from hogwild.problems.linear.exact.curved import Solution
-from hogwild.problems.linear.exact.dual_kernel import ascend, ascend_lanes
+from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import CALL, FEW, Ending
 
 BENT_PASSES = 400  # passes for which the allowance must last where steps on a bent kink may follow,
@@ -37,10 +36,9 @@ SHARE = 0.25  # and the share of it that dual ascent has before them
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
-LANES, LANE = 10, 0.25  # classes side by side, at most, and what an entry of one costs over that of one alone
 TIGHTER = 0.1  # and the factor on it then
 BLOCK = 16  # rows beside each other in memory are visited together where there are many
-LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
+LOOKS = 8.0, 0.4  # passes between two looks at the objective, and share of all passes so far
 
 
 def unkinked(
@@ -58,25 +56,16 @@ def unkinked(
     if not few and (e.l2 == 0.0 or DUAL_PASSES * entries > allowance):
         return (coef, intercept), None
 
-    def own(first: int, last: int) -> list[tuple[np.ndarray, np.ndarray, float]]:
-        alone = [copy.copy(e) for _ in range(first, last)]
-        for k, each in enumerate(alone, first):
-            each.targets = np.array(e.of_class(k, classes), dtype=np.float64)
-            if classes > 1:  # the threads have classes each
-                each.parts = [(0, len(e.rows))]
-        start = [(one[k : k + 1].astype(np.float64), np.asarray(intercept[k : k + 1], dtype=np.float64), -math.inf)
-                 for k in range(first, last)]  # fmt: skip
-        share = allowance / classes
-        if e.l2 > 0.0 and not small:
-            ascent = _Ascent(alone, e.targets, first)
-            share -= ascent.run((SHARE if few else 1.0) * share * len(alone)) / len(alone)
-            start = [ascent.better(k, *each) for k, each in enumerate(start)]
-        return [_lowered(each, *so_far, share, small) if few else so_far for each, so_far in zip(alone, start)]
+    def own(k: int, _: int) -> tuple[np.ndarray, np.ndarray, float]:
+        each = copy.copy(e)
+        each.targets = np.ascontiguousarray(e.of_class(k, classes), dtype=np.float64)
+        if classes > 1:  # the threads have a class each
+            each.parts = [(0, len(e.rows))]
+        start = one[k : k + 1].astype(np.float64), np.asarray(intercept[k : k + 1], dtype=np.float64)
+        return _lowered(each, *start, allowance / classes, few, small)
 
     threads = 1 if entries < FEW else None
-    blocks = -(-classes // (LANES if e.loss == "hinge" else 1))
-    ends = np.linspace(0, classes, blocks + 1).astype(np.int64).tolist()
-    ws, bs, lower = zip(*itertools.chain(*map_cuts(list(itertools.pairwise(ends)), own, threads)))
+    ws, bs, lower = zip(*map_cuts([(k, k + 1) for k in range(classes)], own, threads))
     found = np.concatenate(ws).astype(np.float32), np.concatenate(bs).astype(np.float32)
     value, solution = e.objective(*found), (coef, intercept)
     if value < objective:
@@ -86,62 +75,59 @@ def unkinked(
 
 
 def _lowered(
-    e: Ending, w: np.ndarray, b: np.ndarray, lower: float, allowance: float, small: bool
+    e: Ending, w: np.ndarray, b: np.ndarray, allowance: float, few: bool, small: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The best weights (1, width) and intercept (1,) of one margin by bent kinks, and a bound of its optimum."""
-    value = e.objective(w, b)
-    if value - lower <= ENOUGH * value:
-        return w, b, lower
+    """The best weights (1, width) and intercept (1,) of one margin, and a bound of its optimum."""
+    value, lower = e.objective(w, b), -math.inf
+    if e.l2 > 0.0 and not small:
+        ascent = _Ascent(e)
+        allowance -= ascent.run(SHARE * allowance if few else allowance)
+        lower = ascent.lower
+        if ascent.value < value:
+            w, b, value = ascent.best_w[None], np.array([ascent.best_b]), ascent.value
+    if few and value - lower > ENOUGH * value:
 
-    def steps(own: Ending, w: np.ndarray, b: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, bool]:
-        nonlocal allowance
-        w, b, allowance, whole = own.descend(w, b, allowance, least)
-        return w, b, whole
+        def steps(own: Ending, w: np.ndarray, b: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray, bool]:
+            nonlocal allowance
+            w, b, allowance, whole = own.descend(w, b, allowance, least)
+            return w, b, whole
 
-    w, b, then = unbent(e, w, b, newton.newton_steps(e) if small else steps)
-    return w, b, max(lower, then)
+        w, b, then = unbent(e, w, b, newton.newton_steps(e) if small else steps)
+        lower = max(lower, then)
+    return w, b, lower
 
 
 class _Ascent:
-    """Dual ascent for the margins of some classes side by side, and the best primal solutions seen on the way.
+    """Dual ascent for one margin, and the best primal solution that was seen on the way."""
 
-    ``alone`` are the endings of one class each; those of several are from class ``first`` on of ``targets``.
-    """
-
-    def __init__(self, alone: list[Ending], targets: np.ndarray, first: int) -> None:
-        e, n, lanes = alone[0], len(targets), len(alone)
-        self.alone, self.numbers, self.first = alone, np.array(targets), first
+    def __init__(self, ending: Ending) -> None:
+        e, n = ending, len(ending.rows)
         squares = lengths_of(e.rows) * (1.0 if e.scales is None else np.square(e.scales, dtype=np.float64))
         self.rho = 0.0 if not e.intercept else REACH * float(squares.mean()) / e.l2
-        if e.loss == "hinge":
-            self.y, self.kinks, self.size = np.column_stack([each.targets for each in alone]), np.ones(n), 1.0
-        else:
-            self.y, self.kinks = np.repeat(((1.0,), (-1.0,)), n, axis=0), np.append(e.targets, -e.targets) - e.param
-            self.size = float(np.abs(e.targets - np.median(e.targets)).mean())
         begin, end, indices, values, scales = e.entries(0, n)
-        self.times = len(self.y) // n
+        if e.loss == "hinge":
+            self.times, self.y, self.kinks, self.size = 1, np.array(e.targets), np.ones(n), 1.0
+        else:
+            self.times, self.y, self.kinks = 2, np.repeat((1.0, -1.0), n), np.append(e.targets, -e.targets) - e.param
+            self.size = float(np.abs(e.targets - np.median(e.targets)).mean())
         begin, end, self.squares, self.shares = (np.tile(one, self.times) for one in (begin, end, squares, e.shares))
         self.entries = begin, end, indices, values, np.tile(scales, self.times)
-        self.alpha, self.w, self.b = np.zeros(self.y.shape), np.zeros((e.rows.width, lanes)), np.zeros(lanes)
-        self.found = [(self.w[:, 0], 0.0)] * lanes
-        self.values, self.lower = np.full(lanes, math.inf), np.full(lanes, -math.inf)
+        self.ending, self.alpha, self.w, self.b = e, np.zeros(len(self.y)), np.zeros(e.rows.width), np.zeros(1)
+        self.best_w, self.best_b, self.value, self.lower = self.w, 0.0, math.inf, -math.inf
 
-    def better(self, k: int, w: np.ndarray, b: np.ndarray, _: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """The better of the solution of the class with number ``k`` here and another, and the bound."""
-        if self.values[k] < self.alone[k].objective(w, b):
-            w, b = self.found[k][0][None], np.array([self.found[k][1]])
-        return w, b, float(self.lower[k])
-
-    def run(self, allowance: float) -> float:
+    def run(self, allowance: float) -> int:
         """Ascend until the bound is near or ``allowance`` entries were visited; return how many were."""
         order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT * self.size
-        nnz, lanes = self.alone[0].rows.nnz, len(self.alone)
-        block = BLOCK if nnz > FEW else 1
-        active, spent, next_look, limits = len(order), 0.0, LOOKS[0], np.array((math.inf, -math.inf))
-        unit = (nnz + CALL) * (LANE * lanes if lanes > 1 else 1.0)
+        block = BLOCK if self.ending.rows.nnz > FEW else 1
+        active, spent, next_look, limits = len(order), 0, LOOKS[0], np.array((math.inf, -math.inf))
+        unit = self.ending.rows.nnz + CALL
         while spent < allowance:
             _shuffle(order[:active], block, random)
-            active, visited = self._pass(order, active, limits)
+            known = *self.entries, self.y, self.kinks, self.shares, self.squares
+            active, visited = ascend(
+                *known, self.alpha, self.w, self.b, order, active, self.ending.l2, self.rho, limits
+            )
+            self.b[0] += self.rho * float(self.alpha @ self.y)
             spent += visited + active + CALL
             if active == 0 or not limits[0] - limits[1] > tight:
                 if active == len(order) and (tight < TINY or self._look()):
@@ -157,35 +143,17 @@ class _Ascent:
         self._look()
         return spent
 
-    def _pass(self, order: np.ndarray, active: int, limits: np.ndarray) -> tuple[int, float]:
-        """Ascend once over the active rows; return how many are left, and how many entries were visited."""
-        l2, lanes = self.alone[0].l2, len(self.alone)
-        if lanes == 1:
-            known = *self.entries, self.y[:, 0], self.kinks, self.shares, self.squares
-            active, visited = ascend(
-                *known, self.alpha[:, 0], self.w[:, 0], self.b, order, active, l2, self.rho, limits
-            )
-        else:
-            known = *self.entries, self.numbers, self.first, self.shares, self.squares
-            active, visited = ascend_lanes(*known, self.alpha, self.w, self.b, order, active, l2, self.rho, limits,
-                                           np.empty(lanes))  # fmt: skip
-            visited *= LANE * lanes
-        self.b += self.rho * (self.alpha * self.y).sum(axis=0)
-        return active, visited
-
     def _look(self) -> bool:
-        """Evaluate, with the best intercepts of these weights; and say whether the bound is near."""
-        e = self.alone[0]
-        margins = np.tile(e.all_margins(self.w.T, np.zeros(len(self.alone))), (self.times, 1))
-        for k, each in enumerate(self.alone):
-            p, y, w = margins[:, k], self.y[:, k], self.w[:, k]
-            b = best_intercept(y * self.kinks - p, y, self.shares) if e.intercept else 0.0
-            value = float(self.shares @ np.maximum(self.kinks - y * (p + b), 0.0)) + e.penalty(w)
-            if value < self.values[k]:
-                self.found[k], self.values[k] = (w.copy(), b), value
-            slopes = -(self.alpha[:, k] * y).reshape(self.times, -1).sum(axis=0)
-            self.lower[k] = max(self.lower[k], bound(each, slopes))
-        return bool(self.values.sum() - self.lower.sum() <= ENOUGH * self.values.sum())
+        """Evaluate, with the best intercept of these weights; and say whether the bound is near."""
+        e, y = self.ending, self.y
+        p = np.tile(e.all_margins(self.w[None], np.zeros(1))[:, 0], self.times)
+        b = best_intercept(y * self.kinks - p, y, self.shares) if e.intercept else 0.0
+        value = float(self.shares @ np.maximum(self.kinks - y * (p + b), 0.0)) + e.penalty(self.w)
+        if value < self.value:
+            self.best_w, self.best_b, self.value = self.w.copy(), b, value
+        slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
+        self.lower = max(self.lower, bound(e, slopes))
+        return self.value - self.lower <= ENOUGH * self.value
 
 
 def _shuffle(rows: np.ndarray, block: int, random: np.random.Generator) -> None:
