@@ -38,7 +38,7 @@ REACH = 0.01  # squared length of a row, over that of the mean row, that the int
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
 TIGHTER = 0.1  # and the factor on it then
 BLOCK = 16  # rows beside each other in memory are visited together where there are many
-LOOKS = 8.0, 0.4  # passes between two looks at the objective, and share of all passes so far
+LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
 def unkinked(
