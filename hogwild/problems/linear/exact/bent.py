@@ -55,10 +55,11 @@ def unbent(ending: Ending, w: np.ndarray, b: np.ndarray, steps: Steps) -> tuple[
         w, b, before, m = x * unit, c * unit, m, np.empty(len(y))
         p = e.all_margins(w, b)[:, 0]
         loops.slopes(CODES[own.loss], p / unit, own.targets, np.ones(len(y)), own.param, m)
-        value, under = e.objective(w, b), m * (p - y) - epsilon * np.abs(m)
+        losses, under = loops.mean_loss(CODES[e.loss], p, y, shares, e.param), m * (p - y) - epsilon * np.abs(m)
+        value = losses + e.penalty(w)
         if value < lowest:
             best, lowest = (w, b), value
-        if value - e.penalty(w) - float(shares @ under) > NEAR * value:
+        if losses - float(shares @ under) > NEAR * value:
             unit *= NARROWER
             continue
         if e.l2 > 0.0:

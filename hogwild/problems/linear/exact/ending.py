@@ -49,7 +49,7 @@ FEW_GAINS = 6  # steps in turn that are shortened or damped and gain less than t
 SMALLEST_GAIN = 1e-4  # share of the objective below which a further step is not taken
 LENGTHS = tuple(0.25**k for k in range(7))  # of a step; the first is taken that lowers the objective
 ENOUGH = 0.1  # by this share of what its slope promises (Armijo)
-FEW = 1_000_000  # entries below which one part is as fast; so it is if the rows have fewer entries than its sums
+FEW = 1_000_000  # entries below which to wait costs little and one part is as fast, as it is if its sums are as many
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 PIECE = 1 << 20  # margins at a time
 
@@ -226,7 +226,7 @@ class Ending:
         """An approximate Newton step, (width, K) and (K,), and how many conjugate gradients it is made of.
 
         The last of several brings, with those before it, no more than ``little``, or than a ``share`` of what all have
-        brought; if the share is zero, of one.
+        brought; of one if the share is zero, where there are many entries.
         """
         assert at.curved is not None
         curved, classes = at.curved, len(w)
@@ -249,7 +249,7 @@ class Ending:
             (np.zeros_like(g), np.zeros(classes)),
             0,
             0.0,
-            [math.inf] * (WAIT if share else 1),
+            [math.inf] * (WAIT if share or self.rows.nnz * classes < FEW else 1),
         )
         direction = scaled = curved.preconditioned(rest, self.intercept)
         size = _dot(rest, scaled)
