@@ -32,7 +32,7 @@ from hogwild.problems.linear.exact.dual_kernel import ascend
 from hogwild.problems.linear.exact.ending import CALL, FEW, Ending
 
 BENT_PASSES = 400  # passes for which the allowance must last where steps on a bent kink may follow,
-SHARE = 0.25  # and the share of it that dual ascent has before them
+SHARE, LITTLE = 0.25, 0.05  # and shares of it that dual ascent has before them, and before those with the whole Hessian
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
@@ -79,9 +79,9 @@ def _lowered(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The best weights (1, width) and intercept (1,) of one margin, and a bound of its optimum."""
     value, lower = e.objective(w, b), -math.inf
-    if e.l2 > 0.0 and not small:
+    if e.l2 > 0.0 and (not small or e.rows.width > newton.FEATURES):
         ascent = _Ascent(e)
-        allowance -= ascent.run(SHARE * allowance if few else allowance)
+        allowance -= ascent.run((LITTLE if small else SHARE if few else 1.0) * allowance)
         lower = ascent.lower
         if ascent.value < value:
             w, b, value = ascent.best_w[None], np.array([ascent.best_b]), ascent.value
