@@ -192,3 +192,5 @@ def test_what_the_curve_says() -> None:
     assert verdict(TrainConfig(epochs=9), falls, None).endswith("more --patience")
     assert verdict(TrainConfig(epochs=2), falls, 0.0) == "settled"
     assert verdict(TrainConfig(epochs=2, target=0.85), falls, 0.5) == "settled"
+    nothing = [{"epoch": k, "objective": 1e-20**k} for k in range(3)]  # constant targets, but for rounding
+    assert verdict(TrainConfig(epochs=2), nothing, 0.9) == "settled"

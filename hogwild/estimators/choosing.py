@@ -29,7 +29,7 @@ from hogwild.estimators.descent import FEW_EPOCHS, LOOSE, try_steps
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, mean_of
-from hogwild.problems.linear.exact.walk import best_of, unit_of, walked, weakest_of
+from hogwild.problems.linear.exact.walk import FARTHEST, best_of, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
 from hogwild.problems.linear.rows import all_ones
@@ -59,7 +59,7 @@ class CrossValidated:
     alpha: float | str = parameter("auto", "``auto``: the best of ``alphas``. A number is trained with as it is.",
         like="l2")
     alphas: Any = parameter(None, "The values to choose among; None: sixteen from 1e-8 to 0.32, or of few rows "
-        "what the losses of others lead to, in units of a row's squared length.")
+        "what the losses of others lead to, in units of a row's squared length; both times the mean weight of rows.")
     cv: Any = parameter(None, "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
         "be held out once. None: 5, or fewer where a class has fewer rows, and these several times of few rows.")
     scoring: Any = parameter(None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean "
@@ -87,6 +87,8 @@ def settle_alpha(
     alphas = list(path_of("auto" if given is None else given, "alphas"))
     _check(options)
     rows, classes = rows_of(X, targets, weights), len(labels)
+    if given is None:
+        alphas = [float(f"{alpha * _mean_weight(rows):.2g}") for alpha in alphas]
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
     folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
@@ -136,8 +138,8 @@ class _Optima:
     def __init__(self, options: Options, rows: Rows, loss: str, classes: int, folds: list[np.ndarray]) -> None:
         self.options, self.columns = options, _columns(options, rows)
         own = rows if self.columns is None else self.columns.apply(rows)
-        self.unit = unit_of(rows) / options.l2
-        self.weakest = weakest_of(L2_PATH[0] * unit_of(rows), own) / options.l2
+        unit = unit_of(rows) * _mean_weight(rows)
+        self.unit, self.weakest = unit / options.l2, weakest_of(L2_PATH[0] * unit, own) / options.l2
         about = loss, options.loss_param, classes if classes > 2 else 1, rows.targets, rows.weights, rows.weights
         self.fits = Folds(own, *about, None, options.intercept, folds)
 
@@ -161,6 +163,12 @@ class _Optima:
                 found = self.fits.solution(fold)
                 solutions[k, fold] = found if self.columns is None else self.columns.back(*found)
         return lambda k, fold: solutions[k, fold]
+
+
+def _mean_weight(rows: Rows) -> float:
+    """What the mean loss of the rows is multiplied by in the objective, beside the penalty."""
+    weights = 1.0 if rows.weights is None or not rows.weights.any() else float(np.mean(rows.weights, dtype=np.float64))
+    return min(max(weights, 10.0**-FARTHEST), 10.0**FARTHEST)
 
 
 def at(options: Options, alpha: float) -> Options:

@@ -22,6 +22,7 @@ DIVERGED = 100.0  # times the objective at the start
 SMALLEST = 1e-3  # smallest initial objective to compare with
 UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
 MOST_LASTING = 9.0  # times the last falls: what they add up to at most
+ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
 SLIGHT = 0.1  # share of tol below which a fall an epoch is none
 
 
@@ -138,7 +139,8 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
         gain = outlook(objectives, max((len(objectives) - 1) // 4, 1)) if bound is None else bound
     if min(objectives) > 0.0:
         gain = max(gain, 1.0 - min(objectives) / objectives[-1])
-    if gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
+    nothing = 0.0 <= objectives[-1] <= ROUNDING * objectives[0]
+    if nothing or gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
         return "settled"
     more = "more --epochs" if history[-1]["epoch"] >= config.epochs else "more --patience"
     found = unsettled(objectives, config.tol, config.evaluate_every)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hogwild.compare.report.tables import tables
 from hogwild.compare.run import harness
 from hogwild.compare.run.paper import PAPER, shift_for
 from hogwild.compare.run.reached import largest_that_converges
-from hogwild.compare.run.suites import Suite
+from hogwild.compare.run.suites import Suite, exchanges
 from hogwild.data.graphs.synthetic import GraphSpec
 from hogwild.data.ratings.synthetic import RatingSpec
 from hogwild.data.rows.synthetic import SyntheticSpec
@@ -49,6 +50,12 @@ def test_stand_ins_can_be_made_at_any_scale(scale: float) -> None:
     netflix = RatingSpec.parse(PAPER[1].name_at(1.0))
     assert (netflix.users, netflix.items, netflix.ratings) == (480_189, 17_770, 100_198_805)
     assert RatingSpec.parse(PAPER[3].name_at(1.0)).ratings == 200_000_000  # a tenth
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1.0])
+def test_sets_of_exchanges_can_be_made_at_any_scale(scale: float) -> None:
+    for each in exchanges(scale=scale):
+        SyntheticSpec.parse(each.data)
 
 
 def test_a_matrix_stays_as_full() -> None:
@@ -87,7 +94,8 @@ def test_the_largest_step_that_converges() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [({"scale": 0.0}, "scale=0"), ({"scale": 2.0}, "scale=2"), ({"epochs": 0}, "epochs=0"),
+    [({"scale": 0.0}, "scale=0"), ({"scale": 2.0}, "scale=2"), ({"scale": math.nan}, "scale=nan"),
+     ({"scale": math.inf}, "scale=inf"), ({"epochs": 0}, "epochs=0"),
      ({"host": "simulator"}, "simulator"), ({"workers": (1, 2)}, "expected one number")],
 )  # fmt: skip
 def test_plans_that_are_none(changes: dict, says: str) -> None:

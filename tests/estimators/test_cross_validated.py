@@ -137,6 +137,18 @@ def test_a_number_forgets_what_was_chosen_before() -> None:
     assert not hasattr(found.set_params(alpha=1e-3).fit(X, y), "alpha_")
 
 
+@pytest.mark.parametrize("loss", ["log_loss", "hinge"])
+def test_the_path_is_in_units_of_the_weights(loss: str) -> None:
+    X, y = data()
+    one, many, few = (
+        HogwildClassifier(loss=loss, alpha="auto", random_state=0).fit(X, y, sample_weight=np.full(len(y), weight))
+        for weight in (1.0, 1e6, 1e-9)
+    )
+    np.testing.assert_allclose(many.alphas_, 1e6 * one.alphas_)
+    assert many.alpha_ == pytest.approx(1e6 * one.alpha_)
+    assert few.alpha_ == pytest.approx(1e-9 * one.alpha_)
+
+
 def test_folds_without_weight_do_not_count() -> None:
     X, y = data(60)
     weights = np.where(np.arange(60) < 40, 1.0, 0.0)

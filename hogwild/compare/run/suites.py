@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RIVALS = ("hogwild", "tiered", "aig", "round-robin", "locked")  # of the paper's suite, in addition to serial
 LINK = "latency=0.2ms,bandwidth=1Gbit"
-FEWEST = 2000  # rows of a set of exchanges
+FEWEST, NARROWEST = 2000, 1000  # rows and features of a set of exchanges
 OFTEN = "{often}"  # stands for the rows between two messages of gossip, which belong to the data
 TRADING = (
     "averaging", "averaging:mean=rows", "averaging:period=0.25", f"gossip:period={OFTEN}",
@@ -68,10 +68,6 @@ class SuitePart:
     base: TrainConfig
     scale: float
     held_out: str | float | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.scale <= 1:
-            raise UsageError(f"scale={self.scale:g}: expected a share of the full sizes, above 0 and at most 1")
 
     def open(self, cache: Cache | None) -> tuple[Any, Any]:
         """Return data to train and to test on."""
@@ -132,7 +128,7 @@ def exchanges(
         there = ",".join(filter(None, (link, f"row={row}")))
         base = TrainConfig(host="simulator", delay="round-robin:quantum=50", link=there, l2=1e-5, intercept=False)
         plan = ComparisonPlan(seeds, workers, steps, epochs, names, (1e-2, 1e-3), seed)
-        data = data.format(rows=max(int(rows * scale), FEWEST), features=int(features * scale))
+        data = data.format(rows=max(int(rows * scale), FEWEST), features=max(int(features * scale), NARROWEST))
         parts.append(SuitePart(name, data, plan, base, scale))
     return parts
 
@@ -165,6 +161,9 @@ class Suite:
     timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
+        scale = self.options.get("scale", 1.0)
+        if not 0 < scale <= 1:
+            raise UsageError(f"scale={scale:g}: expected a share of the full sizes, above 0 and at most 1")
         self.parts = SUITES[self.name](**self.options)
         self._part, self._running = "", ComparisonProgress("starting")
 

@@ -116,7 +116,7 @@ class StoreWriter:
         if not is_store(self.path):
             raise StoreExists(f"{self.path} exists and is not a hogwild store: choose another name")
         if not self.overwrite:
-            raise StoreExists(f"{self.path} exists: choose another name, or ask for it to be overwritten")
+            raise StoreExists(f"{self.path} exists: choose another name, or give --overwrite (overwrite=True)")
 
     def _make_folder(self) -> Path:
         while True:
