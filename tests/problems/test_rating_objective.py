@@ -116,7 +116,7 @@ def test_beside_numpy_in_double_precision(loss, rank):
 @settings(max_examples=100, deadline=None)
 def test_softplus_beside_numpy(z):
     z = np.array(z, float)
-    assert sum_softplus(z) == pytest.approx(np.logaddexp(0.0, z).sum(), rel=4e-12, abs=1e-40)
+    assert sum_softplus(z) == pytest.approx(np.logaddexp(0.0, z).sum(), rel=1e-10, abs=1e-40)
     assert math.isnan(sum_softplus(np.append(z, np.nan)))
 
 

@@ -52,7 +52,7 @@ def fill_scores(
 
 @njit(**ANY_ORDER)
 def sum_softplus(z):
-    """Sum of ``log(1 + exp(z))`` to a relative 4e-12, by series without a branch, which suit vector instructions.
+    """Sum of ``log(1 + exp(z))`` to a relative 1e-10, by series without a branch, which suit vector instructions.
 
     ``log(1 + t) = 2 artanh(t / (2 + t))`` for ``t = exp(-|z|)``, whose argument is at most 1/3.
     """
