@@ -333,8 +333,9 @@ def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
-        wanted = "" if name == "alphas" else "a number of at least 0, 'auto', or "
-        raise UsageError(f"{name}={given!r}: expected {wanted}two or more different ones such as '1e-6,1e-5'")
+        wanted = "two or more different numbers of at least 0, such as '1e-6,1e-5'"
+        other = "" if name == "alphas" else "a number of at least 0, 'auto', or "
+        raise UsageError(f"{name}={given!r}: expected {other}{wanted}")
     return tuple(path)
 
 

@@ -258,7 +258,7 @@ def test_offsets_are_checked_where_checksums_are_not(saved, monkeypatch):
 
 
 def test_what_exists_is_not_overwritten(tmp_path, saved):
-    with pytest.raises(InputError, match="exists: choose another name, or ask"):
+    with pytest.raises(InputError, match="exists: choose another name, or give --overwrite"):
         save_store(make_rows(), saved)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
