@@ -88,7 +88,8 @@ def settle_alpha(
     _check(options)
     rows, classes = rows_of(X, targets, weights), len(labels)
     if given is None:
-        alphas = [float(f"{alpha * _mean_weight(rows):.2g}") for alpha in alphas]
+        unit = _mean_weight(rows)
+        alphas = [float(f"{alpha * unit:.2g}") for alpha in alphas]
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
     folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
@@ -167,8 +168,8 @@ class _Optima:
 
 def _mean_weight(rows: Rows) -> float:
     """What the mean loss of the rows is multiplied by in the objective, beside the penalty."""
-    weights = 1.0 if rows.weights is None or not rows.weights.any() else float(np.mean(rows.weights, dtype=np.float64))
-    return min(max(weights, 10.0**-FARTHEST), 10.0**FARTHEST)
+    mean = 1.0 if rows.weights is None or not rows.weights.any() else float(np.mean(rows.weights, dtype=np.float64))
+    return min(max(mean, 10.0**-FARTHEST), 10.0**FARTHEST)
 
 
 def at(options: Options, alpha: float) -> Options:
