@@ -29,7 +29,7 @@ from hogwild.estimators.descent import FEW_EPOCHS, LOOSE, try_steps
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, mean_of
-from hogwild.problems.linear.exact.walk import FARTHEST, best_of, unit_of, walked, weakest_of
+from hogwild.problems.linear.exact.walk import FARTHEST, best_of, rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
 from hogwild.problems.linear.rows import all_ones
@@ -89,7 +89,7 @@ def settle_alpha(
     rows, classes = rows_of(X, targets, weights), len(labels)
     if given is None:
         unit = _mean_weight(rows)
-        alphas = [float(f"{alpha * unit:.2g}") for alpha in alphas]
+        alphas = [rounded(alpha * unit) for alpha in alphas]
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
     folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
@@ -152,7 +152,7 @@ class _Optima:
             losses[alpha] = self.fits.fit(self.options.l2 * alpha)
             return mean_of(losses[alpha], self.fits.sizes)
 
-        alphas = list(walked(loss, float(f"{L2_PATH[-1] * self.unit:.2g}"), self.weakest))
+        alphas = list(walked(loss, rounded(L2_PATH[-1] * self.unit), self.weakest))
         return alphas, -np.array([losses[alpha] for alpha in alphas])
 
     def path(self, alphas: list[float]) -> Any:

@@ -39,7 +39,7 @@ from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
 from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
-from hogwild.problems.linear.exact.walk import best_of, unit_of, walked, weakest_of
+from hogwild.problems.linear.exact.walk import best_of, rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -215,7 +215,7 @@ def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
     if config.l2_path != L2_PATH or config.normalize != "none":
         return path
     unit = unit_of(rows)
-    return [float(f"{l2 * unit:.2g}") for l2 in path]
+    return [rounded(l2 * unit) for l2 in path]
 
 
 class _Path:

@@ -30,19 +30,19 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     """
     found = {strongest: loss(strongest)}
     while not _risen(found) and min(found) > 1.01 * weakest:
-        l2 = _rounded(min(found) / 10)
+        l2 = rounded(min(found) / 10)
         found[l2] = loss(l2)
     for _ in range(DECADES):
         nothing = found[max(found)]
         others = [each for l2, each in found.items() if l2 < max(found)]
         if not math.isfinite(nothing) or nothing > min(others, default=nothing) - LEAST * abs(nothing):
             break
-        l2 = _rounded(10 * max(found))
+        l2 = rounded(10 * max(found))
         found[l2] = loss(l2)
     best, sizes = min(found, key=found.__getitem__), sorted(found)
     k = sizes.index(best)
     for other in sizes[max(k - 1, 0) : k + 2]:
-        l2 = _rounded(math.sqrt(best * other))
+        l2 = rounded(math.sqrt(best * other))
         found[l2] = found[l2] if l2 in found else loss(l2)
     for between in (_lowest, _strongest):
         middle = between(found)
@@ -51,7 +51,8 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     return dict(sorted(found.items()))
 
 
-def _rounded(l2: float) -> float:
+def rounded(l2: float) -> float:
+    """A penalty to two digits, as it is shown and can be given again."""
     return float(f"{l2:.2g}")
 
 
@@ -80,7 +81,7 @@ def _strongest(losses: dict[float, float]) -> float | None:
     if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
         return None
     share = (near - losses[best]) / (losses[min(above)] - losses[best])
-    return _rounded(best * (min(above) / best) ** share)
+    return rounded(best * (min(above) / best) ** share)
 
 
 def _lowest(losses: dict[float, float]) -> float | None:
@@ -93,7 +94,7 @@ def _lowest(losses: dict[float, float]) -> float | None:
     slopes = np.diff(y) / np.diff(x)
     if not np.isfinite(slopes).all() or not slopes[1] > slopes[0]:
         return None
-    return _rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
+    return rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
 
 
 def unit_of(rows: Rows) -> float:
