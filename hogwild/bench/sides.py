@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -83,6 +84,22 @@ class Training(Running):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
+
+
+class Together:
+    """A side of several runs at the same time; its seconds are those of the slowest one."""
+
+    def __init__(self, runs: Sequence[Running]) -> None:
+        self._runs = runs
+
+    def __call__(self) -> float:
+        found: list[float] = []
+        together([lambda run=run: found.append(run()) for run in self._runs])  # type: ignore[misc]
+        return max(found)
+
+    @property
+    def objective(self) -> float:
+        return self._runs[0].objective
 
 
 def _pin(threads: list[threading.Thread]) -> None:

@@ -21,6 +21,7 @@ from hogwild.exchanges.direct import DirectLink, compile_locks, serving
 from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
 from hogwild.exchanges.trade import Counts, Exchange, Served
+from hogwild.hosts.overlay import overlaid
 from hogwild.hosts.shared import Block
 from hogwild.hosts.slowed import Slowed
 from hogwild.hosts.timed import seconds_of
@@ -116,7 +117,7 @@ class Job:
                 state |= {"group_ready": ((replicas,), np.int64), "group_ended": ((workers,), np.int64)}
         state |= {name: (array.shape, array.dtype) for name, array in copied.items()}
         job = cls(
-            problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared),
+            problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
             Block(state, shared), (mapped or {}) if shared else {}, exchange, slow=slow,
             group=workers if exchange is None else group,
         )  # fmt: skip
@@ -200,7 +201,11 @@ class Job:
 
     def scratch(self) -> Any:
         """Return a worker's private memory."""
-        return self.problem.scratch(self.order, len(self.tiers.intervals))
+        tiers, problem = self.tiers, self.problem
+        scratch = problem.scratch(self.order, len(tiers.intervals))
+        if isinstance(problem, LinearProblem) and tiers.in_place:
+            return scratch._replace(own=overlaid(self.flat, problem.private(int(tiers.bounds[-1]))))
+        return scratch
 
     def data(self) -> Any:
         """Return the arrays that the kernel reads, read-only."""

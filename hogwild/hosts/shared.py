@@ -35,6 +35,8 @@ class Block:
     spec : mapping of name to (shape, dtype)
     shared : bool
         Use torch's shared memory; a :class:`hogwild.hosts.channel.Channel` passes it on without a copy.
+    mapped : bool
+        Private memory is to be a mapping too, as ``hosts/overlay.py`` needs it.
 
     Raises
     ------
@@ -42,13 +44,15 @@ class Block:
         If ``/dev/shm`` has no room for it.
     """
 
-    def __init__(self, spec: Mapping[str, tuple[Shape, Any]], shared: bool) -> None:
+    def __init__(self, spec: Mapping[str, tuple[Shape, Any]], shared: bool, mapped: bool = False) -> None:
         self.spec = dict(spec)
         size = sum(_padded(shape, dtype) for shape, dtype in self.spec.values()) + CACHE_LINE
         self.tensor: torch.Tensor | np.ndarray
         if shared:
             _check_room(size)
             self.tensor = _share(size)
+        elif mapped:
+            self.tensor = np.frombuffer(mmap.mmap(-1, size), dtype=np.uint8)
         else:
             self.tensor = np.zeros(size, dtype=np.uint8)
         self.arrays = self._carve()

@@ -7,8 +7,10 @@ while it works on rows. Features are ranked by document frequency; the shared ar
     delta = private - base;  shared += scale * delta;  private = base = shared
 
 The private copy keeps the user's numbering, so that the inner loop needs no renumbered indices; the gather that this
-costs at a merge stays in the worker's own cache. ``problems/linear/tiers.py`` derives how ``scale`` and the intervals
-are chosen, and why they cannot diverge where one worker does not.
+costs at a merge stays in the worker's own cache. Where the rows are numbered by rank already, only popular features
+are ranked here: their copies lie in front of the shared rest, which workers update in place, as ``hogwild`` does.
+``problems/linear/tiers.py`` derives how ``scale`` and the intervals are chosen, and why they cannot diverge where one
+worker does not.
 
 Merges are plain loads and stores: if two workers merge the same coordinate within a few nanoseconds of each other, one
 may lose its contribution. The intercept, which every merge of the first tier touches, is added atomically.
@@ -38,13 +40,18 @@ FLOATS = 16  # float32 in a cache line
 class Tiers(NamedTuple):
     """How the coordinates are ranked and cut; read-only. The arrays are empty for other disciplines."""
 
-    features: np.ndarray  # (ranked,) int32: the feature of each rank
+    features: np.ndarray  # (ranked,) int32: the feature of each rank; empty if the problem numbers features by rank
     bounds: np.ndarray  # (tiers + 1,) int64: first rank of each tier, a multiple of a cache line; last, the end
     intervals: np.ndarray  # (tiers,) int64: most rows between two merges of a tier
     floors: np.ndarray  # (tiers,) int64: fewest rows between two merges of a tier
     patience: np.ndarray  # (tiers,) float64: see problems/linear/tiers.py
     rates: np.ndarray  # (ranked,) float32: bound on the curvature along a coordinate, per unit of the loss's
     tops: np.ndarray  # (tiers + 1,) float32: largest rate in each tier; last, the intercept's
+
+    @property
+    def in_place(self) -> bool:
+        """Whether private copies lie in front of weights that workers share."""
+        return bool(len(self.rates) and not len(self.features))
 
 
 class Replica(NamedTuple):
@@ -74,6 +81,12 @@ def share(x, workers, kappa):
 
 
 @inlined
+def feature_of(tiers, r):
+    """Return the problem's number of the feature of rank ``r``."""
+    return np.uint32(tiers.features[np.uint64(r)]) if len(tiers.features) else np.uint32(r)
+
+
+@inlined
 def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Merge tier ``t`` of the private ``parameters`` with the shared array; for one margin, without AdaGrad.
 
@@ -86,7 +99,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     for first in range(tiers.bounds[t], end, PIECE):
         n = min(PIECE, end - first)
         for i in range(n):
-            piece[np.uint64(i)] = private[np.uint32(tiers.features[np.uint64(first + i)])]
+            piece[np.uint64(i)] = private[feature_of(tiers, first + i)]
         for i in range(n):
             r = np.uint64(first + i)
             mine, old, now = piece[np.uint64(i)], base[r], shared[r]
@@ -95,7 +108,7 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
             base[r] = new
             piece[np.uint64(i)] = new
         for i in range(n):
-            private[np.uint32(tiers.features[np.uint64(first + i)])] = piece[np.uint64(i)]
+            private[feature_of(tiers, first + i)] = piece[np.uint64(i)]
 
 
 @inlined
@@ -104,7 +117,7 @@ def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers
     private, shared, base = parameters.coef, replica.coef, replica.base_coef
     width = np.uint64(stride)
     for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
-        p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
+        p, q = np.uint64(r) * width, np.uint64(feature_of(tiers, r)) * width
         x = strength * tiers.rates[r]
         scale = share(x, workers, kappa)
         for _ in range(stride):
@@ -204,7 +217,7 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
     """Begin an epoch: copy the shared array, and stagger the first merges against those of other workers."""
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
-        p, q = np.uint64(r) * width, np.uint64(np.uint32(tiers.features[r])) * width
+        p, q = np.uint64(r) * width, np.uint64(feature_of(tiers, r)) * width
         for _ in range(plan.stride):
             now = replica.coef[p]  # read once: others may be merging
             replica.base_coef[p] = now
@@ -238,7 +251,7 @@ def drop_small(adagrad, tiers, replica, rates, plan, step):
     """
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
-        pull = step * np.float32(plan.l1) * rates[np.uint32(tiers.features[r])]
+        pull = step * np.float32(plan.l1) * rates[feature_of(tiers, r)]
         for k in range(plan.stride):
             p = np.uint64(r) * width + np.uint64(k)
             reach = pull / np.sqrt(replica.coef_squares[p] + TINY) if adagrad else pull

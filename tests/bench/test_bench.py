@@ -72,8 +72,12 @@ def test_wide(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of("wide", plan)
     cells = [(row["features"], row["kind"], row["discipline"], row["numbering"]) for row in rows]
     kinds = [(width, kind, "serial") for width in (300, 4096) for kind in ("l2", "no penalty")]
-    kinds += [(4096, "l2", "hogwild"), (4096, "l2", "tiered")]
-    assert cells == [(*kind, way) for kind in kinds for way in ("own", "by popularity")]
+    wanted = [(*kind, way) for kind in kinds for way in ("own", "by popularity")]
+    for kind in ("l2", "no penalty"):
+        both = [(4096, kind, name, way) for name in ("hogwild", "tiered") for way in ("own", "by popularity")]
+        wanted += [*both, (4096, kind, "single runs", "by popularity")]
+    assert cells == wanted
+    assert [row["of_single_runs"] for row in rows if row["discipline"] == "single runs"] == [1.0, 1.0]
     for own, ranked in zip(rows[:8:2], rows[1:8:2], strict=True):
         assert own["objective"] == ranked["objective"]
 

@@ -1,6 +1,7 @@
 """Models that outgrow the cache: epochs with the features numbered as they are, and by popularity.
 
-Each pair takes turns, so their ratio is between neighbours in time. With one worker both end at the same weights.
+Both take turns, so their ratio is between neighbours in time. With one worker both end at the same weights. What several
+workers could reach at best is as many runs of one worker, at the same time, each with weights of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from hogwild.bench.plan import STEPS, BenchPlan, about
+from hogwild.bench.plan import STEPS, BenchPlan
+from hogwild.bench.plan import about as data_of
 from hogwild.bench.rounds import interleaved, ratio
-from hogwild.bench.sides import Training
+from hogwild.bench.sides import Together, Training
 from hogwild.data.rows.container import Rows
 
 WIDTHS = 1 << 20, 1 << 22, 1 << 24
@@ -21,37 +23,49 @@ KINDS: dict[str, dict[str, Any]] = {
     f"{CLASSES} classes": {},
 }  # fmt: skip
 WAYS = {"own": "never", "by popularity": "always"}
+SINGLE = "single runs", "by popularity"
 
 
 def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
-    """Yield both epochs of one worker of every kind, by width, and of several workers with the default penalty."""
-    yield from _pairs(plan, "rcv1", {}, 1, ["l2", "no penalty"])
+    """Yield both epochs of every kind, by width and number of workers, and of several also that of single runs."""
+    yield from _kinds(plan, "rcv1", {}, 1, ["l2", "no penalty"])
     for width in WIDTHS[-1:] if plan.quick else WIDTHS:
         for workers in plan.workers:
-            yield from _pairs(plan, "ctr", {"features": width}, workers, list(KINDS) if workers == 1 else ["l2"])
+            yield from _kinds(plan, "ctr", {"features": width}, workers, list(KINDS))
 
 
-def _pairs(
+def _kinds(
     plan: BenchPlan, family: str, dials: dict[str, int], workers: int, kinds: list[str]
 ) -> Iterator[dict[str, Any]]:
     for kind in kinds:
         rows = plan.open(family, **dials | ({"classes": CLASSES} if "classes" in kind else {}))
-        for discipline in ["serial"] if workers == 1 else ["hogwild", "tiered"]:
-            options = KINDS[kind] | {"workers": workers, "discipline": discipline, "host": plan.host}
-            yield from _pair(plan, rows, STEPS[family], {"family": family, "kind": kind}, options)
+        options = KINDS[kind] | {"host": plan.host}
+        yield from _sides(plan, rows, STEPS[family], {"family": family, "kind": kind}, options, workers)
 
 
-def _pair(
-    plan: BenchPlan, rows: Rows, step: float, names: dict[str, Any], options: dict[str, Any]
+def _sides(
+    plan: BenchPlan, rows: Rows, step: float, names: dict[str, Any], options: dict[str, Any], workers: int
 ) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
-        sides = {
-            way: stack.enter_context(Training(rows, step, renumber=value, **options)) for way, value in WAYS.items()
-        }
-        times = interleaved(sides, plan.repeats, plan.note)
-        for way, timing in times.items():
-            yield about(plan.names[names["family"]], rows) | timing.fields() | names | {
-                "workers": options["workers"], "discipline": options["discipline"], "numbering": way,
-                "nonzeros_per_second": timing.per_second(rows.nnz), "objective": sides[way].objective,
-                "faster": ratio(times["own"].seconds, timing.seconds),
+
+        def start(workers: int, discipline: str, way: str) -> Training:
+            given = options | {"workers": workers, "discipline": discipline, "renumber": WAYS[way]}
+            return stack.enter_context(Training(rows, step, **given))
+
+        runs: dict[tuple[str, str], Any] = {
+            (discipline, way): start(workers, discipline, way)
+            for discipline in (["serial"] if workers == 1 else ["hogwild", "tiered"]) for way in WAYS
+        }  # fmt: skip
+        if workers > 1:
+            runs[SINGLE] = Together([start(1, "serial", SINGLE[1]) for _ in range(workers)])
+        times = interleaved({", ".join(about): side for about, side in runs.items()}, plan.repeats, plan.note)
+        seconds = {about: times[", ".join(about)].seconds for about in runs}
+        for about, side in runs.items():
+            discipline, way = about
+            passes = workers if about == SINGLE else 1
+            rate = times[", ".join(about)].per_second(passes * rows.nnz)
+            yield data_of(plan.names[names["family"]], rows) | times[", ".join(about)].fields() | names | {
+                "workers": workers, "discipline": discipline, "numbering": way, "nonzeros_per_second": rate,
+                "objective": side.objective, "faster": ratio(seconds.get((discipline, "own")), seconds[about]),
+                "of_single_runs": ratio(seconds.get(SINGLE), workers * (seconds[about] or 0) / passes),
             }  # fmt: skip

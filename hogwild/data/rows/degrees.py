@@ -13,7 +13,6 @@ Models and checkpoints are in the user's numbering, and so is everything outside
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable
@@ -165,7 +164,7 @@ class Ranked:
 
     def size(self, problem: Any) -> int:
         """Number of parameters of all the user's features."""
-        return dataclasses.replace(problem, width=self.width).size
+        return problem.widened(self.width).size
 
     def columns(self, columns: Columns) -> Columns:
         """How the columns of these features are scaled."""
@@ -181,7 +180,7 @@ class Ranked:
 
     def saved(self, problem: Any, arrays: Arrays) -> Arrays:
         """Arrays of a checkpoint, in the user's numbering."""
-        wide = dataclasses.replace(problem, width=self.width)
+        wide = problem.widened(self.width)
 
         def flat(array: np.ndarray) -> np.ndarray:
             found = np.zeros(wide.size, dtype=array.dtype)
@@ -195,7 +194,7 @@ class Ranked:
 
     def loaded(self, problem: Any, arrays: Arrays) -> Arrays:
         """What :meth:`saved` made the arrays of."""
-        wide = dataclasses.replace(problem, width=self.width)
+        wide = problem.widened(self.width)
         for name, length in {**dict.fromkeys(FLAT, wide.size), "coef": self.width}.items():
             if name in arrays and arrays[name].shape[-1:] != (length,):
                 raise ValueError(f"{name} of shape {arrays[name].shape}, expected {length} in a row")

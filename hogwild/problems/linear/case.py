@@ -26,7 +26,8 @@ from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.kernels.tiers import Tiers
+from hogwild.hosts.overlay import PAGE, can_overlay
+from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
@@ -87,7 +88,8 @@ class LinearCase:
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
         self.ranks = Ranked.of(rows) if renumbers(self.config, self.problem, rows) else None
         if self.ranks is not None:
-            rows, self.problem = self.ranks.rows(rows), self.problem.narrowed(len(self.ranks.features))
+            page = PAGE if can_overlay() else FLOATS
+            rows, self.problem = self.ranks.rows(rows), self.problem.narrowed(len(self.ranks.features), page)
             self._columns = None if self._columns is None else self.ranks.columns(self._columns)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None

@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     table: np.ndarray  # (width,) float32 for kernel.shrink_table, or empty
     buffer: np.ndarray  # float32: class vectors and gathered coordinates
     state: np.ndarray  # (STATE,) int64: progress in the current chunk, see kernel.py
-    own: np.ndarray  # (size,) float32: a tiered worker's private copy, in the user's numbering
+    own: np.ndarray  # (size,) float32: a tiered worker's private copy, or its view of the shared array, see tiers.py
     base: np.ndarray  # (size,) float32: the shared values at its last merges, by rank
     piece: np.ndarray  # (PIECE,) float32
     counts: np.ndarray  # (2, tiers) int64, and
@@ -85,6 +85,7 @@ class LinearProblem(InChunks):
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
     apart: bool = False  # the columns are scaled, and their two penalties differ
+    page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
@@ -122,9 +123,14 @@ class LinearProblem(InChunks):
             far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
         )  # fmt: skip
 
-    def narrowed(self, width: int) -> LinearProblem:
+    def narrowed(self, width: int, page: int = FLOATS) -> LinearProblem:
         """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
-        return dataclasses.replace(self, width=width, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
+        tabulate = self.tabulate and self.width <= TABLE_WIDTH
+        return dataclasses.replace(self, width=width, tabulate=tabulate, page=page)
+
+    def widened(self, width: int) -> LinearProblem:
+        """What was narrowed to this problem, for the layout of its flat array."""
+        return dataclasses.replace(self, width=width, page=FLOATS)
 
     @cached_property
     def classes(self) -> int:
@@ -148,8 +154,8 @@ class LinearProblem(InChunks):
 
     @cached_property
     def _layout(self) -> tuple[int, int, int]:
-        """Length of the weights and of the intercept, each padded to cache lines, and of everything."""
-        coef, intercept = (-(-n * self.stride // FLOATS) * FLOATS for n in (self.width, 1))
+        """Length of the weights and of the intercept, each padded to cache lines or pages, and of everything."""
+        coef, intercept = (-(-n * self.stride // self.page) * self.page for n in (self.width, 1))
         return coef, intercept, (coef + intercept) * (2 if self.adagrad else 1)
 
     def guards(self) -> np.ndarray:
@@ -171,6 +177,13 @@ class LinearProblem(InChunks):
             squares[: self.width * self.stride if self.adagrad else 0],
             squares[coef : coef + self.stride] if self.adagrad else squares[:0],
         )
+
+    def private(self, head: int) -> list[tuple[int, int]]:
+        """Parts of the flat array, in whole pages, of the first ``head`` features and the intercept: (begin, end)."""
+        coef, intercept, size = self._layout
+        most = -(-head * self.stride // self.page) * self.page
+        starts = range(0, size, coef + intercept)
+        return [part for at in starts for part in ((at, at + most), (at + coef, at + coef + intercept))]
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """The parts of the flat array with a row for each feature, as views (width, stride)."""
@@ -245,7 +258,7 @@ class LinearProblem(InChunks):
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
         """A worker's own memory, for ``tiers`` tiers."""
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
-        replica = self.size if self.discipline == "tiered" else 0
+        replica = self.size if self.discipline == "tiered" else 0  # zeros take no memory until they are written
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.empty(self.width if self._tabulates else 0, dtype=np.float32),

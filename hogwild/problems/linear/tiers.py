@@ -36,12 +36,13 @@ coordinate is divided by the root of its sum of squares, and so is x_j. The inte
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import EMPTY, Rows
 from hogwild.data.rows.degrees import by_popularity, frequencies
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 
@@ -97,24 +98,39 @@ def plan_tiers(
     group : int, optional
         How many of the workers share an array, if not all.
     """
-    return _timed(
-        problem, rows, workers, group or workers, price, _rank(problem, rows, arrays, _frequency(rows, arrays))
-    )
+    frequency = _frequency(rows, arrays)
+    ranking = _rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
+    return _timed(problem, rows, workers, group or workers, price, ranking)
+
+
+def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
+    """Return how many features workers copy where these are numbered by popularity; None: all, in the user's numbering.
+
+    Others share few cache lines with any other row: a copy of them would cost two passes over the whole model in each
+    epoch, and save nothing.
+    """
+    if problem.page == FLOATS or not rows.width:
+        return None
+    popular = np.searchsorted(-frequency * len(rows), -RARE, side="right")
+    whole = problem.page // problem.stride or 1  # features that fill pages
+    return int(min(max(-(-popular // whole), 1) * whole, CACHED * FLOATS // problem.stride, rows.width))
 
 
 class _Ranking(NamedTuple):
     """What the tiers are without regard to the price of a merge; arrays by rank, float64."""
 
-    features: np.ndarray  # (width,) int32
+    features: np.ndarray  # (width,) int32, or empty
     frequency: np.ndarray
     bounds: np.ndarray
     rates: np.ndarray
     tops: np.ndarray
 
 
-def _rank(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray) -> _Ranking:
-    features = by_popularity(rows)
-    frequency = frequency[features]
+def _rank(
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray, head: int | None
+) -> _Ranking:
+    features = by_popularity(rows) if head is None else EMPTY
+    frequency = frequency[features] if head is None else frequency[:head]
     bounds = _cut(frequency)
     rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
     rates = np.minimum(rates, LARGEST)
@@ -145,19 +161,20 @@ def choose(
     """
     n, stride, group = len(rows), problem.stride, group or workers
     frequency = _frequency(rows, arrays)
-    common = np.where(frequency * n < 1.5, 0.0, frequency)  # a feature of one row is nobody else's
+    head = private_features(problem, rows, frequency)
+    common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
     firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
     lines = np.add.reduceat(common, firsts) if len(common) else common
     foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (group - 1) / group
     waiting = foreign * max(stride / FLOATS, 1) * TRANSFER_SECONDS * group
-    passes = 2 * problem.width * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
+    passes = 2 * len(common) * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
         return None, f"only {why}"
     dear = f"{why}, but merging private copies would cost more"
     if passes >= waiting:
         return None, dear
-    ranking = _rank(problem, rows, arrays, frequency)
+    ranking = _rank(problem, rows, arrays, frequency, head)
 
     def worth(price: Price) -> Tiers | None:
         tiers = _timed(problem, rows, workers, group, price, ranking)
@@ -165,7 +182,7 @@ def choose(
 
     tiers = worth(price or CHEAPEST)
     if tiers is not None and price is None:
-        tiers = worth(merge_seconds(problem))
+        tiers = worth(_measured(problem, len(common)))
     return (None, dear) if tiers is None else (tiers, f"{why}; merging private copies costs less")
 
 
@@ -209,7 +226,7 @@ def _intervals(
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if group == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
-    tier, feature = price or merge_seconds(problem)
+    tier, feature = price or _measured(problem, int(sizes.sum()))
     cost = tier + feature * sizes
     working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
@@ -226,27 +243,32 @@ def _rates(
     bounds: np.ndarray,
 ) -> tuple[np.ndarray, float]:  # fmt: skip
     """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
-    width, groups = len(features), -(-(len(bounds) - 1) // SPAN) or 1
+    width, groups = len(frequency), -(-(len(bounds) - 1) // SPAN) or 1
     ids = rows.spread(SAMPLED)
     sample = rows.select(ids).compact()
     row = np.repeat(np.arange(len(ids)), sample.end - sample.begin)
-    rank_of = np.empty(width, dtype=np.int64)
-    rank_of[features] = np.arange(width)
-    rank = rank_of[sample.indices]
-    group = (np.searchsorted(bounds, rank, side="right") - 1) // SPAN
-    size = np.abs(sample.values.astype(np.float64))
+    rank, size = sample.indices, np.abs(sample.values.astype(np.float64))
     if arrays["scales"].size:
         size *= arrays["scales"][ids][row]
+    if len(features):
+        rank_of = np.empty(width, dtype=np.int64)
+        rank_of[features] = np.arange(width)
+        rank = rank_of[rank]
+    else:  # the others are not merged
+        ours = rank < width
+        rank, row, size = rank[ours], row[ours], size[ours]
+    group = (np.searchsorted(bounds, rank, side="right") - 1) // SPAN
     weights = arrays["weights"][ids].astype(np.float64) if arrays["weights"].size else np.ones(len(ids))
 
     seen = np.bincount(rank, minlength=width)
-    means = _smoothed(np.bincount(rank, weights=size, minlength=width) / len(ids), seen, frequency, bounds)
+    worth = frequency / np.maximum(seen, 1)  # of an occurrence: how many are in the sample is chance
+    means = _smoothed(np.bincount(rank, weights=size, minlength=width) * worth, seen, frequency, bounds)
     v = np.sqrt(np.maximum(means, 1e-30))
     sums = np.bincount(row * groups + group, weights=size * v[rank], minlength=len(ids) * groups)
     moves = sums.astype(np.float64).reshape(len(ids), groups)  # |x_t| . v; bincount of an empty array gives integers
     moves[:, 0] += problem.intercept  # its |x| and v are both the root of its share of the step
     moves *= weights[:, None]
-    found = np.bincount(rank, weights=size * moves[row, group], minlength=width) / len(ids) / v
+    found = np.bincount(rank, weights=size * moves[row, group], minlength=width) * worth / v
     return _smoothed(found, seen, frequency, bounds), float(moves[:, 0].mean()) if problem.intercept else 0.0
 
 
@@ -258,6 +280,11 @@ def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds
         usual = means[part].sum() / max(frequency[part].sum(), 1e-30) * frequency[part]
         means[part] = np.where(seen[part] >= OFTEN, means[part], np.maximum(means[part], usual))
     return means
+
+
+def _measured(problem: LinearProblem, copied: int) -> Price:
+    """The price of merges where workers copy so many features."""
+    return merge_seconds(dataclasses.replace(problem, width=copied))
 
 
 def merge_seconds(problem: LinearProblem) -> tuple[float, float]:
