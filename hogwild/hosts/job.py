@@ -21,8 +21,7 @@ from hogwild.exchanges.direct import DirectLink, compile_locks, serving
 from hogwild.exchanges.late import Counted, Raced, Trader, compile_raced, looks, until
 from hogwild.exchanges.replicas import all_left_out, take
 from hogwild.exchanges.trade import Counts, Exchange, Served
-from hogwild.hosts.overlay import overlaid
-from hogwild.hosts.shared import Block
+from hogwild.hosts.shared import Block, overlaid
 from hogwild.hosts.slowed import Slowed
 from hogwild.hosts.timed import seconds_of
 from hogwild.kernels.control import (

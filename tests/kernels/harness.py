@@ -16,6 +16,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT, LAST
 from hogwild.kernels.options import JIT
+from hogwild.kernels.tiers import FLOATS
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.kernel import BEGUN
 from hogwild.problems.linear.problem import LinearProblem
@@ -54,11 +55,13 @@ def awkward_rows(loss="log", classes=2, n=83, width=37, weights=False, seed=0):
     return Rows(indptr, np.concatenate(indices), np.concatenate(values), targets, width, row_weights)
 
 
-def make_job(rows, discipline="serial", workers=1, order=None, seed=0, cache_bytes=2 << 20, start=True, **options):
+def make_job(
+    rows, discipline="serial", workers=1, order=None, seed=0, cache_bytes=2 << 20, start=True, page=FLOATS, **options
+):
     """A job on these rows, its parameters drawn at random (``start``) or zero; ``options`` are TrainConfig's."""
     config = TrainConfig(discipline=discipline, **{"l2": 0.0} | options)
     problem = LinearProblem.of(config, rows, discipline, cache_bytes)
-    problem = replace(problem, passive="none")  # the twin takes plain steps
+    problem = replace(problem, passive="none", page=page)  # the twin takes plain steps
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
     job = Job.of_rows(

@@ -6,14 +6,17 @@ what only a race can lose is not seen here.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numba
 import numpy as np
 import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import degrees
+from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.store import open_store, save_store
+from hogwild.hosts.shared import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
 from hogwild.problems.linear import problem as problem_module
@@ -40,6 +43,7 @@ MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
 WIDTHS = (1, 15, 16, 17, 100)
+needs_overlay = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
 
 
@@ -153,6 +157,59 @@ def test_rates_where_no_row_weighs_anything_in_the_sample():
     tiers = planned(rows)
     assert np.all(np.isfinite(tiers.rates))
     assert tiers.rates.any()
+
+
+def test_a_sample_judges_features_by_their_known_degrees(monkeypatch):
+    """Who is often in the sample by chance is not taken for popular."""
+    n, width, k = 4000, 300, 20
+    X = np.sort(np.argsort(np.random.default_rng(0).random((n, width)), axis=1)[:, :k], axis=1)
+    rows = Rows(np.arange(n + 1) * k, X.ravel(), np.ones(n * k), np.arange(n) % 2, width)
+    whole = planned(rows, intercept=False)
+    monkeypatch.setattr(module, "SAMPLED", 20 * k)
+    some = planned(rows, intercept=False)
+    assert some.tops.max() < 1.5 * whole.tops.max()
+
+
+def test_which_features_are_private(monkeypatch):
+    """Those of at least ``RARE`` rows, to the end of a page; no more than caches hold."""
+    rows = ranked_rows(n=4000, targets=np.arange(4000) % 2)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
+    frequency = rows.degrees() / len(rows)
+
+    def head(page=256, **fields):
+        return module.private_features(dataclasses.replace(problem, page=page, **fields), rows, frequency)
+
+    assert head(LINE_FLOATS) is None
+    popular = int((rows.degrees() >= module.RARE).sum())
+    assert 256 < popular < 1024
+    assert head() == -(-popular // 256) * 256
+    assert head(8192) == rows.width
+    monkeypatch.setattr(module, "CACHED", 16)
+    assert head() == 256
+    monkeypatch.setattr(module, "RARE", 10**6)
+    assert head() == 256
+    softmax = dataclasses.replace(problem, labels=(0.0, 1.0, 2.0), loss="softmax", page=256)
+    assert module.private_features(softmax, rows, frequency) == 64
+    assert softmax.private(64)[0] == (0, 256)
+    many = dataclasses.replace(softmax, labels=tuple(map(float, range(40))))  # 48 weights a feature
+    head = module.private_features(many, rows, frequency)
+    assert many.private(head)[0] == (0, head * many.stride)
+
+
+def test_tiers_in_place_are_the_first_of_all():
+    rows = ranked_rows(n=600, targets=np.arange(600) % 2)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
+    arrays = problem.row_arrays(rows, None)
+    whole, some = (plan_tiers(dataclasses.replace(problem, page=n), rows, arrays, 4) for n in (LINE_FLOATS, PAGE))
+    assert some.features.size == 0
+    assert some.in_place
+    assert not whole.in_place
+    np.testing.assert_array_equal(whole.features, np.arange(rows.width))
+    np.testing.assert_array_equal(some.bounds[:-1], whole.bounds[: len(some.bounds) - 1])
+    same = some.bounds[-2] - some.bounds[-2] % module.SPAN
+    assert some.bounds[-1] == PAGE == len(some.rates)
+    assert same > 0
+    np.testing.assert_array_equal(some.rates[: some.bounds[1]], whole.rates[: some.bounds[1]])
 
 
 @needs_jit
@@ -374,6 +431,43 @@ def test_no_delta_is_lost(width, workers):
             assert job.done() == (len(rows), rows.nnz)
     merges = job.control[WORKERS:].reshape(-1, LINE)[:, MERGED].sum() / width
     assert merges == 1 if workers == 1 else merges > workers  # more often than at the end
+
+
+def ranked_rows(**options):
+    """Rows of more features than fill a page, numbered by popularity."""
+    rows = zipf_rows(width=5000, counts=True, longest=40, **options)
+    return Ranked.of(rows).rows(rows)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@needs_jit
+@needs_overlay
+@pytest.mark.usefixtures("often")
+def test_no_delta_is_lost_where_rare_weights_are_shared(workers, monkeypatch):
+    monkeypatch.setattr(module, "CACHED", 1)
+    rows = ranked_rows(n=500)
+    job = make_job(rows, "tiered", workers, start=False, page=PAGE, **WHOLE)
+    assert (job.tiers.bounds[-1], job.numbering.size) == (PAGE, 0)
+    for epoch in range(2):
+        interleave(job, epoch, (1.0, 1.0, 0.0), seed=epoch)
+        assert coef(job).tolist() == ((epoch + 1) * sums(rows)).tolist()
+    merges = job.control[WORKERS:].reshape(-1, LINE)[:, MERGED].sum()
+    assert merges == PAGE if workers == 1 else merges > workers * PAGE
+
+
+@needs_jit
+@needs_overlay
+@pytest.mark.usefixtures("often")
+def test_no_square_is_lost_where_rare_weights_are_shared(monkeypatch):
+    monkeypatch.setattr(module, "CACHED", 1)
+    rows = ranked_rows(n=400, targets=np.arange(400) % 2)
+    options = {"loss": "log", "adagrad": True, "schedule": "constant", "l2": 1e-9}
+    job = make_job(rows, "tiered", 3, start=False, page=PAGE, **options)
+    interleave(job, 0, (0.0, 1.0, 0.0))
+    squares = np.bincount(rows.indices, weights=np.square(rows.values), minlength=rows.width) / 4
+    parameters = job.problem.parameters(job.export())
+    assert parameters.coef_squares.tolist() == squares.tolist()
+    assert parameters.intercept_squares[0] == len(rows) / 4
 
 
 @needs_jit

@@ -1,7 +1,7 @@
 """Models that outgrow the cache: epochs with the features numbered as they are, and by popularity.
 
-Both take turns, so their ratio is between neighbours in time. With one worker both end at the same weights. What several
-workers could reach at best is as many runs of one worker, at the same time, each with weights of its own.
+Both take turns, so their ratio is between neighbours in time. With one worker both end at the same weights. The most
+that several workers can reach is what as many runs of one worker do at the same time, each with weights of its own.
 """
 
 from __future__ import annotations

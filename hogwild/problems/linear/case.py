@@ -26,7 +26,7 @@ from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.hosts.overlay import PAGE, can_overlay
+from hogwild.hosts.shared import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved

@@ -125,8 +125,7 @@ class LinearProblem(InChunks):
 
     def narrowed(self, width: int, page: int = FLOATS) -> LinearProblem:
         """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
-        tabulate = self.tabulate and self.width <= TABLE_WIDTH
-        return dataclasses.replace(self, width=width, tabulate=tabulate, page=page)
+        return dataclasses.replace(self, width=width, page=page, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
 
     def widened(self, width: int) -> LinearProblem:
         """What was narrowed to this problem, for the layout of its flat array."""
@@ -182,8 +181,8 @@ class LinearProblem(InChunks):
         """Parts of the flat array, in whole pages, of the first ``head`` features and the intercept: (begin, end)."""
         coef, intercept, size = self._layout
         most = -(-head * self.stride // self.page) * self.page
-        starts = range(0, size, coef + intercept)
-        return [part for at in starts for part in ((at, at + most), (at + coef, at + coef + intercept))]
+        parts = (0, most), (coef, coef + intercept)
+        return [(at + begin, at + end) for at in range(0, size, coef + intercept) for begin, end in parts]
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """The parts of the flat array with a row for each feature, as views (width, stride)."""
@@ -258,7 +257,7 @@ class LinearProblem(InChunks):
     def scratch(self, order: Order, tiers: int = 0) -> Scratch:
         """A worker's own memory, for ``tiers`` tiers."""
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
-        replica = self.size if self.discipline == "tiered" else 0  # zeros take no memory until they are written
+        replica = self.size if self.discipline == "tiered" else 0
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.empty(self.width if self._tabulates else 0, dtype=np.float32),

@@ -37,6 +37,7 @@ coordinate is divided by the root of its sum of squares, and so is x_j. The inte
 from __future__ import annotations
 
 import dataclasses
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,9 +112,9 @@ def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) 
     """
     if problem.page == FLOATS or not rows.width:
         return None
-    popular = np.searchsorted(-frequency * len(rows), -RARE, side="right")
-    whole = problem.page // problem.stride or 1  # features that fill pages
-    return int(min(max(-(-popular // whole), 1) * whole, CACHED * FLOATS // problem.stride, rows.width))
+    popular = min(int(np.searchsorted(-frequency * len(rows), -RARE, side="right")), CACHED * FLOATS // problem.stride)
+    whole = problem.page // math.gcd(problem.page, problem.stride)  # features that fill pages
+    return min(max(-(-popular // whole), 1) * whole, rows.width)
 
 
 class _Ranking(NamedTuple):
