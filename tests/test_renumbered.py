@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from hogwild.data.rows.degrees import Ranked
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job
+from hogwild.kernels.tiers import place_of_rate
 from hogwild.model_file import load_checkpoint
-from hogwild.problems.linear import case
+from hogwild.problems.linear import case, problem
 from hogwild.problems.linear.problem import LinearProblem
 from tests.runs import QUIET, toy
 
@@ -45,6 +47,37 @@ def test_features_are_sorted_by_degree_and_ties_by_number(many: int, monkeypatch
     features = degrees.by_popularity(rows)
     assert features.dtype == np.int32
     np.testing.assert_array_equal(features, np.argsort(-rows.degrees(), kind="stable"))
+
+
+def test_rare_features_are_in_packs_of_one_degree() -> None:
+    rows = popular(1500, 3000)
+    ranks = Ranked.of(rows)
+    degree, last = rows.degrees()[ranks.features], len(ranks.features) - 1
+    assert 0 < ranks.popular < last
+    assert (last - ranks.popular) % degrees.PACK == 0
+    packs = degree[ranks.popular : last].reshape(-1, degrees.PACK)
+    assert np.all(packs == packs[:, :1])
+    for part in (degree[: ranks.popular], packs[:, 0]):
+        assert np.all(np.diff(part) <= 0)
+    left = degree[: ranks.popular] < packs[0, 0]
+    assert np.bincount(degree[: ranks.popular][left]).max() < degrees.PACK
+    rates = LinearProblem.of(TrainConfig(), rows, "serial").rates(rows)[ranks.features]
+    narrow = LinearProblem.of(TrainConfig(), rows, "serial").narrowed(last + 1)
+    own = dataclasses.replace(narrow, own_rates=ranks.popular)
+    packed = own.rates(ranks.rows(rows))
+    assert len(packed) < len(rates) / 2
+    places = [int(place_of_rate.py_func(u, ranks.popular)) for u in range(last + 1)]
+    np.testing.assert_array_equal(packed[places], rates)
+
+
+@pytest.mark.parametrize("degree", [[], [5], [1] * 63, [1] * 64, [7] + [1] * 130, [9000] * 70 + [3] * 400 + [1] * 90])
+def test_packs_of_few_features(degree: list[int]) -> None:
+    own = np.array(degree, dtype=np.int64)
+    features, popular = degrees._packed(np.arange(len(own)), own)
+    assert sorted(features) == list(range(len(own)))
+    assert (len(own) - popular) % degrees.PACK == 0
+    packs = own[features][popular:].reshape(-1, degrees.PACK)
+    assert np.all(packs == packs[:, :1])
 
 
 def test_indices_become_places(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +120,8 @@ def test_rows_held_out_judge_alike() -> None:
     np.testing.assert_array_equal(plain.model.coef_, ranked.model.coef_)
 
 
+WIDE = {"width": 3000}  # more than a page of weights, and packs of rare features
+AS_GIVEN: dict[str, Any] = {"scale_columns": False}  # columns that are scaled have rates of their own
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "log": ({}, {}),
     "a step that falls within epochs": ({}, {"schedule": "rows"}),
@@ -99,18 +134,29 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "locked": ({}, {"discipline": "locked"}),
     "tiered": ({}, {"discipline": "tiered"}),
     "tiered, l1": ({}, {"discipline": "tiered", "l1": 1e-3}),
+    "packed": (WIDE, AS_GIVEN),
+    "packed, l1": (WIDE, AS_GIVEN | {"l1": 1e-3}),
+    "packed, adagrad": (WIDE, AS_GIVEN | {"adagrad": True}),
+    "packed, softmax": (WIDE | {"classes": 3}, AS_GIVEN | {"loss": "softmax"}),
+    "packed, tiered": (WIDE, AS_GIVEN | {"discipline": "tiered", "schedule": "rows"}),
     "tiered, adagrad": ({}, {"discipline": "tiered", "adagrad": True}),
     "tiered, softmax": ({"classes": 3}, {"discipline": "tiered", "loss": "softmax"}),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_worker_gives_the_same_bits(case: str) -> None:
+def test_one_worker_gives_the_same_bits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, options = CASES[case]
-    rows = popular(**data | ({"width": 3000} if "tiered" in case else {}))  # more than a page, of which some is shared
-    plain, ranked = (hogwild.train(rows, **QUIET | options, epochs=3, renumber=way) for way in WAYS)
+    rows = popular(**data | (WIDE if "tiered" in case else {}))
+    if "packed" in case:
+        monkeypatch.setattr(problem, "TABLE_WIDTH", 0)
+    plain = hogwild.train(rows, **QUIET | options, epochs=3, renumber="never")
+    if "packed" in case:
+        monkeypatch.setattr(machine, "l2_bytes", lambda: 500)
+    ranked = hogwild.train(rows, **QUIET | options, epochs=3, renumber="always")
     for mine, other in zip(plain, ranked, strict=True):
         assert mine["objective"] == other["objective"]
+    assert (ranked.problem.own_rates > 0) == ("packed" in case)
     np.testing.assert_array_equal(plain.model.coef_, ranked.model.coef_)
     np.testing.assert_array_equal(plain.model.intercept_, ranked.model.intercept_)
     assert np.any(plain.model.coef_)
@@ -170,14 +216,19 @@ def test_two_workers_are_as_good_as_one(
     """Without a host: on a system where workers copy all weights."""
     if not host:
         monkeypatch.setattr(case, "can_overlay", bool)
-    rows = popular(3000, 3000)
+    rows, options = popular(3000, 3000), QUIET
+    if host == "threads":  # rates are packed, and l1 leaves remainders
+        monkeypatch.setattr(machine, "l2_bytes", lambda: 500)
+        monkeypatch.setattr(problem, "TABLE_WIDTH", 0)
+        options = options | {"l1": 1e-4}
     if host == "processes":
         rows = open_store(save_store(rows, tmp_path / "rows"))
-    one = hogwild.train(rows, **QUIET, epochs=4, renumber="never")
+    one = hogwild.train(rows, **options, epochs=4, renumber="never")
     two = hogwild.train(
-        rows, **QUIET | {"workers": 2, "host": host or "threads"}, discipline=discipline, epochs=4, renumber="always"
+        rows, **options | {"workers": 2, "host": host or "threads"}, discipline=discipline, epochs=4, renumber="always"
     )
     next(two)
+    assert (two.problem.own_rates > 0) == (host == "threads")
     assert (two.engine.job.numbering.size > 0) == (not host)
     assert [*two][-1]["objective"] < 1.1 * [*one][-1]["objective"]
     assert np.all(two.model.coef_[:, -5:] == 0)  # the features of no row are the user's last

@@ -5,6 +5,11 @@ All reads and writes go through ``atomics.py``.
 
 from __future__ import annotations
 
+from numba import njit
+
+from hogwild.kernels.atomics import load, store
+from hogwild.kernels.options import JIT
+
 LINE = 8  # int64 per 64-byte cache line
 NO_LIMIT = 1 << 62  # limit of a call that goes on to the end of the epoch
 
@@ -17,6 +22,14 @@ SKIP = 5 * LINE  # chunks after each claimed one that are for other machines
 END = 6 * LINE  # the chunk at which a task ends; 0: that of the epoch
 WORKERS = 8 * LINE  # from here on, one line per worker:
 ROWS, NONZEROS, MERGED = 0, 1, 2  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
+
+
+@njit(forceinline=True, **JIT)  # and called from Python
+def count(control, worker, rows, nonzeros):
+    """Add to a worker's own progress counters."""
+    cell = WORKERS + LINE * worker
+    store(control, cell + ROWS, load(control, cell + ROWS) + rows)
+    store(control, cell + NONZEROS, load(control, cell + NONZEROS) + nonzeros)
 
 
 def cells(workers: int) -> int:

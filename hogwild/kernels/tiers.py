@@ -35,6 +35,7 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 KAPPA = 1.0  # see problems/linear/tiers.py
 FLOATS = 16  # float32 in a cache line
+SHARING = np.uint32(6)  # binary logarithm of the features that share a packed rate
 
 
 class Tiers(NamedTuple):
@@ -242,6 +243,12 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         replica.grown[t] = -replica.limits[t] * (plan.workers - 1 - rank) / plan.workers
 
 
+@inlined
+def place_of_rate(u, own):
+    """Return the place of feature ``u`` in rates: the first ``own`` features have one each, 64 others one; 0: all."""
+    return own + ((u - own) >> SHARING) if own and u >= own else u
+
+
 @called
 def drop_small(adagrad, tiers, replica, rates, plan, step):
     """Zero the weights that one more visit's l1 penalty would zero; at an epoch's end, with several workers only.
@@ -251,7 +258,7 @@ def drop_small(adagrad, tiers, replica, rates, plan, step):
     """
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
-        pull = step * np.float32(plan.l1) * rates[feature_of(tiers, r)]
+        pull = step * np.float32(plan.l1) * rates[place_of_rate(feature_of(tiers, r), np.uint32(plan.own_rates))]
         for k in range(plan.stride):
             p = np.uint64(r) * width + np.uint64(k)
             reach = pull / np.sqrt(replica.coef_squares[p] + TINY) if adagrad else pull

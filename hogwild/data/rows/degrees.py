@@ -30,6 +30,8 @@ from hogwild.data.scaled import Columns
 OWN_BYTES = 64 << 20  # for all threads' arrays together
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
 PIECE = 1 << 20  # entries renumbered at a time
+PACK = 64  # features of equal degree that are numbered one after the other
+HIGHEST = 1 << 12  # degrees from which features are popular in any case
 Arrays = dict[str, np.ndarray]
 FLAT = ("flat", "mean")  # arrays of all parameters; of the others "coef" has an element for each feature
 
@@ -123,11 +125,14 @@ class Ranked:
         Places in ``features``, in the user's order.
     width : int
         Number of the user's features.
+    popular : int
+        How many come first; each ``PACK`` of the others have the same degree.
     """
 
     features: np.ndarray
     ascending: np.ndarray
     width: int
+    popular: int = 0
     _renumbered: dict[tuple[int, int], tuple[np.ndarray, ...]] = field(default_factory=dict)  # by address and length
 
     @classmethod
@@ -136,10 +141,11 @@ class Ranked:
         degree = degrees(rows)
         held = np.flatnonzero(degree)
         features = held[by_degree(degree[held])]
+        features, popular = _packed(features, degree[features])
         if len(held) < rows.width:
             features = np.append(features, np.argmin(degree))
         features = features.astype(np.int32)
-        return cls(readonly(features), readonly(_inverse(features)), rows.width)
+        return cls(readonly(features), readonly(_inverse(features)), rows.width, popular)
 
     def rows(self, rows: Rows) -> Rows:
         """The rows with a copy of their indices in these numbers; the entries of a row keep their order.
@@ -208,6 +214,28 @@ class Ranked:
             return found
 
         return _each(arrays, flat, lambda coef: np.ascontiguousarray(coef[..., self.features]))
+
+
+def _packed(features: np.ndarray, degree: np.ndarray) -> tuple[np.ndarray, int]:
+    """Put rare features in packs of ``PACK`` that have the same degree, and what is left of a degree before these.
+
+    Parameters
+    ----------
+    features, degree : arrays of integers, shape (k,)
+        By falling degree.
+
+    Returns
+    -------
+    array of integers, shape (k,)
+    int
+        How many are popular, or left: as few as possible, since about half a pack is left of each degree.
+    """
+    from_degree = np.searchsorted(-degree, -np.arange(HIGHEST + 1), side="right")  # features of at least this degree
+    rare = int(np.argmin(from_degree[1:] + PACK // 2 * np.arange(HIGHEST))) + 1  # degrees below are rare
+    first, sizes = from_degree[rare], -np.diff(from_degree[: rare + 1])[:0:-1]
+    place = np.arange(len(features) - first) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # among those of its degree
+    packed = np.append(np.zeros(first, bool), place < np.repeat(sizes - sizes % PACK, sizes))
+    return np.concatenate([features[~packed], features[packed]]), int(len(features) - packed.sum())
 
 
 def _inverse(features: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
-from hogwild.kernels.control import ABORT
+from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
@@ -43,7 +43,7 @@ from hogwild.problems.completion.kernel import (
     shrinkage,
     write,
 )
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, ZERO, count
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, ZERO
 
 LOG, BPR = 1, 2
 TRIES = 8  # to draw an item that the user has not chosen

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import load, store
-from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
+from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
@@ -24,7 +24,7 @@ from hogwild.kernels.options import JIT, called
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, copy_row, dot, move
 from hogwild.problems.completion.kernel import LENGTH, SIDE, STATE, VISITED, line_at, open_tile, shrinkage
-from hogwild.problems.linear.kernel import ONE, ZERO, count
+from hogwild.problems.linear.kernel import ONE, ZERO
 
 # Further cells of a worker's state: tiles opened, the position at which the current one begins, turns taken, and the
 # user and item of the last one

@@ -88,8 +88,9 @@ class LinearCase:
         self.problem = LinearProblem.of(self.config, rows, "tiered" if asked == "auto" else asked, cache)
         self.ranks = Ranked.of(rows) if renumbers(self.config, self.problem, rows) else None
         if self.ranks is not None:
+            rows, popular = self.ranks.rows(rows), self.ranks.popular if rows.inverse is None else 0
             page = PAGE if can_overlay() else FLOATS
-            rows, self.problem = self.ranks.rows(rows), self.problem.narrowed(len(self.ranks.features), page)
+            self.problem = self.problem.narrowed(len(self.ranks.features), popular, page)
             self._columns = None if self._columns is None else self.ranks.columns(self._columns)
         self._arrays = self.problem.row_arrays(rows, self.config.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None

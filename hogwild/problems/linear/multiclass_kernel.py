@@ -17,7 +17,7 @@ from numba import njit
 
 from hogwild.kernels import lanes as vectors
 from hogwild.kernels.atomics import fetch_add, load, prefetch, store
-from hogwild.kernels.control import ABORT, TURN
+from hogwild.kernels.control import ABORT, TURN, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
@@ -26,7 +26,7 @@ from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
-from hogwild.kernels.tiers import QUANTUM, merge_due
+from hogwild.kernels.tiers import QUANTUM, merge_due, place_of_rate
 from hogwild.problems.linear.kernel import (
     AIG,
     APART,
@@ -39,6 +39,7 @@ from hogwild.problems.linear.kernel import (
     LOCKED,
     NO_PENALTY,
     ONE,
+    PACKED,
     PLAIN,
     SERIAL,
     TIERED,
@@ -48,7 +49,6 @@ from hogwild.problems.linear.kernel import (
     apart,
     claim,
     come_in,
-    count,
     go_out,
     intercept_move,
     lock_row,
@@ -178,23 +178,24 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
 
 
 @inlined
-def write_rows(lanes, discipline, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2):
+def write_rows(lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2, own=0):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
-    if not adagrad and discipline != ATOMIC and penalty != ELASTIC and penalty != APART:
-        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2)
+    if not adagrad and rule != ATOMIC and penalty != ELASTIC and penalty != APART:
+        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2, own)
         return
     for j in range(begin, end):
         u = np.uint32(data.indices[np.uint64(j)])
         first = np.uint64(u) * np.uint64(stride)
         x = data.values[np.uint64(j)] * factor
         a = x if adagrad else step * x
-        rate, pull = data.rates[u] if visits(penalty) else ZERO, l2 * apart(penalty, data.rates, u)
+        rate = data.rates[place_of_rate(u, own)] if visits(penalty) else ZERO
+        pull = l2 * apart(penalty, data.rates, u)
         for k in range(stride):
-            write(discipline, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
+            write(rule, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
 
 
 @inlined
-def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
+def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, own):
     """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
     width = np.uint64(stride)
     for k in range(0, stride, len(lanes)):
@@ -205,7 +206,7 @@ def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2):
             first = np.uint64(u) * width + np.uint64(k)
             moved = vectors.fma(-step * (data.values[i] * factor), slope, vectors.load(lanes, coef, first))
             if visits(penalty):
-                rate = data.rates[u]
+                rate = data.rates[place_of_rate(u, own)]
                 if penalty == L2_TABLE:
                     moved = vectors.times(rate, moved)
                 else:
@@ -239,11 +240,8 @@ def settle(alone, adagrad, parameters, bias, owed, gained, squares):
 @lru_cache(None)
 def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
     """Do ``kernel.epoch``; values are always read. ``size`` is the lanes of a vector, and divides the stride."""
-    lanes, rule, alone = (
-        LANES[size],
-        SERIAL if discipline in PLAIN else discipline,
-        int(discipline in (SERIAL, LOCKED, TIERED)),
-    )
+    lanes, rule = LANES[size], SERIAL if discipline in PLAIN else discipline
+    alone = int(discipline in (SERIAL, LOCKED, TIERED))
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -253,6 +251,7 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
         g, bias, owed, gained, squares, _ = parts(buffer, stride)
         owed[:], gained[:] = ZERO, ZERO
         left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
+        own = np.uint32(plan.own_rates if far == PACKED else 0)
         bent, most = buffer[(VECTORS - 1) * stride : VECTORS * stride], ZERO  # tiered: curvature since the last merge
         bent[:] = ZERO
         if discipline == TIERED:
@@ -302,8 +301,9 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                         return
                     reach = step / scale
                     write_rows(
-                        lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1, l2
-                    )
+                        lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1, l2,
+                        own,
+                    )  # fmt: skip
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:

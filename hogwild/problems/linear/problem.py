@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
-from hogwild.data.rows.degrees import frequencies
+from hogwild.data.rows.degrees import PACK, frequencies
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError
 from hogwild.kernels.control import cells
@@ -85,6 +85,7 @@ class LinearProblem(InChunks):
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
     apart: bool = False  # the columns are scaled, and their two penalties differ
+    own_rates: int = 0  # see kernel.py, PACKED: first features that have a rate of their own; 0: all have
     page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
     @classmethod
@@ -123,13 +124,15 @@ class LinearProblem(InChunks):
             far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
         )  # fmt: skip
 
-    def narrowed(self, width: int, page: int = FLOATS) -> LinearProblem:
+    def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> LinearProblem:
         """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
-        return dataclasses.replace(self, width=width, page=page, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
+        tabulate = self.tabulate and self.width <= TABLE_WIDTH
+        own = popular if self.far and not tabulate and 2 * popular < width else 0
+        return dataclasses.replace(self, width=width, tabulate=tabulate, own_rates=own, page=page)
 
     def widened(self, width: int) -> LinearProblem:
-        """What was narrowed to this problem, for the layout of its flat array."""
-        return dataclasses.replace(self, width=width, page=FLOATS)
+        """What was narrowed to this problem, as far as the flat array goes."""
+        return dataclasses.replace(self, width=width, own_rates=0, page=FLOATS)
 
     @cached_property
     def classes(self) -> int:
@@ -250,7 +253,8 @@ class LinearProblem(InChunks):
         n, degree = frequencies(rows, threads)
         spread, inverse = n / degree, rows.inverse
         if inverse is None:
-            return spread.astype(np.float32)
+            own = self.own_rates or len(spread)
+            return np.append(spread[:own], spread[own::PACK]).astype(np.float32)
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
         return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
 
@@ -259,16 +263,13 @@ class LinearProblem(InChunks):
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
         replica = self.size if self.discipline == "tiered" else 0
         return Scratch(
-            np.empty(order.chunk + PADDING, dtype=np.int64),
-            np.empty(self.width if self._tabulates else 0, dtype=np.float32),
-            np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
-            np.zeros(linear.STATE, dtype=np.int64),
-            aligned(replica),
-            aligned(replica),
-            aligned(PIECE),
-            np.zeros((2, tiers), dtype=np.int64),
-            np.zeros((3, tiers), dtype=np.float64),
-        )
+            rows=np.empty(order.chunk + PADDING, dtype=np.int64),
+            table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
+            buffer=np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
+            state=np.zeros(linear.STATE, dtype=np.int64),
+            own=aligned(replica), base=aligned(replica), piece=aligned(PIECE),
+            counts=np.zeros((2, tiers), dtype=np.int64), sums=np.zeros((3, tiers), dtype=np.float64),
+        )  # fmt: skip
 
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Leave the array at zeros, where training starts."""
@@ -317,7 +318,7 @@ class LinearProblem(InChunks):
             l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
             flush=1 if alone or part.workers == 1 else FLUSH,
             worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
-            limit=part.limit, kappa=KAPPA, delay=self.delay,
+            limit=part.limit, kappa=KAPPA, delay=self.delay, own_rates=self.own_rates,
         )  # fmt: skip
 
     @property
@@ -343,7 +344,8 @@ class LinearProblem(InChunks):
             return turns.turns(loss, penalty, adagrad, delayed)
         source, kind = (multiclass, self.lanes) if self.classes > 1 else (linear, int(self.unit))  # type: Any, int
         discipline = linear.DISCIPLINES[self.discipline]
-        return source.epoch(loss, discipline, penalty, adagrad, int(self.far), kind, delayed, PASSIVE[self.passive])
+        far = linear.PACKED if self.own_rates else int(self.far)
+        return source.epoch(loss, discipline, penalty, adagrad, far, kind, delayed, PASSIVE[self.passive])
 
     @property
     def lanes(self) -> int:
@@ -362,8 +364,7 @@ class LinearProblem(InChunks):
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
         blocks = np.arange(n_rows, dtype=np.int32)
         part = OrderSlice(order, blocks, 0, 0, 0, 0, 1)
-        # no table of l2 factors, which would be looked up by feature
-        scratch = small.scratch(order, len(tiers.intervals))._replace(table=np.empty(0, dtype=np.float32))
+        scratch = small.scratch(order, len(tiers.intervals))._replace(table=np.empty(0, np.float32))  # no l2 factors
         seconds = 0.0
         for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first run may compile
             small.begin_epoch(shared.control, order, 0)
@@ -396,5 +397,4 @@ def stride_of(classes: int) -> int:
 
 def _empty_data(n_rows: int) -> Data:
     """Rows without features, with the types of real data."""
-    arrays = [np.zeros(n_rows, dtype) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)]
-    return Data(*(readonly(array) for array in arrays))
+    return Data(*(readonly(np.zeros(n_rows, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))

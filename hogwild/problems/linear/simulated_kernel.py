@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.control import count
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.losses import dloss
@@ -36,7 +37,6 @@ from hogwild.problems.linear.kernel import (
     NO_PENALTY,
     SERIAL,
     ZERO,
-    count,
     dot,
     intercept_move,
     row_factor,

@@ -112,7 +112,8 @@ def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) 
     """
     if problem.page == FLOATS or not rows.width:
         return None
-    popular = min(int(np.searchsorted(-frequency * len(rows), -RARE, side="right")), CACHED * FLOATS // problem.stride)
+    popular = int(np.searchsorted(-_falling(frequency) * len(rows), -RARE, side="right"))
+    popular = min(popular, CACHED * FLOATS // problem.stride)
     whole = problem.page // math.gcd(problem.page, problem.stride)  # features that fill pages
     return min(max(-(-popular // whole), 1) * whole, rows.width)
 
@@ -131,9 +132,10 @@ def _rank(
     problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray, head: int | None
 ) -> _Ranking:
     features = by_popularity(rows) if head is None else EMPTY
-    frequency = frequency[features] if head is None else frequency[:head]
+    own = frequency[features] if head is None else frequency[:head]
+    frequency = _falling(own)
     bounds = _cut(frequency)
-    rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
+    rates, intercept = _rates(problem, rows, arrays, features, own, bounds)
     rates = np.minimum(rates, LARGEST)
     tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
     tops[0] = max(tops[0], intercept)
@@ -204,10 +206,15 @@ def _merging(
 
 def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Share of the rows that hold each feature, (width,) float64, at least one row."""
-    if arrays["rates"].size and rows.inverse is None:
+    if len(arrays["rates"]) == rows.width and rows.inverse is None:
         return 1.0 / arrays["rates"].astype(np.float64)
     n, degree = frequencies(rows)
     return degree / n
+
+
+def _falling(frequency: np.ndarray) -> np.ndarray:
+    """The largest from each place on: among popular features there may be rare ones, see ``data/rows/degrees.py``."""
+    return np.maximum.accumulate(frequency[::-1])[::-1]
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import load, store
-from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
+from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
@@ -32,7 +32,6 @@ from hogwild.problems.linear.kernel import (
     U2,
     U3,
     ZERO,
-    count,
     intercept_move,
     row_factor,
     write_row,

@@ -27,10 +27,9 @@ import numpy as np
 import torch
 
 from hogwild.errors import TrainingError
-from hogwild.kernels.control import cells
+from hogwild.kernels.control import cells, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.order import generator
-from hogwild.problems.linear.kernel import count
 from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
 from hogwild.problems.module.layout import Layout
