@@ -170,6 +170,17 @@ def test_a_sample_judges_features_by_their_known_degrees(monkeypatch):
     assert some.tops.max() < 1.5 * whole.tops.max()
 
 
+def test_a_sample_does_not_take_what_it_lacks_for_harmless(monkeypatch):
+    """Most rare features are in no sampled row: their rates are those of their like."""
+    rows = zipf_rows(4000, 1000, targets=np.arange(4000) % 2)
+    whole = planned(rows, intercept=False)
+    monkeypatch.setattr(module, "SAMPLED", rows.nnz // 50)
+    some = planned(rows, intercept=False)
+    rare = (rows.degrees()[whole.features] >= 8) & (rows.degrees()[whole.features] < 32)
+    assert rare.sum() > 100
+    assert 0.6 < np.median(some.rates[rare] / whole.rates[rare]) < 1.6
+
+
 def test_which_features_are_private(monkeypatch):
     """Those of at least ``RARE`` rows, to the end of a page; no more than caches hold."""
     rows = ranked_rows(n=4000, targets=np.arange(4000) % 2)

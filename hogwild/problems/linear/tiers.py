@@ -281,11 +281,14 @@ def _rates(
 
 
 def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Means per feature; for features rare in the sample at least the tier's mean, scaled to their frequency."""
-    means = means.copy()
+    """Means per feature; for features rare in the sample at least the tier's mean, scaled to their frequency.
+
+    The tier's mean is that of its features in the sample, each by its known degree: of the rarest most are not in it.
+    """
+    means, held = means.copy(), frequency * (seen > 0)
     for first, last in pairwise(bounds):
         part = slice(first, last)
-        usual = means[part].sum() / max(frequency[part].sum(), 1e-30) * frequency[part]
+        usual = means[part].sum() / max(held[part].sum(), 1e-30) * frequency[part]
         means[part] = np.where(seen[part] >= OFTEN, means[part], np.maximum(means[part], usual))
     return means
 
