@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from hogwild.bench.plan import STEPS, BenchPlan
-from hogwild.bench.plan import about as data_of
+from hogwild.bench.plan import STEPS, BenchPlan, about
 from hogwild.bench.rounds import interleaved, ratio
 from hogwild.bench.sides import Together, Training
 from hogwild.data.rows.container import Rows
@@ -58,14 +57,15 @@ def _sides(
         }  # fmt: skip
         if workers > 1:
             runs[SINGLE] = Together([start(1, "serial", SINGLE[1]) for _ in range(workers)])
-        times = interleaved({", ".join(about): side for about, side in runs.items()}, plan.repeats, plan.note)
-        seconds = {about: times[", ".join(about)].seconds for about in runs}
-        for about, side in runs.items():
-            discipline, way = about
-            passes = workers if about == SINGLE else 1
-            rate = times[", ".join(about)].per_second(passes * rows.nnz)
-            yield data_of(plan.names[names["family"]], rows) | times[", ".join(about)].fields() | names | {
-                "workers": workers, "discipline": discipline, "numbering": way, "nonzeros_per_second": rate,
-                "objective": side.objective, "faster": ratio(seconds.get((discipline, "own")), seconds[about]),
-                "of_single_runs": ratio(seconds.get(SINGLE), workers * (seconds[about] or 0) / passes),
+        times = interleaved({", ".join(name): side for name, side in runs.items()}, plan.repeats, plan.note)
+        seconds = {name: times[", ".join(name)].seconds for name in runs}
+        for name, side in runs.items():
+            discipline, way = name
+            passes = workers if name == SINGLE else 1
+            timing = times[", ".join(name)]
+            yield about(plan.names[names["family"]], rows) | timing.fields() | names | {
+                "workers": workers, "discipline": discipline, "numbering": way,
+                "nonzeros_per_second": timing.per_second(passes * rows.nnz),
+                "objective": side.objective, "faster": ratio(seconds.get((discipline, "own")), seconds[name]),
+                "of_single_runs": ratio(seconds.get(SINGLE), workers * (seconds[name] or 0) / passes),
             }  # fmt: skip
