@@ -16,6 +16,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.hosts.shared import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
@@ -179,6 +180,23 @@ def test_a_sample_does_not_take_what_it_lacks_for_harmless(monkeypatch):
     rare = (rows.degrees()[whole.features] >= 8) & (rows.degrees()[whole.features] < 32)
     assert rare.sum() > 100
     assert 0.6 < np.median(some.rates[rare] / whole.rates[rare]) < 1.6
+
+
+def test_rates_are_of_the_rows_of_this_machine():
+    """What is rare on all machines may be in every row of one, and the other way round."""
+    parts = [zipf_rows(300, 60, seed=seed, targets=np.arange(300) % 2) for seed in range(4)]
+    about = [facts_of(part, np.array([0.0, 1.0], np.float32), 0.0, str(k)) for k, part in enumerate(parts)]
+    totals = Totals.of(about, np.sum([part.degrees() for part in parts], axis=0))
+    alone, given = parts[0], totals.given_to(parts[0])
+    many = np.flatnonzero((alone.degrees() >= 16) & (alone.degrees() > 2 * totals.degrees / len(parts)))
+    assert len(many) >= 3
+    rates = []
+    for rows in (alone, given):
+        tiers, found = planned(rows, intercept=False), np.empty(60)
+        found[tiers.features] = tiers.rates
+        rates.append(found)
+    assert np.all(rates[1][many] > 0.5 * rates[0][many])
+    assert np.all(rates[1][alone.degrees() == 0] == 0)
 
 
 def test_which_features_are_private(monkeypatch):
