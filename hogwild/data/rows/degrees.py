@@ -7,8 +7,9 @@ hold-out leaves are the store's minus the held-out rows'. ``Rows.degrees`` is th
 A model that outgrows the cache trains two to three times as fast if features are numbered by degree
 (:class:`Ranked`): the weights of popular features share cache lines, and whatever passes over all weights (a copy, a
 mean, the penalty) visits those only that can differ from zero. Rare features are numbered in packs of equal degree,
-which is all that the rate of their penalty depends on: a pack shares one. Features that no training row holds share the last
-number, whose weight stays zero. Sums over features are taken in the user's order, so they are the same to the last bit.
+which is all that the rate of their penalty depends on: a pack shares one. Features that no training row holds share
+the last number, whose weight stays zero. Sums over features are taken in the user's order, so they are the same to the
+last bit.
 Models and checkpoints are in the user's numbering, and so is everything outside of ``LinearCase``.
 """
 
