@@ -115,7 +115,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y))
         if weights is not None:
             check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
-        held = self._held(codes)
+        held = self._held(codes, weights)
         start = self._from(coef_init, intercept_init) or _zeros
         targets = as_targets(codes, len(classes))
         self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)

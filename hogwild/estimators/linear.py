@@ -196,7 +196,7 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _held(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    def _held(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Numbers of the training rows and of the validation rows, both ascending; None without early stopping."""
         if not self.early_stopping:
             return None
@@ -205,6 +205,9 @@ class LinearEstimator(Fitted):
         split = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
         chosen = split(test_size=self.validation_fraction, random_state=self.random_state)
         rest, held = next(chosen.split(np.zeros((len(y), 1)), y))
+        for name, ids in (("training", rest), ("validation", held)):
+            if weights is not None and not weights[ids].any():
+                raise InputError(_UNWEIGHED.format(name))
         return np.sort(rest), np.sort(held)
 
     def _fit_rows(
@@ -218,9 +221,6 @@ class LinearEstimator(Fitted):
         """
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
-            for name, ids in zip(("training", "validation"), held):
-                if weights is not None and not weights[ids].any():
-                    raise InputError(_UNWEIGHED.format(name))
             score = self._scorer(X, targets, weights, held[1], judge)
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
