@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,14 +19,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, TrainingError
+from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.descent import FitResult, descend
 from hogwild.estimators.jobs import drawn_seed, workers_for
 from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
 from hogwild.estimators.progress import shown
-from hogwild.estimators.stream import Diverged, Stream
+from hogwild.estimators.stream import ENOUGH, Diverged, Stream, far_larger
 from hogwild.estimators.workers import can_share_out
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
@@ -295,6 +296,9 @@ class LinearEstimator(Fitted):
             stream.seed = drawn_seed(self.random_state)
         own = not fresh and self._shows(stream)
         shared = own and stream.flat is not None  # the batch will move these very weights
+        if stream.seen < ENOUGH <= stream.seen + len(rows):
+            if said := far_larger(stream.known_with(rows), getattr(self, "feature_names_in_", None)):
+                warnings.warn(said, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
         problem = stream.take(options, rows)
         if not own:
             stream.begin(first(problem) if fresh else self._ours(problem))

@@ -110,7 +110,7 @@ def _among_all(rows: Rows, weights: np.ndarray | None, class_weight: str | None)
     return (factors[codes] * (np.ones(len(rows)) if weights is None else weights) / mean).astype(np.float32)
 
 
-def check_classes(labels: Sequence[Any], weights: np.ndarray, stacklevel: int) -> None:
+def check_classes(labels: Sequence[Any] | np.ndarray, weights: np.ndarray, stacklevel: int) -> None:
     """Warn of each class without weight; ``weights`` are the sums of those of its rows.
 
     Raises
