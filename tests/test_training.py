@@ -27,6 +27,7 @@ from hogwild import machine
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
 from hogwild.hosts.job import Task
 from hogwild.hosts.pool import Pool
@@ -836,6 +837,22 @@ def test_a_disk_that_fills_up(rows: Rows, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     again = hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, **QUIET)
     assert np.array_equal(again.finish().coef_, run.model.coef_)
+
+
+def test_a_class_without_weight_is_named(rows: Rows) -> None:
+    X, y = rows.to_scipy()
+    codes = np.arange(len(y)) % 3.0
+    given = Rows.from_scipy(X, codes, codes != 1)
+    with pytest.warns(HogwildWarning, match="all rows of a class have weight zero, .*: 1$") as caught:
+        hogwild.train(given, epochs=1, workers=1, l2=0.01).close()
+    assert [each.filename for each in caught] == [__file__]
+    with pytest.raises(InputError, match="all rows but those of class 1 have weight zero"):
+        hogwild.train(Rows.from_scipy(X, codes > 0, codes > 1), epochs=1, workers=1, l2=0.01)
+    part, other = (given.select(np.flatnonzero(codes == k)) for k in (0, 1))  # of machines with rows of their own
+    degree = np.zeros(rows.width, np.int64)
+    facts = [facts_of(each, np.unique(each.targets), 0.0, "") for each in (part, other)]
+    with pytest.raises(InputError, match="all rows but those of class 0 have weight zero"):
+        LinearCase(TrainConfig(discipline="serial"), Totals.of(facts, degree).given_to(part), None)
 
 
 def test_fingerprint_sees_every_kind_of_change(rows: Rows) -> None:

@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import L2_PATH, path_of
+from hogwild.config import path_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows
-from hogwild.data.scaled import Columns, columns_of
+from hogwild.data.scaled import columns_of
 from hogwild.errors import TrainingError, UsageError
 from hogwild.estimators.arrays import converted, loss_here, problem_of, rows_of
 from hogwild.estimators.descent import FEW_EPOCHS, LOOSE, try_steps
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
-from hogwild.problems.linear.exact.folds import Folds, are_few, divisions, mean_of
-from hogwild.problems.linear.exact.walk import FARTHEST, best_of, rounded, unit_of, walked, weakest_of
+from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
+from hogwild.problems.linear.exact.walk import FARTHEST, best_of, rounded, unit_of
 from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values
 from hogwild.problems.linear.rows import all_ones
@@ -94,17 +94,21 @@ def settle_alpha(
     y = labels[codes] if classes else targets
     folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
     loss = loss_here(options, classes)
+    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
+    own = rows if columns is None else columns.apply(rows)
     if exact := _is_exact(options, rows, loss, classes):
-        optima = _Optima(options, rows, loss, classes, folds)
+        problem = problem_of(options, own, classes, "serial", whole=True)
+        fits = Folds(own, problem, converted(own, EMPTY), rows.weights, folds)
     if exact and given is None and cv is None and scoring is None:
-        alphas, scores = optima.walk()
+        tried = fits.walk(unit_of(rows) * unit)
+        alphas, scores = list(tried), -np.array(list(tried.values()))
     else:
         folds = folds if exact else folds[:1]
-        found = optima.path(alphas) if exact else _train(options, rows, classes, alphas, folds[0], seed, start)
+        found = _solutions(fits, alphas) if exact else _train(options, own, classes, alphas, folds[0], seed, start)
         held = [np.flatnonzero(fold_of == fold) for fold_of in folds for fold in range(fold_of.max() + 1)]
         scores = np.empty((len(alphas), len(held)))
         for (fold, ids), k in itertools.product(enumerate(held), range(len(alphas))):
-            coef, intercept = found(k, fold)
+            coef, intercept = found[k, fold] if columns is None else columns.back(*found[k, fold])
             if scoring is None:
                 margins = np.asarray(X[ids] @ np.atleast_2d(coef).T) + intercept
                 score = -_loss(loss, options, margins, targets[ids], None if weights is None else weights[ids])
@@ -133,37 +137,13 @@ def _is_exact(options: Options, rows: Rows, loss: str, classes: int) -> bool:
     return meant and not options.average and are_few(rows, loss, options.l1, classes if classes > 2 else 1)
 
 
-class _Optima:
-    """The optima without each fold, by alpha."""
-
-    def __init__(self, options: Options, rows: Rows, loss: str, classes: int, folds: list[np.ndarray]) -> None:
-        self.options, self.columns = options, _columns(options, rows)
-        own = rows if self.columns is None else self.columns.apply(rows)
-        unit = unit_of(rows) * _mean_weight(rows)
-        self.unit, self.weakest = unit / options.l2, weakest_of(L2_PATH[0] * unit, own) / options.l2
-        about = loss, options.loss_param, classes if classes > 2 else 1, rows.targets, rows.weights, rows.weights
-        self.fits = Folds(own, *about, None, options.intercept, folds)
-
-    def walk(self) -> tuple[list[float], np.ndarray]:
-        """Penalties by the losses of others, and minus the losses of each, (n_alphas, n_folds)."""
-        losses: dict[float, list[float]] = {}
-
-        def loss(alpha: float) -> float:
-            losses[alpha] = self.fits.fit(self.options.l2 * alpha)
-            return mean_of(losses[alpha], self.fits.sizes)
-
-        alphas = list(walked(loss, rounded(L2_PATH[-1] * self.unit), self.weakest))
-        return alphas, -np.array([losses[alpha] for alpha in alphas])
-
-    def path(self, alphas: list[float]) -> Any:
-        """A function of the numbers of an alpha and a fold that returns their solution."""
-        solutions = {}
-        for k in sorted(range(len(alphas)), key=lambda k: -alphas[k]):
-            self.fits.fit(self.options.l2 * alphas[k])
-            for fold in range(len(self.fits.sizes)):
-                found = self.fits.solution(fold)
-                solutions[k, fold] = found if self.columns is None else self.columns.back(*found)
-        return lambda k, fold: solutions[k, fold]
+def _solutions(fits: Folds, alphas: Sequence[float]) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
+    """The optima by the numbers of an alpha and a fold, from strong to weak penalties."""
+    found = {}
+    for k in sorted(range(len(alphas)), key=lambda k: -alphas[k]):
+        fits.fit(alphas[k])
+        found.update({(k, fold): fits.solution(fold) for fold in range(len(fits.sizes))})
+    return found
 
 
 def _mean_weight(rows: Rows) -> float:
@@ -184,10 +164,6 @@ def _check(options: Options) -> None:
         raise UsageError(
             f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
         )
-
-
-def _columns(options: Options, rows: Rows) -> Columns | None:
-    return columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
 
 
 def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> list[np.ndarray]:
@@ -225,15 +201,13 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
 
 def _train(
     options: Options, rows: Rows, classes: int, alphas: Sequence[float], fold_of: np.ndarray, seed: int, start: Any,
-) -> Any:  # fmt: skip
-    """Train the candidates; return a function of the numbers of an alpha and a fold that returns their solution."""
+) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+    """Train the candidates; return their solutions by the numbers of an alpha and a fold."""
     if options.loss == "softmax" and classes > 2:
         raise UsageError(
             "alpha='auto' trains its candidates one class at a time, and softmax all at once: give alpha, unless rows "
             "are few"
         )
-    columns = _columns(options, rows)
-    rows = rows if columns is None else columns.apply(rows)
     problem = problem_of(at(options, alphas[-1]), rows, classes, "serial", whole=True)
     flat = start(problem) if classes == 0 else None
     first = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
@@ -253,12 +227,8 @@ def _train(
     found = Candidates(problem, rows, converted(rows, EMPTY), lanes, order, seed, fold_of, first)
     found.train(epochs)
 
-    def solution(alpha: int, fold: int) -> tuple[np.ndarray, np.ndarray]:
-        begin = (alpha * len(folds) + fold) * len(own)
-        solution = found.model(range(begin, begin + len(own)))
-        return solution if columns is None else columns.back(*solution)
-
-    return solution
+    keys = itertools.product(range(len(alphas)), folds)
+    return {key: found.model(range(k * len(own), (k + 1) * len(own))) for k, key in enumerate(keys)}
 
 
 def _loss(loss: str, options: Options, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:

@@ -20,6 +20,7 @@ from hogwild.estimators.choosing import CrossValidated
 from hogwild.estimators.linear import LinearEstimator, or_as_before
 from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel, probabilities
+from hogwild.problems.linear.rows import check_classes
 
 
 def _has_probabilities(self: HogwildClassifier) -> bool:
@@ -112,7 +113,9 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if self.warm_start and hasattr(self, "coef_") and not np.array_equal(classes, self.classes_):
             raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
         weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y))
-        held = self._held(codes)
+        if weights is not None:
+            check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
+        held = self._held(codes, weights)
         start = self._from(coef_init, intercept_init) or _zeros
         targets = as_targets(codes, len(classes))
         self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)

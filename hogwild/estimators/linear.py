@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,14 +19,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, TrainingError
+from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.descent import FitResult, descend
 from hogwild.estimators.jobs import drawn_seed, workers_for
 from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
 from hogwild.estimators.progress import shown
-from hogwild.estimators.stream import Diverged, Stream
+from hogwild.estimators.stream import ENOUGH, Diverged, Stream, far_larger
 from hogwild.estimators.workers import can_share_out
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
@@ -196,7 +197,7 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _held(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    def _held(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Numbers of the training rows and of the validation rows, both ascending; None without early stopping."""
         if not self.early_stopping:
             return None
@@ -205,6 +206,9 @@ class LinearEstimator(Fitted):
         split = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
         chosen = split(test_size=self.validation_fraction, random_state=self.random_state)
         rest, held = next(chosen.split(np.zeros((len(y), 1)), y))
+        for name, ids in (("training", rest), ("validation", held)):
+            if weights is not None and not weights[ids].any():
+                raise InputError(_UNWEIGHED.format(name))
         return np.sort(rest), np.sort(held)
 
     def _fit_rows(
@@ -218,9 +222,6 @@ class LinearEstimator(Fitted):
         """
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
-            for name, ids in zip(("training", "validation"), held):
-                if weights is not None and not weights[ids].any():
-                    raise InputError(_UNWEIGHED.format(name))
             score = self._scorer(X, targets, weights, held[1], judge)
             X, targets = X[held[0]], targets[held[0]]
             weights = None if weights is None else weights[held[0]]
@@ -295,6 +296,9 @@ class LinearEstimator(Fitted):
             stream.seed = drawn_seed(self.random_state)
         own = not fresh and self._shows(stream)
         shared = own and stream.flat is not None  # the batch will move these very weights
+        if stream.seen < ENOUGH <= stream.seen + len(rows):
+            if said := far_larger(stream.known_with(rows), getattr(self, "feature_names_in_", None)):
+                warnings.warn(said, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
         problem = stream.take(options, rows)
         if not own:
             stream.begin(first(problem) if fresh else self._ours(problem))

@@ -48,7 +48,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         X, y = self._validated(X, y, reset=True, y_numeric=True)
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
-        held = self._held(targets)
+        held = self._held(targets, weights)
         start = self._from(coef_init, intercept_init)
         if start is None:
             there = slice(None) if held is None else held[0]

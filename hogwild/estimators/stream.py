@@ -24,6 +24,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.copies import joined
 from hogwild.data.rows.counts_kernel import count_features
+from hogwild.data.tables.plan import shown
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import converted, loss_here, problem_of
 from hogwild.estimators.descent import try_steps
@@ -38,11 +39,42 @@ from hogwild.training.solo import Solo
 
 ENOUGH = 256  # fewest rows on which the problem is posed and steps are tried
 MOST = 2_048  # most rows of a batch that are kept with those before
+SAMPLED = 64  # rows that tell whether a column is far larger than the others:
+LARGE, AWAY = 1000.0, 30.0  # so many times these together in mean square, the latter of columns away from zero
 COOL, COOLER = 0.25, 0.1  # share of a batch that ``auto`` takes last, and the factor on its step
 
 
 class Diverged(TrainingError):
     """The weights of a stream are not finite."""
+
+
+def far_larger(rows: Rows, names: np.ndarray | None) -> str:
+    """What to say of columns beside which steps that suit the rows teach next to nothing of the others; often nothing.
+
+    Each column's mean square is held against the sum of those of all smaller ones, if these are as many and fill
+    an entry of each row, and where a column counts with its entries: rare ones are not small. Popular words do not come
+    near, as they are among thousands.
+    """
+    some = rows.select(rows.evenly(SAMPLED)).compact()
+    columns, of, count = np.unique(some.indices, return_inverse=True, return_counts=True)
+    values = some.values.astype(np.float64)
+    sums, squares = np.bincount(of, values), np.bincount(of, values * values)
+    held = np.flatnonzero(squares)
+    held = held[np.argsort(squares[held] / count[held], kind="stable")]
+    squares, count = squares[held], count[held]
+    half = max(len(held) - len(held) // 2, int(np.searchsorted(np.cumsum(count), len(some))) + 1)
+    factors = squares[half:] / len(some) / np.cumsum(squares / count)[half - 1 : -1]
+    away = np.square(sums[held[half:]]) > len(some) * squares[half:] / 2  # from zero, further than they vary
+    over = factors / np.where(away, AWAY, LARGE)
+    if not over.max(initial=0.0) > 1.0:
+        return ""
+    first = int(over.argmax())
+    found = np.sort(columns[held[half + first :]])
+    large = shown([str(column if names is None else names[column]) for column in found])
+    return (
+        f"partial_fit learns little beside large columns of X: {large}. Their mean square is {factors[first]:,.0f} "
+        "times that of all smaller columns together: scale the columns (StandardScaler), or use fit, which does"
+    )
 
 
 class Stream:
@@ -77,7 +109,7 @@ class Stream:
         posed = self.problem
         if posed is None or self.seen < ENOUGH:
             always = dataclasses.replace(options, intercept=True)  # it may be wanted later
-            posed = problem_of(always, self._known(rows), self.classes, "serial", whole=False)
+            posed = problem_of(always, self.known_with(rows), self.classes, "serial", whole=False)
             posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
             self.share = posed.intercept
         self.problem = dataclasses.replace(
@@ -109,7 +141,7 @@ class Stream:
         seed, known = (self.seed or 0) + self.batches, None
         few = self.seen + len(rows) < ENOUGH
         if few or self._trying(options):
-            known = self._known(rows)
+            known = self.known_with(rows)
         scale, offset, power = self._step(options, rows, known, seed)
         last = int(COOL * len(rows)) if options.learning_rate == "auto" else 0
         if not last:
@@ -132,7 +164,7 @@ class Stream:
         """Whether a step is still to be found."""
         return options.learning_rate == "auto" and self.step is None
 
-    def _known(self, rows: Rows) -> Rows:
+    def known_with(self, rows: Rows) -> Rows:
         """The first rows, with some of a batch; a copy while they are kept."""
         if self.first is None and len(rows) >= ENOUGH:
             return rows

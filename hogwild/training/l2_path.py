@@ -39,7 +39,7 @@ from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
 from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
-from hogwild.problems.linear.exact.walk import best_of, rounded, unit_of, walked, weakest_of
+from hogwild.problems.linear.exact.walk import best_of, rounded, unit_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -187,17 +187,14 @@ def _by_optima(config: TrainConfig, rows: Rows, classes: int, began: float) -> L
     folds = divisions(rows.targets, classes, rows.nnz * (classes if classes > 2 else 1))
     _, own, _ = scaled_for(config, rows)
     problem = LinearProblem.of(config, own, "serial")
-    arrays, path = problem.row_arrays(own, config.class_weight), _penalties(config, rows)
-    fits = Folds(
-        own, config.loss, problem.loss_param, problem.classes, arrays["targets"], arrays["weights"], rows.weights,
-        arrays["scales"], config.intercept, folds,
-    )  # fmt: skip
+    fits = Folds(own, problem, problem.row_arrays(own, config.class_weight), rows.weights, folds)
     if not fits.sizes.all():
         raise NoChoice(NO_WEIGHT.format(-(-len(rows) // len(fits.sizes))))
     if config.l2_path == L2_PATH:
-        losses = walked(fits.loss, path[-1], weakest_of(path[0], own))
+        found = fits.walk(_unit(config, rows))
     else:
-        losses = dict([(l2, fits.loss(l2)) for l2 in sorted(path, reverse=True)][::-1])
+        found = dict([(l2, fits.fit(l2)) for l2 in sorted(config.l2_path or (), reverse=True)][::-1])
+    losses = {l2: fits.mean(each) for l2, each in found.items()}
     best = best_of(losses)
     if not math.isfinite(losses[best]):
         raise NoChoice("no penalty has a finite loss on the rows held out: scale the columns, or give l2")
@@ -209,13 +206,9 @@ def _by_optima(config: TrainConfig, rows: Rows, classes: int, began: float) -> L
     return L2Choice(best, tried, len(rows) - held, held, 0, seconds, True, folds=many, rounds=len(folds))
 
 
-def _penalties(config: TrainConfig, rows: Rows) -> list[float]:
-    """The penalties to choose among, those of ``auto`` in units of a row's squared length."""
-    path = list(config.l2_path or ())
-    if config.l2_path != L2_PATH or config.normalize != "none":
-        return path
-    unit = unit_of(rows)
-    return [rounded(l2 * unit) for l2 in path]
+def _unit(config: TrainConfig, rows: Rows) -> float:
+    """What the penalties to choose among are multiples of: those of ``auto``, of a row's squared length."""
+    return unit_of(rows) if config.l2_path == L2_PATH and config.normalize == "none" else 1.0
 
 
 class _Path:
@@ -226,7 +219,8 @@ class _Path:
     ) -> None:
         if config.loss == "softmax":
             config = dataclasses.replace(config, loss="log")
-        self.penalties = _penalties(config, rest)
+        unit = _unit(config, rest)
+        self.penalties = [l2 if unit == 1.0 else rounded(l2 * unit) for l2 in config.l2_path or ()]
         self.columns, own, _ = scaled_for(config, rest)
         problem = LinearProblem.of(config, own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)

@@ -37,6 +37,21 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TRAIN = ("--label", "click", "--ignore", "id", "--epochs", 2, "-w", 1)
 
 
+def test_a_class_without_weight_is_named(tmp_path: Path, hogwild: Any) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{k % 7},{('no', 'yes', 'maybe')[k % 3]},{int(k % 3 != 1)}" for k in range(60)]
+    options = ("--label", "y", "--weight", "w", "--epochs", 1, "-w", 1)
+    path.write_text("\n".join(["a,y,w", *rows]))
+    done = hogwild("train", path, *options)
+    assert (done.status, done.err.count("weight zero")) == (0, 1)
+    assert "all rows of a class have weight zero, so nothing is learned of it: yes\n" in done.err
+    path.write_text("\n".join(["a,y,w", *(row for row in rows if "no" not in row)]))
+    done = hogwild("train", path, *options)
+    assert done.status == 1
+    assert done.err.count("\n") == 1
+    assert "t.csv: weights: all rows but those of class maybe have weight zero: expected two or more" in done.err
+
+
 def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any) -> None:
     model, text, packed = tmp_path / "m", clicks / "clicks.csv", clicks / "clicks.parquet"
     done = hogwild("train", text, *TRAIN, "--test", packed, "--out", model)

@@ -38,16 +38,17 @@ def test_the_model_is_that_of_the_alpha_with_the_best_mean_score() -> None:
     np.testing.assert_array_equal(found.intercept_, own.intercept_)
 
 
-def test_scores_are_those_of_optima_without_the_fold() -> None:
+@pytest.mark.parametrize("scale", [True, False])
+def test_scores_are_those_of_optima_without_the_fold(scale: bool) -> None:
     X, y = data(classes=0)
-    y = y + 5  # most of which the intercept has to learn
-    cv = KFold(4)
-    found = HogwildRegressorCV(alphas=ALPHAS, cv=cv, random_state=0).fit(X, y)
+    X, y = X + 1, y + 5  # most of which the intercept has to learn
+    cv, more = KFold(4), {"scale_columns": scale, "random_state": 0}
+    found = HogwildRegressorCV(alphas=ALPHAS, cv=cv, **more).fit(X, y)
     for alpha, scores in zip(ALPHAS, found.path_):
         ridge = Ridge(alpha=alpha * len(y))  # as on all rows
         own = cross_val_score(ridge, X, y, cv=cv, scoring="neg_mean_squared_error") / 2
         np.testing.assert_allclose(scores, own, rtol=0.03)
-    named = HogwildRegressorCV(alphas=ALPHAS, cv=cv, scoring="neg_mean_squared_error", random_state=0).fit(X, y)
+    named = HogwildRegressorCV(alphas=ALPHAS, cv=cv, scoring="neg_mean_squared_error", **more).fit(X, y)
     np.testing.assert_allclose(named.path_, 2 * found.path_, rtol=1e-5)
 
 

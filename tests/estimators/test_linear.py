@@ -352,6 +352,19 @@ def test_the_bar_shows_epochs(cancer: Any, capsys: pytest.CaptureFixture[str]) -
     assert np.array_equal(quiet.coef_, loud.coef_)
 
 
+@pytest.mark.filterwarnings("always")
+def test_a_class_without_weight_is_named() -> None:
+    X, y = np.arange(24.0).reshape(12, 2) % 5, np.repeat(["a", "b", "c"], 4)
+    with pytest.warns(
+        HogwildWarning, match="all rows of a class have weight zero, so nothing is learned of it: b$"
+    ) as w:
+        found = HogwildClassifier(loss="log_loss", class_weight={"b": 0}, max_iter=5, tol=None).fit(X, y)
+    assert w[0].filename == __file__
+    assert found.classes_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="all rows but those of class a have weight zero"):
+        HogwildClassifier().fit(X[:8], y[:8], sample_weight=y[:8] == "a")
+
+
 def test_weights_that_mean_nothing_are_refused(cancer: Any) -> None:
     X, y = cancer
     with pytest.raises(ValueError, match="row 3 has a negative weight"):
@@ -364,7 +377,7 @@ def test_weights_that_mean_nothing_are_refused(cancer: Any) -> None:
     with pytest.raises(ValueError, match="all rows have weight zero"):
         HogwildClassifier().fit(X, y, sample_weight=np.full(len(y), 1e-60))
     with pytest.raises(ValueError, match="weights for (validation|training) set are all zero"):
-        HogwildClassifier(early_stopping=True).fit(X, y, sample_weight=np.arange(len(y)) == 3)
+        HogwildRegressor(early_stopping=True).fit(X, y, sample_weight=np.arange(len(y)) == 3)
 
 
 def test_the_scale_of_the_weights_does_not_matter(cancer: Any) -> None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import scale
+from sklearn.preprocessing import normalize, scale
 
 import hogwild
-from hogwild import HogwildClassifier, HogwildRegressor, TrainingError
+from hogwild import HogwildClassifier, HogwildRegressor, HogwildWarning, Rows, TrainingError
 from hogwild.estimators import jobs as workers
 from hogwild.estimators import stream as stream_module
+from hogwild.estimators.stream import far_larger
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,34 @@ def test_more_classes_and_strings() -> None:
         learn(model, X[order], names[order], 30, classes=np.unique(names))
     assert model.coef_.shape == (3, 4)
     assert model.score(X, names) > 0.85
+
+
+@pytest.mark.parametrize("kind", [HogwildClassifier, HogwildRegressor])
+def test_columns_far_larger_than_the_others_are_named(kind: Any) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 7))
+    y, more = (X[:, 0] > 0) * 1, {"classes": [0, 1]} if kind is HogwildClassifier else {}
+    X[:, 5], X[:, 2] = 2000 + 10 * X[:, 5], 1e5 * X[:, 2]  # years and incomes
+    with pytest.warns(HogwildWarning, match=r"large columns of X: 2, 5. Their mean square is [\d,]{7} times") as caught:
+        learn(kind(eta0=1e-12, learning_rate="constant"), X, y, 100, **more)  # in the batch that makes rows enough
+    assert [each.filename for each in caught] == [__file__]
+    learn(kind(), scale(X), y, 300, **more)
+    frame = pd.DataFrame(X[:, :5], columns=list("abcde"))
+    with pytest.warns(HogwildWarning, match=r"large columns of X: c\. "):
+        kind().partial_fit(frame, y, **more)
+
+
+def test_text_and_rare_columns_are_not_called_large(text: Any) -> None:
+    random, n = np.random.default_rng(0), 4000
+    words = random.zipf(1.3, 40 * n) % 5000
+    counts = scipy.sparse.csr_matrix((np.ones(40 * n), (np.repeat(np.arange(n), 40), words)), (n, 5000))
+    rare = scipy.sparse.hstack([np.ones((n, 1)), scipy.sparse.random(n, 5, 0.003, random_state=0)]).tocsr()
+    signs = scipy.sparse.diags(random.choice([-1.0, 1.0], 5000))
+    hashed = counts @ signs @ scipy.sparse.csr_matrix((np.ones(5000), (np.arange(5000), np.arange(5000) % 64)))
+    wide = random.normal(size=(n, 20)) @ np.diag(np.geomspace(1, 20, 20))
+    for X in (text[0], counts, counts.log1p(), normalize(counts), hashed, rare, wide, wide * 0):
+        rows = Rows.from_scipy(scipy.sparse.csr_matrix(X), np.zeros(X.shape[0]))
+        assert not any(far_larger(rows.block(k, k + 256), None) for k in range(0, len(rows) - 256, 256))
 
 
 def dumped(model: Any, path: Path, **how: Any) -> Any:

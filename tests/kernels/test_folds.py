@@ -30,8 +30,7 @@ def test_the_gradient_of_each_fit_is_zero_on_its_own_rows(loss: str, classes: in
     problem = LinearProblem.of(config, own, "serial")
     arrays = problem.row_arrays(own, None)
     folds = divisions(rows.targets, classes, 10**6)[0]
-    about = problem.classes, arrays["targets"], arrays["weights"], rows.weights, None, True
-    fits = Folds(own, loss, problem.loss_param, *about, [folds])
+    fits = Folds(own, problem, arrays, rows.weights, [folds])
     for _ in range(2):  # the second time, there is little to do
         losses = fits.fit(l2)
     labels = np.unique(rows.targets).astype(float).tolist() if classes else []

@@ -153,6 +153,40 @@ def test_dual_ascent_of_hinge_reaches_the_optimum_and_bounds_it(
     assert not (found[1].any() and not intercept)
 
 
+def test_dual_ascent_that_is_not_at_its_end_lengthens_weights_and_sees_rows_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    X = np.floor(random.pareto(1.1, (300, 500)) * (random.random((300, 500)) < 0.2)).clip(max=300)  # counts of words
+    near = X.clip(max=3)[:, :80] @ np.repeat([1, -1], 40) + 3 * random.normal(size=300)
+    end = ending({"X": X, "y": np.where(near > 0, 1.0, -1.0), "weights": None}, "hinge", l2=1e-5)
+
+    def reached() -> float:
+        ascent = kinked._Ascent(end)
+        ascent.run(400 * end.rows.nnz)
+        found = end.objective(ascent.best_w[None], np.array([ascent.best_b]))
+        assert found == pytest.approx(ascent.value)
+        return found / ascent.lower
+
+    assert (whole := reached()) < 2
+    monkeypatch.setattr(kinked, "LATE", np.inf)
+    assert (without := reached()) > 1.05 * whole
+    monkeypatch.setattr(kinked, "LONGER", (1.0,))
+    assert reached() > 10 * without
+
+
+def test_rounding_to_float32_leaves_no_loss_where_the_objective_is_tiny() -> None:
+    X, y = np.random.default_rng(1).normal(size=(48, 2000)), np.repeat([-1.0, 1.0], 24)
+    end, zero = (
+        ending({"X": X, "y": y, "weights": None}, "hinge", l2=1e-5),
+        (np.zeros((1, 2000), np.float32), np.zeros(1, np.float32)),
+    )
+    found, left = improved(end, *zero, 1.0)
+    assert end.objective(*found) < 1e-6
+    assert left is not None
+    assert left <= 0.006
+
+
 @pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
 @pytest.mark.parametrize("l2", [0.0, 1e-4])
 def test_steps_on_bent_kinks_reach_the_optimum_and_bound_it(

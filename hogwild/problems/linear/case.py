@@ -16,7 +16,7 @@ from hogwild.data.mapped import entries_of
 from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.chunks import count_unknown
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, shortest
 from hogwild.data.rows.copies import narrowed
 from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.totals import alone, facts_of
@@ -33,7 +33,7 @@ from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.problem import FAR, LinearProblem
-from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of
+from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.sums import Sums
 from hogwild.refusals import RENUMBERED, why_not_renumber
@@ -58,6 +58,7 @@ class LinearCase:
             self.held_out = "test_loss"
         self._columns, self._plain, self.note = scaled_for(config, train)
         self._own = self._pose(self._plain)  # what is trained on
+        self._check_classes()
         if self.ranks is not None:
             said = "features numbered by popularity while training (--renumber never: as they are)"
             self.note = f"{self.note}; {said}" if self.note else said
@@ -69,6 +70,13 @@ class LinearCase:
         if test is not None:
             check_plan(test.table, train.table, "the test rows")
         check_same(hashed, train.hash_bits, "the test rows", "training's")
+
+    def _check_classes(self) -> None:
+        labels, rows, totals = self.problem.labels, self._train, self._train.totals
+        if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
+            held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
+            names = [] if rows.table is None else rows.table["label_names"]
+            check_classes([names[int(label)] if names else shortest(label) for label in labels], held, 7)
 
     @staticmethod
     def take(data: Any) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hogwild.data.rows.copies import narrowed
 from hogwild.data.rows.counts_kernel import lengths
 from hogwild.data.rows.normalize import row_scales
 from hogwild.data.scaled import READ, lengths_of, like_text
+from hogwild.data.tables.plan import shown
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
 
@@ -107,6 +108,26 @@ def _among_all(rows: Rows, weights: np.ndarray | None, class_weight: str | None)
         raise InputError(WEIGHTLESS)
     codes = np.searchsorted(all_.labels, rows.targets) if len(all_.labels) else 0
     return (factors[codes] * (np.ones(len(rows)) if weights is None else weights) / mean).astype(np.float32)
+
+
+def check_classes(labels: Sequence[Any] | np.ndarray, weights: np.ndarray, stacklevel: int) -> None:
+    """Warn of each class without weight; ``weights`` are the sums of those of its rows.
+
+    Raises
+    ------
+    InputError
+        If only one class has any.
+    """
+    left, none = (
+        [str(label) for label, weight in zip(labels, weights) if (weight > 0) == has] for has in (True, False)
+    )
+    if len(left) == 1 and none:
+        raise InputError(
+            f"weights: all rows but those of class {left[0]} have weight zero: expected two or more classes"
+        )
+    if none:
+        said = f"weights: all rows of a class have weight zero, so nothing is learned of it: {shown(none)}"
+        warnings.warn(said, HogwildWarning, stacklevel=stacklevel)
 
 
 def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None, fewest: int = 2) -> np.ndarray:

@@ -8,17 +8,20 @@ in the fit that follows on all of them, which it would not against a mean over f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hogwild.config import L2_PATH
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.copies import narrowed
 from hogwild.errors import NoChoice
 from hogwild.kernels.lanes import DOUBLES
 from hogwild.problems.linear.exact import folds_kernel as kernel
 from hogwild.problems.linear.exact.ending import CODES, SMOOTH
+from hogwild.problems.linear.exact.walk import rounded, walked, weakest_of
+from hogwild.problems.linear.problem import LinearProblem
 
 MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradients of each
 SHARE = 1e-4  # of the objective: a step that gains less is the last
@@ -60,12 +63,6 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     return found
 
 
-def mean_of(losses: Sequence[float], sizes: np.ndarray) -> float:
-    """The mean of folds of these sizes that hold any weight; infinite if one is not finite."""
-    found = np.array(losses)[sizes > 0]
-    return float(np.average(found, weights=sizes[sizes > 0])) if len(found) and np.isfinite(found).all() else math.inf
-
-
 class Folds:
     """The fits that leave out a fold each, of one or more divisions of the rows.
 
@@ -73,32 +70,27 @@ class Folds:
     ----------
     rows : Rows
         In the columns that the model is trained in; their ``inverse`` are the penalties' factors.
-    loss, loss_param : str, float
-        A smooth loss, or "softmax".
-    classes : int
-        Margins of a row.
-    targets : array of shape (n,)
-        As those of :class:`hogwild.problems.linear.exact.ending.Ending`.
-    weights, judging : array of shape (n,), optional
-        Weights of the rows in training, and in the loss of those that are left out. Empty or None: equal.
-    scales : array of shape (n,), optional
-        Factors on the rows' values.
-    intercept : bool
+    problem : LinearProblem
+        Of a smooth loss, or "softmax".
+    arrays : dict of arrays
+        Its ``targets``, ``weights`` and ``scales`` (factors on the rows' values) as kernels read them.
+    judging : array of shape (n,), optional
+        Weights of the rows that are left out in their loss. None: equal.
     divisions : sequence of arrays of int32, shape (n,)
         The fold of each row; -1 of those that no fit leaves out.
     """
 
     def __init__(
-        self, rows: Rows, loss: str, loss_param: float, classes: int, targets: np.ndarray, weights: np.ndarray | None,
-        judging: np.ndarray | None, scales: np.ndarray | None, intercept: bool, divisions: Sequence[np.ndarray],
+        self, rows: Rows, problem: LinearProblem, arrays: Mapping[str, np.ndarray], judging: np.ndarray | None,
+        divisions: Sequence[np.ndarray],
     ) -> None:  # fmt: skip
-        self.columns, self.width = None, rows.width
+        self.columns, self.width, self._scaled = None, rows.width, rows
         if rows.width > len(rows):
             rows, self.columns = narrowed(rows if rows.contiguous else rows.compact())
-        n, self.classes = len(rows), classes
-        equal = weights is None or not len(weights)
-        shares = (np.ones(n) if equal else np.asarray(weights, dtype=np.float64)) / n
-        self.judging = np.ones(n) if judging is None or not len(judging) else np.asarray(judging, dtype=np.float64)
+        n, loss, classes, weights = len(rows), problem.loss, problem.classes, arrays["weights"]
+        shares = (np.asarray(weights, dtype=np.float64) if len(weights) else np.ones(n)) / n
+        self.judging = np.ones(n) if judging is None else np.asarray(judging, dtype=np.float64)
+        self.classes = classes
         factors = np.ones(rows.width) if rows.inverse is None else np.square(rows.inverse, dtype=np.float64)
         code = kernel.SOFTMAX if loss == "softmax" and classes > 1 else CODES["log" if loss == "softmax" else loss]
         self.groups = []
@@ -106,9 +98,9 @@ class Folds:
             fits = int(fold_of.max()) + 1
             stride = -(-fits * classes // len(DOUBLES)) * len(DOUBLES)
             given = (
-                rows.begin, rows.end, rows.indices, rows.values, EMPTY if scales is None else readonly(scales),
-                np.asarray(targets, dtype=np.float64), shares, np.ascontiguousarray(fold_of, dtype=np.int32),
-                np.append(factors, 0.0), code, float(loss_param), classes, stride, int(intercept),
+                rows.begin, rows.end, rows.indices, rows.values, readonly(arrays["scales"]),
+                np.asarray(arrays["targets"], dtype=np.float64), shares, np.ascontiguousarray(fold_of, dtype=np.int32),
+                np.append(factors, 0.0), code, float(problem.loss_param), classes, stride, int(problem.intercept > 0),
             )  # fmt: skip
             self.groups.append(_Group(kernel.Fits(*given), fits))
 
@@ -120,9 +112,21 @@ class Folds:
             losses += found.tolist()
         return losses
 
-    def loss(self, l2: float) -> float:
-        """The mean of :meth:`fit` over the rows; infinite if a fit has none that is finite."""
-        return mean_of(self.fit(l2), self.sizes)
+    def mean(self, losses: Sequence[float]) -> float:
+        """The mean of :meth:`fit` over the rows whose weight is not zero; infinite if a fit has none that is finite."""
+        found, sizes = np.array(losses)[self.sizes > 0], self.sizes[self.sizes > 0]
+        return float(np.average(found, weights=sizes)) if len(found) and np.isfinite(found).all() else math.inf
+
+    def walk(self, unit: float) -> dict[float, list[float]]:
+        """What :meth:`fit` returns for the penalties of :func:`walked`, ascending, in these units."""
+        losses: dict[float, list[float]] = {}
+
+        def loss(l2: float) -> float:
+            losses[l2] = self.fit(l2)
+            return self.mean(losses[l2])
+
+        tried = walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, self._scaled))
+        return {l2: losses[l2] for l2 in tried}
 
     def solution(self, fit: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights, (width,) or (K, width), and intercepts (K,) of a fit, float64."""
@@ -134,7 +138,7 @@ class Folds:
         own = group.x.reshape(-1, group.fits.stride)[:, fit * self.classes : (fit + 1) * self.classes].T
         coef = np.zeros((self.classes, self.width))
         coef[:, slice(None) if self.columns is None else self.columns] = own[:, :-1]
-        return (coef[0] if self.classes == 1 else coef), own[:, -1]
+        return (coef[0] if self.classes == 1 else coef), own[:, -1].copy()  # the next fit moves them
 
     @property
     def sizes(self) -> np.ndarray:

@@ -38,6 +38,8 @@ REACH = 0.01  # squared length of a row, over that of the mean row, that the int
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
 TIGHTER = 0.1  # and the factor on it then
 BLOCK = 16  # rows beside each other in memory are visited together where there are many
+LATE = 100.0  # passes after which they do so at each look, since violations among the others may fall slowly
+LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
@@ -140,17 +142,24 @@ class _Ascent:
                 if self._look():
                     return spent
                 next_look = spent / unit + max(LOOKS[0], LOOKS[1] * spent / unit)
+                if spent > LATE * unit:
+                    active, limits[:] = len(order), (math.inf, -math.inf)
         self._look()
         return spent
 
     def _look(self) -> bool:
-        """Evaluate, with the best intercept of these weights; and say whether the bound is near."""
-        e, y = self.ending, self.y
+        """Evaluate, with the best intercept of these weights, or longer ones; and say whether the bound is near."""
+        e, y, before = self.ending, self.y, math.inf
         p = np.tile(e.all_margins(self.w[None], np.zeros(1))[:, 0], self.times)
         b = best_intercept(y * self.kinks - p, y, self.shares) if e.intercept else 0.0
-        value = float(self.shares @ np.maximum(self.kinks - y * (p + b), 0.0)) + e.penalty(self.w)
-        if value < self.value:
-            self.best_w, self.best_b, self.value = self.w.copy(), b, value
+        margins, penalty = y * (p + b), e.penalty(self.w)
+        for factor in LONGER:
+            value = float(self.shares @ np.maximum(self.kinks - factor * margins, 0.0)) + factor**2 * penalty
+            if value < self.value:
+                self.best_w, self.best_b, self.value = factor * self.w, factor * b, value
+            if value > before:
+                break
+            before = value
         slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
         self.lower = max(self.lower, bound(e, slopes))
         return self.value - self.lower <= ENOUGH * self.value
