@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, DeviceStream, Event, dtype_of
+from hogwild.cuda.backend import Backend, DeviceStream, dtype_of
 from hogwild.cuda.problem import DeviceOrder
 from hogwild.cuda.work import Launcher, Segment, Visits
 from hogwild.errors import InputError
@@ -44,7 +44,7 @@ class Load:
     visited: int  # examples visited before position 0, since the run began
     data: dict[str, torch.Tensor] = field(default_factory=dict)  # valid once the device has reached ``ready``
     rows: torch.Tensor | None = None  # (visits.size,) int32, if examples come in minibatches; valid likewise
-    ready: Event | None = None  # None: the data are there
+    ready: torch.cuda.Event | None = None  # None: the data are there
 
     def segment(self, first: int, last: int) -> Segment:
         """The visits at positions from ``first`` to ``last`` (exclusive)."""
@@ -70,7 +70,7 @@ class Loads:
         self.whole: dict[str, torch.Tensor] | None = None  # all data, if they are on the device to stay
         if len(self._parts) == 1:
             self._stream.run(self._take_all)
-            self._stream.record().wait()
+            self._stream.record().synchronize()
 
     def _take_all(self) -> None:
         self.whole, scattered = {}, None
@@ -132,7 +132,7 @@ class Loads:
         """Give the stream of the copies back."""
         self._stream.close()
 
-    def finished(self, events: Iterable[Event]) -> None:
+    def finished(self, events: Iterable[torch.cuda.Event]) -> None:
         """Delay all later copies and permutations until the device has reached these events."""
         for event in events:
             self._stream.after(event)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from hogwild.cuda import trial
-from hogwild.cuda.backend import Backend, DeviceStream, Event, connect
+from hogwild.cuda.backend import Backend, DeviceStream, connect
 from hogwild.cuda.loads import Load, Loads
 from hogwild.cuda.problem import DeviceOrder, OnDevice
 from hogwild.cuda.work import Segment
@@ -55,7 +55,7 @@ class Share(NamedTuple):
 class Given(NamedTuple):
     """A segment queued on a stream."""
 
-    event: Event
+    event: torch.cuda.Event
     examples: int
     number: int  # number of segments queued before
 
@@ -67,7 +67,7 @@ class StreamWorker:
     stream: DeviceStream
     launch: Callable[[Segment], None]
     given: deque[Given]
-    ready: Event | None = None  # of its latest load; not the load itself, whose memory is reused
+    ready: torch.cuda.Event | None = None  # of its latest load; not the load itself, whose memory is reused
 
 
 class DeviceJob:
@@ -86,7 +86,7 @@ class DeviceJob:
         self.in_flight: int | None = None
         self._shares: Iterator[Share] = iter(())
         self._next: Share | None = None
-        self._chain: Event | None = None  # after the latest segment
+        self._chain: torch.cuda.Event | None = None  # after the latest segment
         self._segments = 0  # queued so far
         self._filled = self._dirty = False
         self._fill()
@@ -120,7 +120,7 @@ class DeviceJob:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
             for number, replica in enumerate(self._replicas):
-                while replica.given and replica.given[0].event.done():
+                while replica.given and replica.given[0].event.query():
                     self._count(number, replica.given.popleft().examples)
             free = min(self._replicas, key=lambda replica: len(replica.given))
             more = self._next is not None and not (self._may_stop and self.job.control[STOP])
@@ -128,7 +128,7 @@ class DeviceJob:
             if more and len(free.given) < DEPTH:
                 self._give(free)
             elif busy and time.perf_counter() < until:
-                min((replica.given[0] for replica in busy), key=lambda given: given.number).event.wait()
+                min((replica.given[0] for replica in busy), key=lambda given: given.number).event.synchronize()
             if not more and not busy:
                 return True
             if time.perf_counter() >= until:
@@ -137,7 +137,7 @@ class DeviceJob:
     def settle(self) -> None:
         """Wait until the streams stand still, also after a segment that failed half-way."""
         for replica in self._replicas:
-            replica.stream.record().wait()
+            replica.stream.record().synchronize()
             replica.given.clear()
 
     def clear(self) -> None:
@@ -180,7 +180,7 @@ class DeviceJob:
         load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
         self._follow(stream, load)
         self._run(stream, launch, load, 0, min(REHEARSED, load.visits.n))
-        stream.record().wait()
+        stream.record().synchronize()
 
     def _try(self, step: float) -> int:
         """Choose the number of examples in flight at this step, and leave the parameters as they were."""
@@ -196,7 +196,7 @@ class DeviceJob:
             while left > 0:
                 self._run(stream, launch, load, 0, min(left, length))
                 left -= length
-            stream.record().wait()
+            stream.record().synchronize()
             return self._launcher.judge(self._launcher.flat.cpu().numpy())
 
         found = trial.most_in_flight(loss_after, self._launcher.judge(self.job.flat), most)

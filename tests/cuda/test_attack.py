@@ -137,7 +137,7 @@ def test_memory_that_torch_keeps_is_free(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("empty"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: asked.append("info") or (7, 9))
-    cuda = object.__new__(backend.Cuda)
+    cuda = object.__new__(backend.Backend)
     cuda.device = torch.device("cuda", 0)
     assert cuda.free() == 7
     assert asked == ["empty", "info"]

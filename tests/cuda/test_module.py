@@ -131,7 +131,7 @@ class Driven:
             stream.run(partial(self.replicas[number], segment))
             before = stream.record()
         for stream in self.streams:
-            stream.record().wait()
+            stream.record().synchronize()
 
     def run(self, epochs: int = 2, step: float | None = None, together: int = TOGETHER) -> np.ndarray:
         for rows in orders(self.posed.n, epochs):
@@ -268,7 +268,7 @@ def test_a_step_for_every_minibatch(rule: str) -> None:
     segment = segment_of(driven.data, torch.from_numpy(rows), 0.1, 0.5)
     falling = 0.1 * np.arange(1, 65) ** -0.5
     driven.streams[0].run(lambda: driven.replicas[0](segment))
-    driven.streams[0].record().wait()
+    driven.streams[0].record().synchronize()
     flat, feed = posed.flat.copy(), feed_of(posed.problem.kind, posed.arrays, b"")
     replica = posed.problem.scratch(None)  # type: ignore[arg-type]
     replica.bind(flat, 0)
@@ -684,7 +684,7 @@ def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any)
             for stream, replica in zip(driven.streams, driven.replicas):
                 stream.run(partial(replica, segment))
         for stream in driven.streams:
-            stream.record().wait()
+            stream.record().synchronize()
         flat = driven.flat()
         found += [posed.problem.layout.slot(flat, worker) for worker in range(16)]
     for slot in found[1:]:

@@ -25,10 +25,10 @@ class Copy:
     def __call__(self) -> float:
         if not self._arrays:
             self._stream.run(self._make)
-            self._stream.record().wait()
+            self._stream.record().synchronize()
         start = time.perf_counter()
         self._stream.run(self._copy)
-        self._stream.record().wait()
+        self._stream.record().synchronize()
         return (time.perf_counter() - start) / COPIES
 
     @property

@@ -116,7 +116,7 @@ class ModuleLauncher:
                     "which runs several times slower"
                 ) from error
             stream.run(steps.restore)
-        stream.record().wait()
+        stream.record().synchronize()
         return steps
 
 
