@@ -65,7 +65,7 @@ class Loads:
     def __init__(self, launcher: Launcher, order: DeviceOrder, backend: Backend, seed: int) -> None:
         self._launcher, self._order, self._backend, self._seed = launcher, order, backend, seed
         self._stream: DeviceStream = backend.stream()
-        share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
+        share = SHARE_BESIDE_MODULES if launcher.granule else SHARE
         self._parts = cut_parts(launcher, order, int(share * backend.free()))
         self.whole: dict[str, torch.Tensor] | None = None  # all data, if they are on the device to stay
         if len(self._parts) == 1:
@@ -93,7 +93,7 @@ class Loads:
         """
         n, chunk, steps = self._order.n_rows, self._order.chunk, list(steps)
         while steps and self.whole is not None:
-            count, rate = (1, 0.0) if self._launcher.granule() else alike(steps[: max(TOGETHER // n, 1)])
+            count, rate = (1, 0.0) if self._launcher.granule else alike(steps[: max(TOGETHER // n, 1)])
             load = self._load(epoch, 0, start * chunk, n, count, steps[0], rate)
             load.data = self.whole
             yield load
@@ -122,9 +122,9 @@ class Loads:
         load = Load(visits, epochs, visited)
         if self.whole is None:
             self._stream.run(self._copy(load, part))
-        if self._launcher.granule():
+        if self._launcher.granule:
             self._stream.run(lambda: setattr(load, "rows", self._permutation(epoch, part, length)[skip:]))
-        if self.whole is None or self._launcher.granule():
+        if self.whole is None or self._launcher.granule:
             load.ready = self._stream.record()
         return load
 
@@ -204,7 +204,7 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
 
 
 def _bytes(launcher: Launcher, first: int, last: int) -> int:
-    permuted = launcher.block > 1 or launcher.granule() > 0
+    permuted = launcher.block > 1 or launcher.granule > 0
     return launcher.bytes_of(first, last) + ENTRY * permuted * (last - first)
 
 

@@ -95,11 +95,11 @@ class OnDevice:
         """Number of chunks done, over all epochs of a task."""
         return int(control[NEXT])
 
-    def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> Launcher:
+    def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend) -> Launcher:
         """Put the problem's kernels and arrays on a device."""
         module, name = _LAUNCHERS[type(self.problem).__name__]
-        found: type[Launcher] = getattr(importlib.import_module(module), name)
-        return found(self.problem, arrays, backend, replicas, **self.options)
+        made: Launcher = getattr(importlib.import_module(module), name)(self.problem, arrays, backend, **self.options)
+        return made
 
 
 def lay_out(

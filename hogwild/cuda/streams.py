@@ -77,9 +77,8 @@ class DeviceJob:
         self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[DeviceStream]
     ) -> None:
         self.job, self._problem, self._order = job, problem, order
-        self._launcher = problem.launcher(job.local, backend, len(streams))
-        self._streams = streams[: self._launcher.streams]
-        self._granule = self._launcher.granule()
+        self._launcher, self._streams = problem.launcher(job.local, backend), streams
+        self._granule = self._launcher.granule
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
         self._replicas: list[StreamWorker] = []

@@ -123,7 +123,7 @@ def of_completion(discipline, rank, loss, options, sides=None):
     name = "squared_error" if loss == "squared-error" else "implicit"
     kernel = Compiled(getattr(completion, name))
     setattr(completion, name, kernel)
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), 1, sides=sides)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), sides=sides)
     data = {name: torch.from_numpy(part) for name, part in arrays.items()}
     launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
     setattr(completion, name, kernel.kernel)

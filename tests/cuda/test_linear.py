@@ -53,7 +53,7 @@ class Trial:
         self.problem = LinearProblem.of(TrainConfig(**{"l2": 0.0} | options), rows, discipline)
         self.arrays = self.problem.row_arrays(rows, None)
         entries = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
-        self.launcher = LinearLauncher(self.problem, entries | self.arrays, StandIn(), 1)
+        self.launcher = LinearLauncher(self.problem, entries | self.arrays, StandIn())
         rng, host = np.random.default_rng(1), np.zeros(self.problem.size, np.float32)
         parts = [part.reshape(-1, self.problem.stride) for part in self.problem.parameters(host)]
         for part, draw in zip(parts, (rng.normal, rng.normal, rng.random, rng.random)):

@@ -108,16 +108,16 @@ class Driven:
     def __init__(self, posed: Posed, backend: Any, batch: int = BATCH, launch: str = "graphs", seed: int = 0) -> None:
         workers = posed.problem.layout.workers
         self.posed, self.backend, self._random = posed, backend, random.Random(seed)
-        self.launcher = ModuleLauncher(posed.problem, posed.arrays, backend, workers, batch=batch, launch=launch)
+        self.launcher = ModuleLauncher(posed.problem, posed.arrays, backend, batch=batch, launch=launch)
         self.launcher.flat.copy_(torch.from_numpy(posed.flat))
-        self.streams = [backend.stream() for _ in range(self.launcher.streams)]
+        self.streams = [backend.stream() for _ in range(workers)]
         self.replicas = [self.launcher.replica(k, stream, batch) for k, stream in enumerate(self.streams)]
         arrays = self.launcher.part(0, posed.n)
         self.data = {name: torch.from_numpy(np.array(array)).to(backend.device) for name, array in arrays.items()}
 
     def epoch(self, rows: np.ndarray, step: float | None = None, together: int = TOGETHER) -> None:
         locked = self.posed.problem.discipline == "locked"
-        size = self.launcher.granule() * (1 if locked else together)
+        size = self.launcher.granule * (1 if locked else together)
         on_device = torch.from_numpy(rows).to(self.backend.device)
         step = step or STEPS[self.posed.problem.layout.rule]
         if self.backend.device.type == "cuda":
@@ -593,7 +593,7 @@ def test_several_inputs_and_parts() -> None:
 
     posed = pose(Two(), (X, np.linspace(0.5, 1.5, len(y)), y))
     close(drive(posed), on_cpu(posed))
-    launcher = ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+    launcher = ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4)
     part = launcher.part(20, 50)
     np.testing.assert_array_equal(part["input0"], X[20:50])
     assert sum(array.nbytes for array in part.values()) == launcher.bytes_of(20, 50)
@@ -618,7 +618,7 @@ def test_noise() -> None:
 def test_refusals() -> None:
     posed = pose(network(), dense_data())
     with pytest.raises(UsageError, match="launch='other': expected one of graphs"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4, launch="other")
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4, launch="other")
 
     class Single(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:
@@ -629,7 +629,7 @@ def test_refusals() -> None:
 
     posed = pose(network(), Single())
     with pytest.raises(UsageError, match="a Dataset is fetched item by item"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4)
 
 
 # ---- a real device
