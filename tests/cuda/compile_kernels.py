@@ -120,13 +120,11 @@ def of_completion(discipline, rank, loss, options, sides=None):
     values = np.arange(4, dtype=np.float32)
     problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
-    name = "squared_error" if loss == "squared-error" else "implicit"
-    kernel = Compiled(getattr(completion, name))
-    setattr(completion, name, kernel)
+    kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
     launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), sides=sides)
     data = {name: torch.from_numpy(part) for name, part in arrays.items()}
     launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
-    setattr(completion, name, kernel.kernel)
+    completion.visit_ratings = kernel.kernel
     return kernel
 
 

@@ -135,12 +135,10 @@ class CompletionLauncher(Launcher):
         """Constants that kernels are compiled for, except the number of ratings per program."""
         problem, (width, tile) = self.problem, self._width()
         constants: dict[str, Any] = {
-            "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "PER_ROW": problem.penalty == "per-row",
-            "NONNEGATIVE": problem.nonnegative, "BIASED": problem.biases, "USER_ATOMIC": self.sides[0],
-            "ITEM_ATOMIC": self.sides[1],
+            "LOSS": problem.loss, "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "BIASED": problem.biases,
+            "PER_ROW": problem.penalty == "per-row", "NONNEGATIVE": problem.nonnegative,
+            "USER_ATOMIC": self.sides[0], "ITEM_ATOMIC": self.sides[1],
         }  # fmt: skip
-        if problem.loss != "squared-error":
-            constants["BPR"] = problem.loss == "bpr"
         # products and sums are fused, whatever Triton's default, and no program waits for another's registers
         registers = REGISTERS if tile <= self._space() else None
         return constants | {"num_warps": 1, "enable_fp_fusion": True, "maxnreg": registers}

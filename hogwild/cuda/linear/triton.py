@@ -28,18 +28,13 @@ import torch
 import triton
 import triton.language as tl
 
-from hogwild.cuda.losses import SOFTMAX, dloss
+from hogwild.cuda.losses import dloss
 from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.work import Visits
-from hogwild.kernels.losses import LOSSES
-from hogwild.problems.linear.kernel import ELASTIC as _ELASTIC
-from hogwild.problems.linear.kernel import L2 as _L2
-from hogwild.problems.linear.kernel import NO_PENALTY as _NO_PENALTY
-from hogwild.problems.linear.kernel import TINY as _TINY
+from hogwild.problems.linear import kernel as on_cpu
 from hogwild.problems.linear.problem import LinearProblem
 
-NO_PENALTY, ELASTIC = tl.constexpr(_NO_PENALTY), tl.constexpr(_ELASTIC)
-TINY = tl.constexpr(float(_TINY))
+TINY = tl.constexpr(float(on_cpu.TINY))
 AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
 HELD = 4  # rows over which a program adds up changes of the intercept; divides AHEAD
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
@@ -52,7 +47,7 @@ ANYWHERE = ("begin", "end", "indices", "values", "targets", "weights", "scales")
 @triton.jit
 def shrunk(w, pull, l1, l2, PENALTY: tl.constexpr):
     """The proximal step of ``l1 |w| + l2/2 w^2``."""
-    if PENALTY == ELASTIC:
+    if PENALTY == "elastic":
         size = tl.abs(w) - pull * l1
         # not a maximum, which would drop a NaN
         w = tl.where(size <= 0.0, 0.0, tl.where(w > 0.0, size, -size))
@@ -74,12 +69,12 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
         step = step * tl.rsqrt(total + TINY)
     change = -step * gradient
     if ATOMIC:
-        if PENALTY != NO_PENALTY:
+        if PENALTY != "none":
             change = shrunk(w + change, step * rate, l1, l2, PENALTY) - w
         tl.atomic_add(coef + at, change, mask=mask, sem="relaxed")
     else:
         w = tl.load(coef + at, mask=mask, other=0.0, cache_modifier=".cg") + change
-        if PENALTY != NO_PENALTY:
+        if PENALTY != "none":
             w = shrunk(w, step * rate, l1, l2, PENALTY)
         tl.store(coef + at, w, mask=mask)
 
@@ -170,7 +165,7 @@ def one_margin(
             mask = lanes < last - first
             w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
             bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
-            if PENALTY != NO_PENALTY:
+            if PENALTY != "none":
                 rate = tl.load(rates + u, mask=mask, other=0.0)
             # of the next row, not waited for in this visit
             next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
@@ -191,7 +186,7 @@ def one_margin(
                 held, held_squares = hold(held, held_squares, intercept_squares, 0, None, g, share * step, ADAGRAD)
                 if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
                     held, held_squares = let_go(intercept, intercept_squares, 0, None, held, held_squares, ADAGRAD)
-            if (PENALTY != NO_PENALTY) | (g != 0.0):
+            if (PENALTY != "none") | (g != 0.0):
                 slope = g * scale
                 write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
                 more = first + BLOCK
@@ -199,7 +194,7 @@ def one_margin(
                     v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
                     left = lanes < last - more
                     old, pull = 0.0, 0.0
-                    if PENALTY != NO_PENALTY:
+                    if PENALTY != "none":
                         pull = tl.load(rates + v, mask=left, other=0.0)
                         if ATOMIC:
                             old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
@@ -282,7 +277,7 @@ def many_margins(
             if SCALED:
                 scale = pick(row_scales, i)
             top, total = float("-inf"), 0.0
-            if (LOSS == SOFTMAX) & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
+            if (LOSS == "softmax") & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
                 k = 0
                 while k < STRIDE:
                     columns = k + tl.arange(0, COLUMNS)
@@ -294,7 +289,7 @@ def many_margins(
                 columns = k + tl.arange(0, COLUMNS)
                 margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
                 margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
-                if LOSS == SOFTMAX:
+                if LOSS == "softmax":
                     if COLUMNS >= CLASSES:
                         top, total = gather(float("-inf"), 0.0, margins)
                     g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
@@ -306,14 +301,14 @@ def many_margins(
                     held, held_squares = hold(held, held_squares, squares, columns, real, g, share * step, ADAGRAD)
                     if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
                         held, held_squares = let_go(intercept, squares, columns, real, held, held_squares, ADAGRAD)
-                if (PENALTY != NO_PENALTY) | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
+                if (PENALTY != "none") | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
                     v, z, more = u, x, first
                     while more < last:
                         left = lanes < last - more
                         # padded classes are written too, so that vectors are whole, and stay zero
                         mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
                         w, rate = 0.0, 0.0
-                        if PENALTY != NO_PENALTY:
+                        if PENALTY != "none":
                             rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
                             if ATOMIC:
                                 w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
@@ -340,8 +335,8 @@ def _columns(problem: LinearProblem) -> int:
 def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) -> dict[str, Any]:
     """Return the constants that a kernel is compiled for."""
     found: dict[str, Any] = {
-        "LOSS": LOSSES[problem.loss],
-        "PENALTY": _ELASTIC if problem.l1 > 0 else _L2 if problem.l2 > 0 else _NO_PENALTY,
+        "LOSS": problem.loss,
+        "PENALTY": "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none",
         "ADAGRAD": problem.adagrad,
         "ATOMIC": problem.discipline == "atomic",
         "INTERCEPT": HELD if problem.intercept > 0 else 0,
