@@ -17,14 +17,12 @@ from torch.nn import functional
 
 from hogwild.cuda.module import launcher as module_launcher
 from hogwild.cuda.module import rules as module_rules
-from hogwild.cuda.module.feed import DeviceSparseFeed
 from hogwild.cuda.module.launcher import ModuleLauncher
-from hogwild.cuda.module.replica import unpack
 from hogwild.cuda.work import Segment, Visits
 from hogwild.data.rows.container import readonly
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.problems.module.feed import feed_of, take_data
-from hogwild.problems.module.layout import Layout, pack
+from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.problem import ModuleProblem
 from tests.cuda.standin import StandIn
 
@@ -515,7 +513,7 @@ def test_parts_of_rows_that_lie_anywhere() -> None:
     order = np.random.default_rng(1).permutation(posed.n)
     scattered = dict(posed.arrays)
     scattered |= {name: posed.arrays[name][order] for name in ("begin", "end", "target")}
-    feed, plain = DeviceSparseFeed(scattered), DeviceSparseFeed(posed.arrays)
+    feed, plain = (ModuleLauncher(posed.problem, arrays, StandIn(), batch=4) for arrays in (scattered, posed.arrays))
     for first, last in [(0, posed.n), (10, 60), (149, 150), (7, 7)]:
         found = feed.part(first, last)
         assert sum(array.nbytes for array in found.values()) == feed.bytes_of(first, last)

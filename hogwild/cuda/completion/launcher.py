@@ -85,9 +85,6 @@ class CompletionLauncher(Launcher):
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         return {name: array[first:last] for name, array in self._ratings.items()}
 
-    def bytes_of(self, first: int, last: int) -> int:
-        return sum(array.itemsize for array in self._ratings.values()) * (last - first)
-
     @cached_property
     def objective(self) -> RatingObjective:
         """The mean loss of evenly spaced ratings."""

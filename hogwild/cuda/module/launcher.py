@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
-from hogwild.cuda.module.feed import DeviceArrayFeed, DeviceSparseFeed
 from hogwild.cuda.module.replica import DeviceReplica
-from hogwild.cuda.module.steps import DeviceSteps
+from hogwild.cuda.module.steps import DeviceSteps, of_arrays, of_rows
+from hogwild.cuda.rows import bytes_of, part_of
 from hogwild.cuda.work import Launcher, Segment
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.methods import LAUNCHES
 from hogwild.problems.module.layout import unpack
@@ -67,7 +67,12 @@ class ModuleLauncher(Launcher):
             )
         sparse = problem.kind == "sparse"
         self.problem, self._backend, self.granule = problem, backend, batch
-        self._feed: Any = DeviceSparseFeed(arrays) if sparse else DeviceArrayFeed(arrays)
+        names = [] if sparse else [name for name in arrays if name.startswith("input")]
+        self._arrays = {name: arrays[name] for name in (*names, "target")}
+        self._rows: Rows | None = None
+        if sparse:
+            ends = arrays["begin"], arrays["end"]
+            self._rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
         self._graphs = launch != "eager" and not sparse and batch <= len(arrays["target"])
         if self._graphs and problem.layout.workers > 1:
             warn_of_noise(problem)
@@ -75,11 +80,14 @@ class ModuleLauncher(Launcher):
         self.flat = torch.zeros(problem.size).to(backend.device)
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        found: dict[str, np.ndarray] = self._feed.part(first, last)
-        return found
+        """What the module is given, in order, or what that is made from; and the target."""
+        entries = {} if self._rows is None else part_of(self._rows, first, last)
+        return entries | {name: array[first:last] for name, array in self._arrays.items()}
 
     def bytes_of(self, first: int, last: int) -> int:
-        return int(self._feed.bytes_of(first, last))
+        if self._rows is None:
+            return super().bytes_of(first, last)
+        return bytes_of(self._rows, first, last) + self._arrays["target"][first:last].nbytes
 
     def room(self) -> int:
         return self.granule * self.problem.layout.workers
@@ -87,11 +95,14 @@ class ModuleLauncher(Launcher):
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
         steps = DeviceSteps(
-            lambda: DeviceReplica(self.problem, self.flat, number, self.granule), self._feed, self._backend
+            lambda: DeviceReplica(self.problem, self.flat, number, self.granule),
+            of_arrays if self._rows is None else of_rows,
+            self._backend,
         )
         stream.run(steps.begin)
         if self._graphs:
-            stream.run(steps.prepare)
+            some = self.part(0, self.granule)
+            stream.run(lambda: steps.prepare(some))
             try:
                 steps.replay = stream.capture(steps.next)
             except RuntimeError as error:
