@@ -36,8 +36,8 @@ def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         visit(*about[:4], one_less, *about[5:])
 
     monkeypatch.setattr(torch_linear, "visit", lossy)
-    check = partial(correctness.Checked, partial(correctness.CHECKS[KERNELS[0]], 64))
-    [_, row] = race("correctness", {"it": Side(check, 1)}, Pace(100.0, rounds=0))
+    check = partial(correctness.checked, correctness.CHECKS[KERNELS[0]], 64)
+    [_, row] = race("correctness", {"it": Side(check)}, Pace(100.0, rounds=0))
     assert "differs by" in row["status"]
 
 
