@@ -52,7 +52,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A problem (see ``problems/work.Problem``) as the parent sees it; worker processes never do."""
+    """A problem in a job on a device, which needs a few methods of ``problems/work.Problem`` only."""
 
     problem: Any
     in_flight: int | None  # examples in flight; None: found by trial
@@ -60,7 +60,6 @@ class OnDevice:
     options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
 
     locks = 1
-    holds = False
 
     @property
     def discipline(self) -> str:
@@ -68,26 +67,15 @@ class OnDevice:
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 parameter array."""
         return int(self.problem.size)
 
-    def parameters(self, flat: np.ndarray) -> Any:
-        """The named views of the flat array."""
-        return self.problem.parameters(flat)
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Return nothing: no array is in rank order."""
-        return []
-
     def start(self, flat: np.ndarray, seed: int) -> None:
-        """Set the initial parameters in an array of zeros."""
         self.problem.start(flat, seed)
 
     def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
         """Do nothing: the device shuffles."""
 
     def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
-        """Set the counts for an epoch that starts at chunk ``start``."""
         control[:] = 0
         control[NEXT] = start
 

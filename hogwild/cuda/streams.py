@@ -16,7 +16,6 @@ import functools
 import itertools
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -53,20 +52,19 @@ class Share(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A segment queued on a stream."""
+    """A segment queued on the stream of a worker, at whose end is the event."""
 
+    worker: int
     event: torch.cuda.Event
     examples: int
-    number: int  # number of segments queued before
 
 
 @dataclass
 class StreamWorker:
-    """A worker: its stream, its launch function, and its unfinished segments."""
+    """A worker: its stream and its launch function."""
 
     stream: DeviceStream
     launch: Callable[[Segment], None]
-    given: deque[Given]
     ready: torch.cuda.Event | None = None  # of its latest load; not the load itself, whose memory is reused
 
 
@@ -82,11 +80,11 @@ class DeviceJob:
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
         self._replicas: list[StreamWorker] = []
+        self._given: list[Given] = []  # unfinished segments, the oldest first
         self.in_flight: int | None = None
         self._shares: Iterator[Share] = iter(())
         self._next: Share | None = None
         self._chain: torch.cuda.Event | None = None  # after the latest segment
-        self._segments = 0  # queued so far
         self._filled = self._dirty = False
         self._fill()
         self._trials, self._found = 0, (1, 1.0)  # the number in flight that the latest trial found, and its step
@@ -118,33 +116,33 @@ class DeviceJob:
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
-            for number, replica in enumerate(self._replicas):
-                while replica.given and replica.given[0].event.query():
-                    self._count(number, replica.given.popleft().examples)
-            free = min(self._replicas, key=lambda replica: len(replica.given))
+            queued, given, self._given = [0] * len(self._replicas), self._given, []
+            for one in given:
+                if one.event.query():
+                    self._count(one)
+                else:
+                    self._given.append(one)
+                    queued[one.worker] += 1
             more = self._next is not None and not (self._may_stop and self.job.control[STOP])
-            busy = [replica for replica in self._replicas if replica.given]
-            if more and len(free.given) < DEPTH:
-                self._give(free)
-            elif busy and time.perf_counter() < until:
-                min((replica.given[0] for replica in busy), key=lambda given: given.number).event.synchronize()
-            if not more and not busy:
+            if not more and not self._given:
                 return True
+            if more and min(queued) < DEPTH:
+                self._give(queued.index(min(queued)))
+            elif time.perf_counter() < until:
+                self._given[0].event.synchronize()
             if time.perf_counter() >= until:
                 return False
 
-    def settle(self) -> None:
-        """Wait until the streams stand still, also after a segment that failed half-way."""
+    def release(self) -> None:
+        """Drop unfinished work, wait until the streams stand still, and drop replicas and graphs.
+
+        Also after a segment that failed half-way. An interrupted sequence holds a reference to the desk itself.
+        """
+        self._shares, self._next = iter(()), None
         for replica in self._replicas:
             replica.stream.record().synchronize()
-            replica.given.clear()
-
-    def clear(self) -> None:
-        """Drop unfinished work: an interrupted sequence holds a reference to the desk itself."""
-        self._shares, self._next = iter(()), None
-
-    def close(self) -> None:
-        """Drop the replicas and their graphs, and give back the stream of the copies."""
+        self._given.clear()
+        self.pull()
         self._replicas.clear()
         self._loads.close()
 
@@ -169,7 +167,7 @@ class DeviceJob:
         in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more are possible
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
-            self._replicas.append(StreamWorker(stream, self._launcher.replica(number, stream, share), deque()))
+            self._replicas.append(StreamWorker(stream, self._launcher.replica(number, stream, share)))
         self.in_flight = share * len(self._streams)
 
     def _rehearse(self) -> None:
@@ -207,10 +205,10 @@ class DeviceJob:
         loads = self._loads.of(task.epoch, task.start, (task.step, *task.further))
         load = next(loads, None)
         while load is not None:
-            before = [replica.given[-1].event for replica in self._replicas if replica.given]
+            before = {given.worker: given.event for given in self._given}  # the last of each
             shares = self._cut_load(load)
             yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host spends time on copying
-            self._loads.finished(before)  # the next copy replaces what came before this load
+            self._loads.finished(before.values())  # the next copy replaces what came before this load
             ahead = next(loads, None)
             yield from shares
             load = ahead
@@ -238,11 +236,11 @@ class DeviceJob:
             yield Share(load, first, some[-1], len(some))
             first = some[-1]
 
-    def _give(self, replica: StreamWorker) -> None:
+    def _give(self, number: int) -> None:
         """Queue the next segment on a replica's stream."""
-        share, stream = self._next, replica.stream
-        assert share is not None
-        load = share.load
+        assert self._next is not None
+        share, replica = self._next, self._replicas[number]
+        load, stream = share.load, replica.stream
         if replica.ready is not load.ready:
             self._follow(stream, load)
             replica.ready = load.ready
@@ -251,8 +249,7 @@ class DeviceJob:
         self._dirty = True
         self._run(stream, replica.launch, load, share.first, share.last)
         self._chain = stream.record()
-        self._segments += 1
-        replica.given.append(Given(self._chain, share.last - share.first, self._segments))
+        self._given.append(Given(number, self._chain, share.last - share.first))
         self.job.control[NEXT] += share.chunks
         self._may_stop = share.chunks > 0  # a run resumes at the end of a chunk
         self._next = next(self._shares, None)
@@ -266,10 +263,10 @@ class DeviceJob:
         if load.ready is not None:
             stream.after(load.ready)
 
-    def _count(self, worker: int, examples: int) -> None:
+    def _count(self, given: Given) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
-        cells = self.job.control[WORKERS:].reshape(-1, LINE)
-        cells[worker, ROWS] += examples
+        worker, cells = given.worker, self.job.control[WORKERS:].reshape(-1, LINE)
+        cells[worker, ROWS] += given.examples
         done = int(cells[:, ROWS].sum())
         nonzeros = self._problem.nonzeros * done // self._order.n_rows
         cells[worker, NONZEROS] += nonzeros - int(cells[:, NONZEROS].sum())
@@ -342,10 +339,7 @@ class Streams(Pool):
             return
         desk, self._desk, self._at_work, job.pull = self._desk, None, False, None
         with naming("a worker failed"):
-            desk.clear()
-            desk.settle()
-            desk.pull()
-            desk.close()
+            desk.release()
 
     def close(self) -> None:
         self.closed = True

@@ -82,7 +82,7 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
     run = begin("linear", device="cuda", in_flight=1)
     next(run)
     give = streams.DeviceJob._give
-    monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, replica: (give(self, replica), run.stop()))
+    monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, number: (give(self, number), run.stop()))
     with without_collector(run) as there:
         assert next(run)["status"] == "interrupted"
         while device.advance():  # what nobody waited for
