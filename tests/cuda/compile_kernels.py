@@ -101,16 +101,14 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
         "longest": 1000, "falling": False, "far": False, "unit": False,
     }  # fmt: skip
     problem = LinearProblem(**usual | given)
-    name = "one_margin" if problem.classes == 1 else "many_margins"
-    kernel = Compiled(getattr(linear, name))
-    setattr(linear, name, kernel)
+    kernel = linear.visit_rows = Compiled(linear.visit_rows)
     types = {"begin": offsets, "end": offsets, "indices": "int32", "targets": "float32"}
     types |= {} if problem.unit else {"values": "float32"}
     types |= {"weights": "float32", "scales": "float32"} if per_row else {}
     data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
     flat = torch.empty(problem.size, device="meta")
     linear.visit(problem, problem.parameters(flat), flat, data, VISITS, 1000, linear.block_of(problem, 73.0))
-    setattr(linear, name, kernel.kernel)
+    linear.visit_rows = kernel.kernel
     return kernel
 
 

@@ -80,22 +80,22 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
 
 
 @triton.jit
-def hold(held, held_squares, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
-    """Add a row's change to those of the intercept that a program holds; one number each or a tensor of classes."""
+def shift(intercept, squares, at, mask, held, held_squares, g, step, enough, ADAGRAD: tl.constexpr):
+    """Add a row's change of the intercept to what a program holds and, when that is enough, add this to the intercept.
+
+    Of one margin, or tensors of several classes. Returns what the program then holds.
+    """
     if ADAGRAD:
         held_squares += g * g
         before = tl.load(squares + at, mask=mask, cache_modifier=".cg")
         step = step * tl.rsqrt(before + held_squares + TINY)
-    return held - step * g, held_squares
-
-
-@triton.jit
-def let_go(intercept, squares, at, mask, held, held_squares, ADAGRAD: tl.constexpr):
-    """Add what a program holds to the intercept, and return what it then holds: nothing."""
-    tl.atomic_add(intercept + at, held, mask=mask, sem="relaxed")
-    if ADAGRAD:
-        tl.atomic_add(squares + at, held_squares, mask=mask, sem="relaxed")
-    return held * 0.0, held_squares * 0.0
+    held -= step * g
+    if enough:
+        tl.atomic_add(intercept + at, held, mask=mask, sem="relaxed")
+        if ADAGRAD:
+            tl.atomic_add(squares + at, held_squares, mask=mask, sem="relaxed")
+        held, held_squares = held * 0.0, held_squares * 0.0
+    return held, held_squares
 
 
 @triton.jit
@@ -139,72 +139,6 @@ def pick(numbers, i):
         return tl.sum(tl.where(own, numbers, 0), 0)
 
 
-@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
-def one_margin(
-    coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
-    l1, l2, param, share,
-    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
-    length, growth, since, power,
-    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
-    SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
-):  # fmt: skip
-    """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
-    held, held_squares = 0.0, 0.0
-    lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
-    while p < count:
-        at = p + turn * tl.arange(0, AHEAD)
-        firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
-            begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
-            WEIGHTED, SCALED, SHUFFLED, TOGETHER,
-        )  # fmt: skip
-        first, last = pick(firsts, 0), pick(lasts, 0)
-        u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
-        i = 0
-        while (i < AHEAD) & (p < count):
-            mask = lanes < last - first
-            w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
-            bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
-            if PENALTY != "none":
-                rate = tl.load(rates + u, mask=mask, other=0.0)
-            # of the next row, not waited for in this visit
-            next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
-            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, UNIT, True)
-            y, step, weight, scale = pick(ys, i), pick(row_steps, i), 1.0, 1.0
-            if WEIGHTED:
-                weight = pick(row_weights, i)
-            if SCALED:
-                scale = pick(row_scales, i)
-
-            found, more = w * x, first + BLOCK
-            while more < last:
-                v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
-                found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
-                more += BLOCK
-            g = dloss(bias + held + scale * tl.sum(found, 0), y, param, LOSS) * weight
-            if INTERCEPT:
-                held, held_squares = hold(held, held_squares, intercept_squares, 0, None, g, share * step, ADAGRAD)
-                if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                    held, held_squares = let_go(intercept, intercept_squares, 0, None, held, held_squares, ADAGRAD)
-            if (PENALTY != "none") | (g != 0.0):
-                slope = g * scale
-                write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
-                more = first + BLOCK
-                while more < last:
-                    v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
-                    left = lanes < last - more
-                    old, pull = 0.0, 0.0
-                    if PENALTY != "none":
-                        pull = tl.load(rates + v, mask=left, other=0.0)
-                        if ATOMIC:
-                            old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
-                    write(coef, coef_squares, v, left, old, slope * z, step, pull, l1, l2, PENALTY, ADAGRAD, ATOMIC)
-                    more += BLOCK
-            u, x, first, last = next_u, next_x, next_first, next_last
-            i += 1
-            p += turn
-
-
 @triton.jit
 def place(u, columns, STRIDE: tl.constexpr, WIDE: tl.constexpr):
     """Offsets of these features' weights for these classes; 64-bit if there are more than 2^31 weights."""
@@ -245,19 +179,74 @@ def gather(top, total, margins):
     return highest, total * tl.exp(top - highest) + tl.sum(tl.exp(margins - highest), 0)
 
 
+@triton.jit
+def visit_classes(
+    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last, label, step, weight,
+    scale, held, held_squares, enough, l1, l2, param, share,
+    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
+    BLOCK: tl.constexpr, CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Visit a row with a margin for each class, ``COLUMNS`` classes at a time; returns what the program then holds."""
+    lanes = tl.arange(0, BLOCK)
+    top, total = float("-inf"), 0.0
+    if (LOSS == "softmax") & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
+        k = 0
+        while k < STRIDE:
+            columns = k + tl.arange(0, COLUMNS)
+            margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+            top, total = gather(top, total, with_bias(intercept, held, columns, scale * margins, CLASSES))
+            k += COLUMNS
+    k = 0
+    while k < STRIDE:
+        columns = k + tl.arange(0, COLUMNS)
+        real = columns < CLASSES
+        margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+        margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
+        if LOSS == "softmax":
+            if COLUMNS >= CLASSES:
+                top, total = gather(float("-inf"), 0.0, margins)
+            g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
+        else:
+            g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
+        g = tl.where(real, g * weight, 0.0)
+        if INTERCEPT:
+            held, held_squares = shift(
+                intercept, intercept_squares, columns, real, held, held_squares, g, share * step, enough, ADAGRAD
+            )
+        if (PENALTY != "none") | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
+            v, z, more = u, x, first
+            while more < last:
+                left = lanes < last - more
+                # padded classes are written too, so that vectors are whole, and stay zero
+                mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
+                w, rate = 0.0, 0.0
+                if PENALTY != "none":
+                    rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
+                    if ATOMIC:
+                        w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
+                change = (z * scale)[:, None] * g[None, :]
+                write(coef, coef_squares, spots, mask, w, change, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                more += BLOCK
+                v, z = entries(indices, values, more, last - more, lanes, False, False)
+        k += COLUMNS
+    return held, held_squares
+
+
 @triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
-def many_margins(
+def visit_rows(
     coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
     l1, l2, param, share,
     start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
     length, growth, since, power,
     LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
     CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
     SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """Visit rows with a margin for each class, ``COLUMNS`` classes at a time."""
-    held, held_squares = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
+    """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
+    held, held_squares = 0.0, 0.0  # changes of the intercept
+    if CLASSES > 1:
+        held, held_squares = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
     lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
@@ -266,57 +255,57 @@ def many_margins(
             WEIGHTED, SCALED, SHUFFLED, TOGETHER,
         )  # fmt: skip
         first, last = pick(firsts, 0), pick(lasts, 0)
-        u, x = entries(indices, values, first, last - first, lanes, False, True)
+        u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
         i = 0
         while (i < AHEAD) & (p < count):
+            if CLASSES == 1:
+                mask = lanes < last - first
+                w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
+                bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
+                if PENALTY != "none":
+                    rate = tl.load(rates + u, mask=mask, other=0.0)
+            # of the next row, not waited for in this visit
             next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
-            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, False, True)
-            label, step, weight, scale = pick(ys, i).to(tl.int32), pick(row_steps, i), 1.0, 1.0
+            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, UNIT, True)
+            y, step, weight, scale = pick(ys, i), pick(row_steps, i), 1.0, 1.0
             if WEIGHTED:
                 weight = pick(row_weights, i)
             if SCALED:
                 scale = pick(row_scales, i)
-            top, total = float("-inf"), 0.0
-            if (LOSS == "softmax") & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
-                k = 0
-                while k < STRIDE:
-                    columns = k + tl.arange(0, COLUMNS)
-                    margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                    top, total = gather(top, total, with_bias(intercept, held, columns, scale * margins, CLASSES))
-                    k += COLUMNS
-            k = 0
-            while k < STRIDE:
-                columns = k + tl.arange(0, COLUMNS)
-                margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
-                if LOSS == "softmax":
-                    if COLUMNS >= CLASSES:
-                        top, total = gather(float("-inf"), 0.0, margins)
-                    g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
-                else:
-                    g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
-                g = tl.where(columns < CLASSES, g * weight, 0.0)
+            enough = False
+            if INTERCEPT:
+                enough = (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count)
+            if CLASSES > 1:
+                held, held_squares = visit_classes(
+                    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last,
+                    y.to(tl.int32), step, weight, scale, held, held_squares, enough, l1, l2, param, share,
+                    LOSS, PENALTY, ADAGRAD, ATOMIC, INTERCEPT, BLOCK, CLASSES, STRIDE, COLUMNS, WIDE,
+                )  # fmt: skip
+            else:
+                found, more = w * x, first + BLOCK
+                while more < last:
+                    v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
+                    found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
+                    more += BLOCK
+                g = dloss(bias + held + scale * tl.sum(found, 0), y, param, LOSS) * weight
                 if INTERCEPT:
-                    squares, real = intercept_squares, columns < CLASSES
-                    held, held_squares = hold(held, held_squares, squares, columns, real, g, share * step, ADAGRAD)
-                    if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                        held, held_squares = let_go(intercept, squares, columns, real, held, held_squares, ADAGRAD)
-                if (PENALTY != "none") | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
-                    v, z, more = u, x, first
+                    held, held_squares = shift(
+                        intercept, intercept_squares, 0, None, held, held_squares, g, share * step, enough, ADAGRAD
+                    )
+                if (PENALTY != "none") | (g != 0.0):
+                    slope = g * scale
+                    write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                    more = first + BLOCK
                     while more < last:
+                        v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
                         left = lanes < last - more
-                        # padded classes are written too, so that vectors are whole, and stay zero
-                        mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
-                        w, rate = 0.0, 0.0
+                        old, pull = 0.0, 0.0
                         if PENALTY != "none":
-                            rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
+                            pull = tl.load(rates + v, mask=left, other=0.0)
                             if ATOMIC:
-                                w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
-                        change = (z * scale)[:, None] * g[None, :]
-                        write(coef, coef_squares, spots, mask, w, change, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                                old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
+                        write(coef, coef_squares, v, left, old, slope * z, step, pull, l1, l2, PENALTY, ADAGRAD, ATOMIC)
                         more += BLOCK
-                        v, z = entries(indices, values, more, last - more, lanes, False, False)
-                k += COLUMNS
             u, x, first, last = next_u, next_x, next_first, next_last
             i += 1
             p += turn
@@ -334,22 +323,23 @@ def _columns(problem: LinearProblem) -> int:
 
 def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) -> dict[str, Any]:
     """Return the constants that a kernel is compiled for."""
-    found: dict[str, Any] = {
+    columns = _columns(problem)
+    held = HELD if columns >= problem.classes else 1  # else a row's classes take turns in what is held
+    return {
         "LOSS": problem.loss,
         "PENALTY": "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none",
         "ADAGRAD": problem.adagrad,
         "ATOMIC": problem.discipline == "atomic",
-        "INTERCEPT": HELD if problem.intercept > 0 else 0,
+        "INTERCEPT": held if problem.intercept > 0 else 0,
         "WEIGHTED": weighted,
         "SCALED": scaled,
         "BLOCK": block,
+        "UNIT": problem.unit,
+        "CLASSES": problem.classes,
+        "STRIDE": problem.stride,
+        "COLUMNS": columns,
+        "WIDE": (problem.width + 1) * problem.stride >= INT32,
     }
-    if problem.classes == 1:
-        return found | {"UNIT": problem.unit}
-    columns, wide = _columns(problem), (problem.width + 1) * problem.stride >= INT32
-    if columns < problem.classes and found["INTERCEPT"]:
-        found["INTERCEPT"] = 1  # a row's classes take turns in what is held
-    return found | {"CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": columns, "WIDE": wide}
 
 
 def visit(
@@ -374,8 +364,7 @@ def visit(
         return
     targets = data["targets"]  # placeholder for missing arrays
     weights, scales = data.get("weights"), data.get("scales")
-    kernel = one_margin if problem.classes == 1 else many_margins
-    kernel[(min(in_flight, visits.size),)](
+    visit_rows[(min(in_flight, visits.size),)](
         parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
         data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
         targets if weights is None else weights, targets if scales is None else scales,
