@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import DeviceStream
+from hogwild.cuda.backend import Backend, DeviceStream
 
 
 class Visits(NamedTuple):
@@ -53,9 +53,11 @@ class Segment(NamedTuple):
 class Launcher:
     """A problem on a device: the flat parameter array and what runs over it; made of problem, arrays and device.
 
-    What this class itself gives suits a problem whose launches visit any number of examples, one after another.
+    What this class itself gives suits a problem with kernels, each launch of which visits any number of examples.
     """
 
+    name: str  # of the folder that has the kernels
+    backend: Backend
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
     problem: Any
     objective: Any  # of a sample of the examples
@@ -77,7 +79,13 @@ class Launcher:
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""
-        raise NotImplementedError
+        visit = self.backend.kernels(self.name).visit
+
+        def launch(segment: Segment) -> None:
+            if segment.visits.size:
+                visit(self, segment, in_flight)
+
+        return launch
 
     def judge(self, flat: np.ndarray) -> float:
         """Return the objective of these parameters on a sample, for trials of how many examples may be in flight."""

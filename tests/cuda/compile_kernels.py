@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -107,7 +108,8 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
     types |= {"weights": "float32", "scales": "float32"} if per_row else {}
     data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
     flat = torch.empty(problem.size, device="meta")
-    linear.visit(problem, problem.parameters(flat), flat, data, VISITS, 1000, linear.block_of(problem, 73.0))
+    launcher = SimpleNamespace(problem=problem, parameters=problem.parameters(flat), rates=flat, mean=73.0)
+    linear.visit(launcher, Segment(data, VISITS), 1000)
     linear.visit_rows = kernel.kernel
     return kernel
 

@@ -68,9 +68,8 @@ class Trial:
         part = self.launcher.part(first, len(self.rows) if last is None else last)
         return {name: torch.from_numpy(np.array(array)) for name, array in part.items()}
 
-    def visit(self, module, visits, in_flight, block=32):
-        parameters = self.problem.parameters(self.launcher.flat)
-        module.visit(self.problem, parameters, self.launcher.rates, self.data(), visits, in_flight, block)
+    def visit(self, module, visits, in_flight):
+        module.visit(self.launcher, Segment(self.data(), visits), in_flight)
 
     def twin_visits(self, visits, in_flight=1):
         """The twin's, in the order in which the interpreter comes to them."""

@@ -11,14 +11,14 @@ at random places takes 96 bytes of memory traffic, compared with 1,024 for rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.backend import Backend
 from hogwild.cuda.work import Launcher, Segment
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import RatingObjective
@@ -63,7 +63,7 @@ class CompletionLauncher(Launcher):
         Whether changes of users, and of items, are added atomically. None: as the discipline says.
     """
 
-    block = 32
+    name, block = "completion", 32
     trials = 2  # factors begin so short that the first epoch tells little
 
     problem: CompletionProblem
@@ -73,7 +73,7 @@ class CompletionLauncher(Launcher):
         sides: tuple[bool, bool] | None = None,
     ) -> None:  # fmt: skip
         self.problem, self.sides = problem, sides or SIDES[problem.discipline]
-        self._seed, self.rehearsed, self._programs, self._backend = seed, False, backend.programs(), backend
+        self._seed, self.rehearsed, self.backend = seed, False, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
         device = backend.device
@@ -112,17 +112,8 @@ class CompletionLauncher(Launcher):
         """Ratings in flight when the device is full and none waits for another's end; one, if they must be serial."""
         if self.problem.discipline == "serial":
             return 1
-        group, programs = self.grid(1 << 30)[0], max(self._programs // SHARE, 1)
+        group, programs = self.grid(1 << 30)[0], max(self.backend.programs() // SHARE, 1)
         return group * (programs if self._width()[1] <= self._space() else max(programs // 2, 1))
-
-    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
-        visit = self._backend.kernels("completion").visit
-
-        def run(segment: Segment) -> None:
-            if segment.visits.size:
-                visit(self, segment, in_flight)
-
-        return run
 
     def salt(self, segment: Segment) -> int:
         """Seed of the draws of a segment's first visit, uint64; each later visit adds one."""

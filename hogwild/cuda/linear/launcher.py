@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.backend import Backend
 from hogwild.cuda.linear.sums import sums
 from hogwild.cuda.rows import bytes_of, part_of
-from hogwild.cuda.work import Launcher, Segment
+from hogwild.cuda.work import Launcher
 from hogwild.data.rows.container import Rows
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -22,12 +22,14 @@ from hogwild.problems.linear.rows import SHARE_NONZEROS, SHARE_ROWS
 class LinearLauncher(Launcher):
     """See :class:`hogwild.cuda.work.Launcher`; ``arrays`` are the arguments of ``LinearProblem.data``."""
 
+    name = "linear"
     problem: LinearProblem
 
     def __init__(self, problem: LinearProblem, arrays: Mapping[str, np.ndarray], backend: Backend) -> None:
         self.flat = torch.zeros(problem.size, device=backend.device)
         self.rates = torch.from_numpy(np.array(arrays["rates"])).to(backend.device)  # (width,) or empty
-        self.problem, self._backend = problem, backend
+        self.problem, self.backend = problem, backend
+        self.parameters: Any = problem.parameters(self.flat)  # views of it
         self._per_row = {name: arrays[name] for name in ("weights", "scales") if len(arrays[name])}
         ends = arrays["begin"], arrays["end"]
         self._rows = Rows(ends, arrays["indices"], arrays["values"], arrays["targets"], problem.width, check=False)
@@ -44,25 +46,16 @@ class LinearLauncher(Launcher):
         return entries + 4 * (1 + len(self._per_row)) * (last - first)
 
     def room(self) -> int:
-        return self._backend.programs()  # a row each
+        return self.backend.programs()  # a row each
 
     def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
-        found: np.ndarray = sums(self.problem, self._parameters, data).cpu().numpy()
+        found: np.ndarray = sums(self.problem, self.parameters, data).cpu().numpy()
         return found
 
-    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
-        kernels, problem, parameters = self._backend.kernels("linear"), self.problem, self._parameters
-        block = kernels.block_of(problem, self._rows.nnz / max(len(self._rows), 1))
-
-        def launch(segment: Segment) -> None:
-            kernels.visit(problem, parameters, self.rates, segment.data, segment.visits, in_flight, block)
-
-        return launch
-
     @property
-    def _parameters(self) -> Any:
-        """Views of the flat array, as tensors."""
-        return self.problem.parameters(self.flat)
+    def mean(self) -> float:
+        """Mean number of a row's nonzeros."""
+        return self._rows.nnz / max(len(self._rows), 1)
 
     @cached_property
     def objective(self) -> Objective:

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
 from hogwild.cuda.losses import dloss
 from hogwild.cuda.order import VISITS, visit_at
-from hogwild.cuda.work import Visits
+from hogwild.cuda.work import Segment
 from hogwild.problems.linear import kernel as on_cpu
 from hogwild.problems.linear.problem import LinearProblem
 
@@ -342,32 +341,16 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
     }
 
 
-def visit(
-    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Any, visits: Visits, in_flight: int, block: int
-) -> None:
-    """Launch the programs that visit rows on the current stream.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        Views of the flat array on the device, as ``problem.parameters`` gives them.
-    rates : tensor of float32, shape (width,)
-        Empty without a penalty.
-    data : mapping of tensors
-        ``begin end indices targets`` and, unless they are all one, ``values weights scales``.
-    in_flight : int
-        Number of programs.
-    block : int
-        See :func:`block_of`.
-    """
-    if not visits.size:
-        return
+def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
+    """Launch ``in_flight`` programs that visit a segment's rows on the current stream."""
+    problem, data, visits = launcher.problem, segment.data, segment.visits
     targets = data["targets"]  # placeholder for missing arrays
     weights, scales = data.get("weights"), data.get("scales")
     visit_rows[(min(in_flight, visits.size),)](
-        parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
+        *launcher.parameters, launcher.rates,
         data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
         targets if weights is None else weights, targets if scales is None else scales,
         problem.l1, problem.l2, problem.loss_param, problem.intercept, *visits.arguments, **visits.constants,
-        **constants(problem, block, weights is not None, scales is not None), num_warps=1, enable_fp_fusion=True,
+        **constants(problem, block_of(problem, launcher.mean), weights is not None, scales is not None),
+        num_warps=1, enable_fp_fusion=True,
     )  # fmt: skip

@@ -66,7 +66,7 @@ class ModuleLauncher(Launcher):
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
             )
         sparse = problem.kind == "sparse"
-        self.problem, self._backend, self.granule = problem, backend, batch
+        self.problem, self.backend, self.granule = problem, backend, batch
         names = [] if sparse else [name for name in arrays if name.startswith("input")]
         self._arrays = {name: arrays[name] for name in (*names, "target")}
         self._rows: Rows | None = None
@@ -97,7 +97,7 @@ class ModuleLauncher(Launcher):
         steps = DeviceSteps(
             lambda: DeviceReplica(self.problem, self.flat, number, self.granule),
             of_arrays if self._rows is None else of_rows,
-            self._backend,
+            self.backend,
         )
         stream.run(steps.begin)
         if self._graphs:
