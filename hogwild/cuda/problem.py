@@ -91,7 +91,7 @@ class OnDevice:
 
 
 def lay_out(
-    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, granule: int = 0,
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:  # fmt: skip
     """Return the job of a run whose workers are on a device.
@@ -103,10 +103,8 @@ def lay_out(
     arrays : dict
         Arrays of all examples, as the launcher takes them.
     nonzeros, options
-        See :class:`OnDevice`.
-    granule : int
-        Examples of a minibatch, if the problem has them.
+        See :class:`OnDevice`; ``batch`` are the examples of a minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
-    order = DeviceOrder.of(n_rows, config.order == "shuffled", granule)
+    order = DeviceOrder.of(n_rows, config.order == "shuffled", options.get("batch", 0))
     return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)

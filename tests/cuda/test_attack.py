@@ -52,9 +52,9 @@ def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
 def without_collector(run):
     """Whatever is dropped within must go at once: yields whether the parameters on the device are still there."""
     desk = run.engine.pool._desk
-    for steps in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
-        steps.replay = None  # the stand-in captures nothing: it goes on calling what it was given
-        del steps
+    for one in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
+        one.replay = None  # the stand-in captures nothing: it goes on calling what it was given
+        del one
     flat = weakref.ref(desk._launcher.flat)
     del desk, run
     gc.collect()

@@ -574,7 +574,7 @@ def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch)
     """Minibatches so large that one is put together at a time."""
     posed = pose(network(), dense_data(), rule="momentum")
     usual = drive(posed)
-    monkeypatch.setattr("hogwild.cuda.module.steps.ROOM", 1)
+    monkeypatch.setattr("hogwild.cuda.module.replica.ROOM", 1)
     np.testing.assert_array_equal(drive(posed), usual)
 
 

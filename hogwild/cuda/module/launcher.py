@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
-from hogwild.cuda.module.replica import DeviceReplica
-from hogwild.cuda.module.steps import DeviceSteps, of_arrays, of_rows
+from hogwild.cuda.module.replica import DeviceReplica, of_arrays, of_rows
 from hogwild.cuda.rows import bytes_of, part_of
 from hogwild.cuda.work import Launcher, Segment
 from hogwild.data.rows.container import Rows
@@ -94,25 +93,22 @@ class ModuleLauncher(Launcher):
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
-        steps = DeviceSteps(
-            lambda: DeviceReplica(self.problem, self.flat, number, self.granule),
-            of_arrays if self._rows is None else of_rows,
-            self.backend,
-        )
-        stream.run(steps.begin)
+        minibatch = of_arrays if self._rows is None else of_rows
+        replica = DeviceReplica(self.problem, self.flat, number, self.granule, minibatch)
+        stream.run(replica.begin)
         if self._graphs:
             some = self.part(0, self.granule)
-            stream.run(lambda: steps.prepare(some))
+            stream.run(lambda: replica.prepare(some, self.backend))
             try:
-                steps.replay = stream.capture(steps.next)
+                replica.replay = stream.capture(replica.next)
             except RuntimeError as error:
                 raise UsageError(
                     f"the module's step cannot be captured as a CUDA graph ({describe(error)}): give launch='eager', "
                     "which runs several times slower"
                 ) from error
-            stream.run(steps.restore)
+            stream.run(replica.restore)
         stream.record().synchronize()
-        return steps
+        return replica
 
 
 def warn_of_noise(problem: ModuleProblem) -> None:

@@ -37,8 +37,7 @@ class Trained(NamedTuple):
 def trained_of(layout: Layout, flat: torch.Tensor, worker: int) -> list[Trained]:
     """The trained parameters in order, with this worker's optimiser state."""
     places = [place for place in layout.places if place.trained]
-    array: Any = flat  # only slices of it are taken
-    states = layout.states(array, worker)
+    states: Any = layout.states(flat, worker)
     return [Trained(place, flat[place.begin : place.end], *state) for place, state in zip(places, states)]
 
 

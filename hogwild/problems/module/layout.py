@@ -147,15 +147,15 @@ class Layout:
     def size(self) -> int:
         return self.parameters_size + (self.state_size if self.shared_state else 0) + self.workers * self.slot_size
 
-    def slot(self, flat: np.ndarray, worker: int) -> np.ndarray:
-        """The slot of one worker."""
+    def slot(self, flat: Any, worker: int) -> Any:
+        """The slot of one worker, a view of the array or tensor."""
         begin = self.size - (self.workers - worker) * self.slot_size
         return flat[begin : begin + self.slot_size]
 
-    def slot_buffers(self, slot: np.ndarray) -> np.ndarray:
+    def slot_buffers(self, slot: Any) -> Any:
         return slot[WORKED : WORKED + self.buffers_size]
 
-    def states(self, flat: np.ndarray, worker: int) -> Iterator[State]:
+    def states(self, flat: Any, worker: int) -> Iterator[State]:
         """The optimiser's state of this worker for each trained parameter, in turn."""
         kept = KEPT[self.rule]
         area = flat[self.parameters_size :] if self.shared_state else self.slot(flat, worker)
