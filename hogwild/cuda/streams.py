@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import functools
 import itertools
 import time
 import weakref
@@ -315,8 +314,8 @@ class Streams(Pool):
         assert isinstance(order, DeviceOrder)
         with naming("setting up"):
             self._desk = DeviceJob(job, problem, order, self._backend, self._streams)
-        # weakly, so that dropping a run frees the device's memory
-        job.pull = functools.partial(_pull, weakref.ref(self._desk))
+        known = weakref.ref(self._desk)  # so that dropping a run frees the device's memory
+        job.pull = lambda: None if (desk := known()) is None else desk.pull()
 
     def begin(self, task: Task) -> None:
         assert self._desk is not None
@@ -349,11 +348,6 @@ class Streams(Pool):
         finally:
             for stream in self._streams:
                 stream.close()
-
-
-def _pull(desk: weakref.ref[DeviceJob]) -> None:
-    if (found := desk()) is not None:
-        found.pull()
 
 
 @contextlib.contextmanager

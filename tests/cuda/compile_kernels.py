@@ -121,7 +121,8 @@ def of_completion(discipline, rank, loss, options, sides=None):
     problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), sides=sides)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True))
+    launcher.sides = sides or launcher.sides
     data = {name: torch.from_numpy(part) for name, part in arrays.items()}
     launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
     completion.visit_ratings = kernel.kernel

@@ -47,9 +47,10 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
     return problem, arrays, flat
 
 
-def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, **options):
+def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, sides=None):
     """The flat array after one launch."""
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), **options)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton))
+    launcher.sides = sides or launcher.sides
     launcher.flat.copy_(torch.from_numpy(flat))
     launcher.salt = lambda segment: salt
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}

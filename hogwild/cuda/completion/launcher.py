@@ -24,7 +24,8 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import RatingObjective
 from hogwild.problems.completion.problem import CompletionProblem
 
-SIDES = {"serial": (False, False), "hogwild": (False, False), "atomic": (True, True)}  # atomic: users, items
+#: Whether changes of users, and of items, are added atomically.
+SIDES = {"serial": (False, False), "hogwild": (False, False), "atomic": (True, True)}
 SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 SHARE = 2  # 1 / SHARE of the programs that fit on a device run at once: each has 128 registers
@@ -59,8 +60,6 @@ class CompletionLauncher(Launcher):
     seed : int
         Seed of the drawn negative items. Each visit draws anew: the number of visits before it since the run began is
         mixed in.
-    sides : (bool, bool), optional
-        Whether changes of users, and of items, are added atomically. None: as the discipline says.
     """
 
     name, block = "completion", 32
@@ -69,10 +68,9 @@ class CompletionLauncher(Launcher):
     problem: CompletionProblem
 
     def __init__(
-        self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0,
-        sides: tuple[bool, bool] | None = None,
-    ) -> None:  # fmt: skip
-        self.problem, self.sides = problem, sides or SIDES[problem.discipline]
+        self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
+    ) -> None:
+        self.problem, self.sides = problem, SIDES[problem.discipline]
         self._seed, self.rehearsed, self.backend = seed, False, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
