@@ -96,14 +96,8 @@ def lay_out(
 ) -> Job:  # fmt: skip
     """Return the job of a run whose workers are on a device.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem that has a launcher.
-    arrays : dict
-        Arrays of all examples, as the launcher takes them.
-    nonzeros, options
-        See :class:`OnDevice`; ``batch`` are the examples of a minibatch, if the problem has them.
+    ``arrays`` are those of all examples, as the launcher takes them; ``options["batch"]`` are the examples of a
+    minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
     order = DeviceOrder.of(n_rows, config.order == "shuffled", options.get("batch", 0))

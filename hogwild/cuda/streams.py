@@ -16,7 +16,6 @@ import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,27 +57,19 @@ class Given(NamedTuple):
     examples: int
 
 
-@dataclass
-class StreamWorker:
-    """A worker: its stream and its launch function."""
-
-    stream: DeviceStream
-    launch: Callable[[Segment], None]
-    ready: torch.cuda.Event | None = None  # of its latest load; not the load itself, whose memory is reused
-
-
 class DeviceJob:
     """One job on the device."""
 
-    def __init__(
-        self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[DeviceStream]
-    ) -> None:
+    def __init__(self, job: Job, backend: Backend, streams: list[DeviceStream]) -> None:
+        problem, order = job.problem, job.order
+        assert isinstance(problem, OnDevice)
+        assert isinstance(order, DeviceOrder)
         self.job, self._problem, self._order = job, problem, order
         self._launcher, self._streams = problem.launcher(job.local, backend), streams
         self._granule = self._launcher.granule
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
-        self._replicas: list[StreamWorker] = []
+        self._replicas: list[Callable[[Segment], None]] = []  # the launch function of each stream
         self._given: list[Given] = []  # unfinished segments, the oldest first
         self.in_flight: int | None = None
         self._shares: Iterator[Share] = iter(())
@@ -115,7 +106,7 @@ class DeviceJob:
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
-            queued, given, self._given = [0] * len(self._replicas), self._given, []
+            queued, given, self._given = [0] * len(self._streams), self._given, []
             for one in given:
                 if one.event.query():
                     self._count(one)
@@ -138,8 +129,8 @@ class DeviceJob:
         Also after a segment that failed half-way. An interrupted sequence holds a reference to the desk itself.
         """
         self._shares, self._next = iter(()), None
-        for replica in self._replicas:
-            replica.stream.record().synchronize()
+        for stream in self._streams:
+            stream.record().synchronize()
         self._given.clear()
         self.pull()
         self._replicas.clear()
@@ -166,16 +157,13 @@ class DeviceJob:
         in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more are possible
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
-            self._replicas.append(StreamWorker(stream, self._launcher.replica(number, stream, share)))
+            self._replicas.append(self._launcher.replica(number, stream, share))
         self.in_flight = share * len(self._streams)
 
     def _rehearse(self) -> None:
         """Launch the kernel over a few examples with a step of zero, so that it is compiled off the clock."""
-        stream = self._streams[0]
-        launch = self._launcher.replica(0, stream, 1)
-        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
-        self._follow(stream, load)
-        self._run(stream, launch, load, 0, min(REHEARSED, load.visits.n))
+        stream, load = self._streams[0], next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
+        self._run(stream, self._launcher.replica(0, stream, 1), load, 0, min(REHEARSED, load.visits.n))
         stream.record().synchronize()
 
     def _try(self, step: float) -> int:
@@ -184,7 +172,6 @@ class DeviceJob:
         most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
         load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)]))
         stream, length = self._streams[0], load.visits.n
-        self._follow(stream, load)
 
         def loss_after(in_flight: int) -> float:
             self._fill()
@@ -238,29 +225,23 @@ class DeviceJob:
     def _give(self, number: int) -> None:
         """Queue the next segment on a replica's stream."""
         assert self._next is not None
-        share, replica = self._next, self._replicas[number]
-        load, stream = share.load, replica.stream
-        if replica.ready is not load.ready:
-            self._follow(stream, load)
-            replica.ready = load.ready
+        share, stream = self._next, self._streams[number]
         if self._locked and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
-        self._run(stream, replica.launch, load, share.first, share.last)
+        self._run(stream, self._replicas[number], share.load, share.first, share.last)
         self._chain = stream.record()
         self._given.append(Given(number, self._chain, share.last - share.first))
         self.job.control[NEXT] += share.chunks
         self._may_stop = share.chunks > 0  # a run resumes at the end of a chunk
         self._next = next(self._shares, None)
 
-    def _run(self, stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
-        stream.run(lambda: launch(load.segment(first, last)))
-
     @staticmethod
-    def _follow(stream: DeviceStream, load: Load) -> None:
-        """Let a stream wait for a load's data, unless they are there to stay."""
+    def _run(stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
+        """Queue visits on a stream, to wait for the data unless they are there to stay."""
         if load.ready is not None:
             stream.after(load.ready)
+        stream.run(lambda: launch(load.segment(first, last)))
 
     def _count(self, given: Given) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
@@ -309,11 +290,8 @@ class Streams(Pool):
             raise UsageError(IN_USE)
         if self._desk is not None:
             self.release(self._desk.job)
-        problem, order = job.problem, job.order
-        assert isinstance(problem, OnDevice)
-        assert isinstance(order, DeviceOrder)
         with naming("setting up"):
-            self._desk = DeviceJob(job, problem, order, self._backend, self._streams)
+            self._desk = DeviceJob(job, self._backend, self._streams)
         known = weakref.ref(self._desk)  # so that dropping a run frees the device's memory
         job.pull = lambda: None if (desk := known()) is None else desk.pull()
 

@@ -52,7 +52,7 @@ def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
 def without_collector(run):
     """Whatever is dropped within must go at once: yields whether the parameters on the device are still there."""
     desk = run.engine.pool._desk
-    for one in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
+    for one in [replica for replica in desk._replicas if hasattr(replica, "replay")]:
         one.replay = None  # the stand-in captures nothing: it goes on calling what it was given
         del one
     flat = weakref.ref(desk._launcher.flat)
@@ -166,6 +166,6 @@ def test_what_a_segment_launched_before_it_failed_is_waited_for():
     job.begin_epoch(0, 0)
     pool.begin(Task(0, 0, STEP))
     launched = []
-    pool._desk._replicas[1].stream.run(lambda: launched.append(1))
+    pool._streams[1].run(lambda: launched.append(1))
     pool.release(job)
     assert launched

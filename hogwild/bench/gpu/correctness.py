@@ -104,7 +104,7 @@ def module(n: int, launch: str) -> float:
     def start(**options: Any) -> Run[Any]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 3))
-        options |= {} if options.get("device") == "cpu" or "device" not in options else {"launch": launch}
+        options |= {"launch": launch} if options.get("device") == "cuda" else {}
         about: dict[str, Any] = {"epochs": 1, "batch": 16, "order": "file", "step": 0.125, "discipline": "serial"}
         return train_module(model, "cross-entropy", data, **about | options)
 

@@ -110,7 +110,8 @@ class DeviceReplica:
 
     def begin(self) -> None:
         """Make the module, whose memory all belongs to the stream."""
-        self._betas = module_rules.as_kernels(self._problem.betas)
+        first, second = self._problem.betas
+        self._betas = float(np.float32(first)), float(np.float32(second))  # rounded as in the CPU's kernels
         self._model, self._loss = unpack(self._problem.program, self._layout, self._flat)
         self._parameters = [parameter for parameter in self._model.train().parameters() if parameter.requires_grad]
         self._trained = module_rules.trained_of(self._layout, self._flat, self._worker)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from hogwild.problems.module import kernel as modules
@@ -39,11 +38,6 @@ def trained_of(layout: Layout, flat: torch.Tensor, worker: int) -> list[Trained]
     places = [place for place in layout.places if place.trained]
     states: Any = layout.states(flat, worker)
     return [Trained(place, flat[place.begin : place.end], *state) for place, state in zip(places, states)]
-
-
-def as_kernels(betas: Betas) -> Betas:
-    """The betas rounded to float32, as in the CPU's kernels."""
-    return float(np.float32(betas[0])), float(np.float32(betas[1]))
 
 
 def land(
