@@ -184,7 +184,9 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
         If a chunk is too large.
     """
     n, chunk = order.n_rows, order.chunk
-    bytes_of = [_bytes(launcher, first, min(first + chunk, n)) for first in range(0, n, chunk)]
+    spans = [(first, min(first + chunk, n)) for first in range(0, n, chunk)]
+    entry = ENTRY if launcher.block > 1 or launcher.granule else 0
+    bytes_of = [launcher.bytes_of(first, last) + entry * (last - first) for first, last in spans]
     if sum(bytes_of) <= room and n <= LARGEST:
         return [(0, n)]
     most = room // SLOTS
@@ -201,11 +203,6 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
             begin, size = k * chunk, 0
         size += more
     return [*parts, (begin, n)]
-
-
-def _bytes(launcher: Launcher, first: int, last: int) -> int:
-    permuted = launcher.block > 1 or launcher.granule > 0
-    return launcher.bytes_of(first, last) + ENTRY * permuted * (last - first)
 
 
 def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:

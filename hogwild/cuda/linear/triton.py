@@ -131,11 +131,9 @@ def ahead(begin, end, targets, weights, scales, at, start, count, n, bits, key, 
 def pick(numbers, i):
     """Element ``i`` of a vector, 0 beyond; a sum of integers is one instruction of a warp, one of floats is ten."""
     own = tl.arange(0, AHEAD) == i
-    if numbers.dtype == tl.float32:
-        bits = tl.sum(tl.where(own, numbers.to(tl.int32, bitcast=True), 0), 0)
-        return bits.to(tl.float32, bitcast=True)
-    else:
-        return tl.sum(tl.where(own, numbers, 0), 0)
+    bits = numbers.to(tl.int32, bitcast=True) if numbers.dtype == tl.float32 else numbers
+    bits = tl.sum(tl.where(own, bits, 0), 0)
+    return bits.to(tl.float32, bitcast=True) if numbers.dtype == tl.float32 else bits
 
 
 @triton.jit
