@@ -1,19 +1,18 @@
 """Streams, events and graphs of a CUDA device, behind the few calls that replicas need.
 
 A replica passes all its work to ``DeviceStream.run``; nothing else touches a device during an epoch. So the loop that
-drives the replicas (``streams.py``) is tested without a GPU, on a substitute whose streams are queues, processed in any
-order that events allow.
+drives the replicas (``streams.py``) is tested without a GPU, on a substitute with the methods of :class:`Backend` and
+:class:`DeviceStream`, whose streams are queues, processed in any order that events allow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,104 +25,30 @@ WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves 
 MOST_BLOCKS = 32  # most blocks per multiprocessor of sm_80, sm_90 or sm_100, however small they are
 
 
-class Event(Protocol):
-    """A point in a stream's work."""
-
-    def done(self) -> bool:
-        """Whether the stream has reached it; does not wait."""
-
-    def wait(self) -> None:
-        """Wait until the stream has reached it."""
-
-
-class DeviceStream(Protocol):
-    """A queue of work that runs in order, concurrently with other streams."""
-
-    def run(self, work: Callable[[], Any]) -> None:
-        """Queue a function that launches kernels and does not wait. Memory it allocates belongs to the stream.
-
-        A device runs the function at once and its kernels later; the substitute runs all of it later.
-        """
-
-    def record(self) -> Event:
-        """Return the point after everything queued so far."""
-
-    def after(self, event: Event) -> None:
-        """Let work queued from now on wait until another stream has reached ``event``."""
-
-    def close(self) -> None:
-        """Give the stream back: the next one to be asked for may be the same."""
-
-    def capture(self, work: Callable[[], Any]) -> Callable[[], None]:
-        """Capture ``work`` as one launch (a CUDA graph in its own memory pool), to be passed to this stream's ``run``.
-
-        It is first run a few times, which does change what it writes to. Raises RuntimeError for work that cannot be
-        captured: it waits for the device, or its allocations depend on the data.
-        """
-
-
-class Backend(Protocol):
-    """A device."""
-
-    device: torch.device
-    name: str  # for display
-
-    def stream(self) -> DeviceStream:
-        """Return a stream that no other run has.
-
-        Raises
-        ------
-        UsageError
-            If open runs have them all.
-        """
-
-    def free(self) -> int:
-        """Bytes that can be allocated."""
-
-    def programs(self) -> int:
-        """Number of one-warp programs that the device can run at once."""
-
-    def stage(self, array: np.ndarray) -> torch.Tensor:
-        """Copy the array to pinned memory, from which the device can copy while it computes."""
-
-    def kernels(self, problem: str) -> Any:
-        """Return the module whose ``visit`` visits examples of a problem."""
-
-
-class Captured:
-    """A graph that can be launched again and again."""
-
-    def __init__(self, graph: Any) -> None:
-        self._graph = graph
-
-    def __call__(self) -> None:
-        self._graph.replay()
+class Graphs(list[Any]):
+    """Graphs captured on one stream."""
 
 
 class Lane:
     """One of a device's streams and the graphs captured on it.
 
     Destroying a graph clears the cuBLAS workspace of its stream, which other graphs captured there may use (pytorch
-    issue 193402): so all are kept until none is in use.
+    issue 193402): so each keeps all, until none is in use.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self._graphs: list[Any] = []
-        self._in_use = 0
+        self._graphs: Callable[[], Graphs | None] = lambda: None
 
-    def keep(self, graph: Any) -> Captured:
-        """Return the graph for use; it is kept for as long as that object, or another graph's, is."""
-        found = Captured(graph)
-        self._graphs.append(graph)
-        self._in_use += 1
-        weakref.finalize(found, self._drop).atexit = False
-        return found
-
-    def _drop(self) -> None:
-        self._in_use -= 1
-        if not self._in_use:
-            self._graphs.clear()
+    def keep(self, graph: Any) -> Callable[[], None]:
+        """Return a function that launches the graph."""
+        graphs = self._graphs()
+        if graphs is None:
+            graphs = Graphs()
+            self._graphs = weakref.ref(graphs)
+        number = len(graphs)
+        graphs.append(graph)
+        return lambda: graphs[number].replay()
 
 
 class Lanes:
@@ -137,7 +62,13 @@ class Lanes:
         self._idle: list[Lane] = []
 
     def lease(self, user: object) -> tuple[Lane, weakref.finalize[..., Any]]:
-        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies."""
+        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies.
+
+        Raises
+        ------
+        UsageError
+            If open runs have them all.
+        """
         if not self._idle:
             if self._made > MOST_STREAMS:
                 raise UsageError(
@@ -154,30 +85,47 @@ class Lanes:
 LANES: dict[int, Lanes] = {}  # of each device, by its number
 
 
-class CudaStream:
-    """See :class:`DeviceStream`."""
+class DeviceStream:
+    """A queue of work that runs in order, concurrently with other streams. ``close`` gives it back."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lane, self.close = lanes.lease(self)
         self._stream = self._lane.stream
 
     def run(self, work: Callable[[], Any]) -> None:
+        """Queue a function that launches kernels and does not wait. Memory it allocates belongs to the stream.
+
+        A device runs the function at once and its kernels later; the tests' substitute runs all of it later.
+        """
         with torch.cuda.stream(self._stream):
             work()
 
-    def record(self) -> CudaEvent:
+    def record(self) -> torch.cuda.Event:
+        """Return the point after everything queued so far."""
         event = torch.cuda.Event()
         event.record(self._stream)
-        return CudaEvent(event)
+        return event
 
-    def after(self, event: Any) -> None:
-        self._stream.wait_event(event.event)
+    def after(self, event: torch.cuda.Event) -> None:
+        """Let work queued from now on wait until another stream has reached ``event``."""
+        self._stream.wait_event(event)
 
     def capture(self, work: Callable[[], Any]) -> Callable[[], None]:
+        """Capture ``work`` as one launch (a CUDA graph in its own memory pool), to be passed to this stream's ``run``.
+
+        It is first run a few times, which does change what it writes to. Raises RuntimeError for work that cannot be
+        captured: it waits for the device, or its allocations depend on the data.
+        """
         for _ in range(WARM_UP - 1):
             self.run(work)
-        with waits_refused():
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that this mode does not detect every wait
+            torch.cuda.set_sync_debug_mode("error")  # a capture, which follows, cannot recover from a wait
+        try:
             self.run(work)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
         self._stream.synchronize()
         graph = torch.cuda.CUDAGraph()
         # On this stream and in its own pool: graphs captured on the default capture stream share one cuBLAS workspace
@@ -188,57 +136,36 @@ class CudaStream:
         return self._lane.keep(graph)
 
 
-@contextlib.contextmanager
-def waits_refused() -> Iterator[None]:
-    """Raise RuntimeError if torch would wait for the device; used before a capture, which cannot recover from that."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this mode does not detect every wait
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-
-
-class CudaEvent:
-    """See :class:`Event`."""
-
-    def __init__(self, event: torch.cuda.Event) -> None:
-        self.event = event
-
-    def done(self) -> bool:
-        return bool(self.event.query())
-
-    def wait(self) -> None:
-        self.event.synchronize()
-
-
-class Cuda:
-    """See :class:`Backend`."""
+class Backend:
+    """A device: ``device`` for torch, ``name`` for display."""
 
     def __init__(self, index: int = 0) -> None:
         self.device = torch.device("cuda", index)
         self.name = torch.cuda.get_device_name(index)
         self._lanes = LANES.setdefault(index, Lanes(lambda: torch.cuda.Stream(torch.device("cuda", index))))
 
-    def stream(self) -> CudaStream:
-        return CudaStream(self._lanes)
+    def stream(self) -> DeviceStream:
+        """Return a stream that no other run has."""
+        return DeviceStream(self._lanes)
 
     def free(self) -> int:
+        """Bytes that can be allocated."""
         torch.cuda.empty_cache()  # memory cached by torch, such as from an earlier run, counts as in use
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def programs(self) -> int:
+        """Number of one-warp programs that the device can run at once."""
         about = torch.cuda.get_device_properties(self.device)
         return int(about.multi_processor_count * min(about.max_threads_per_multi_processor // 32, MOST_BLOCKS))
 
     def stage(self, array: np.ndarray) -> torch.Tensor:
+        """Copy the array to pinned memory, from which the device can copy while it computes."""
         out = torch.empty(array.shape, dtype=dtype_of(array), pin_memory=True)
         out.numpy()[...] = array
         return out
 
     def kernels(self, problem: str) -> Any:
+        """Return the module whose ``visit`` visits examples of a problem."""
         if importlib.util.find_spec("triton") is None:
             raise InputError("device cuda: its kernels need Triton, which is not installed: pip install triton")
         return importlib.import_module(f"hogwild.cuda.{problem}.triton")
@@ -266,4 +193,4 @@ def connect() -> Backend:
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     if not torch.cuda.is_available():
         raise InputError("device cuda: torch finds no NVIDIA GPU with a working driver: train on the CPU")
-    return Cuda()
+    return Backend()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, DeviceStream, Event, dtype_of
+from hogwild.cuda.backend import Backend, DeviceStream, dtype_of
 from hogwild.cuda.problem import DeviceOrder
 from hogwild.cuda.work import Launcher, Segment, Visits
 from hogwild.errors import InputError
@@ -44,7 +44,7 @@ class Load:
     visited: int  # examples visited before position 0, since the run began
     data: dict[str, torch.Tensor] = field(default_factory=dict)  # valid once the device has reached ``ready``
     rows: torch.Tensor | None = None  # (visits.size,) int32, if examples come in minibatches; valid likewise
-    ready: Event | None = None  # None: the data are there
+    ready: torch.cuda.Event | None = None  # None: the data are there
 
     def segment(self, first: int, last: int) -> Segment:
         """The visits at positions from ``first`` to ``last`` (exclusive)."""
@@ -65,12 +65,12 @@ class Loads:
     def __init__(self, launcher: Launcher, order: DeviceOrder, backend: Backend, seed: int) -> None:
         self._launcher, self._order, self._backend, self._seed = launcher, order, backend, seed
         self._stream: DeviceStream = backend.stream()
-        share = SHARE_BESIDE_MODULES if launcher.granule() else SHARE
+        share = SHARE_BESIDE_MODULES if launcher.granule else SHARE
         self._parts = cut_parts(launcher, order, int(share * backend.free()))
         self.whole: dict[str, torch.Tensor] | None = None  # all data, if they are on the device to stay
         if len(self._parts) == 1:
             self._stream.run(self._take_all)
-            self._stream.record().wait()
+            self._stream.record().synchronize()
 
     def _take_all(self) -> None:
         self.whole, scattered = {}, None
@@ -93,7 +93,7 @@ class Loads:
         """
         n, chunk, steps = self._order.n_rows, self._order.chunk, list(steps)
         while steps and self.whole is not None:
-            count, rate = (1, 0.0) if self._launcher.granule() else alike(steps[: max(TOGETHER // n, 1)])
+            count, rate = (1, 0.0) if self._launcher.granule else alike(steps[: max(TOGETHER // n, 1)])
             load = self._load(epoch, 0, start * chunk, n, count, steps[0], rate)
             load.data = self.whole
             yield load
@@ -122,9 +122,9 @@ class Loads:
         load = Load(visits, epochs, visited)
         if self.whole is None:
             self._stream.run(self._copy(load, part))
-        if self._launcher.granule():
+        if self._launcher.granule:
             self._stream.run(lambda: setattr(load, "rows", self._permutation(epoch, part, length)[skip:]))
-        if self.whole is None or self._launcher.granule():
+        if self.whole is None or self._launcher.granule:
             load.ready = self._stream.record()
         return load
 
@@ -132,7 +132,7 @@ class Loads:
         """Give the stream of the copies back."""
         self._stream.close()
 
-    def finished(self, events: Iterable[Event]) -> None:
+    def finished(self, events: Iterable[torch.cuda.Event]) -> None:
         """Delay all later copies and permutations until the device has reached these events."""
         for event in events:
             self._stream.after(event)
@@ -184,7 +184,9 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
         If a chunk is too large.
     """
     n, chunk = order.n_rows, order.chunk
-    bytes_of = [_bytes(launcher, first, min(first + chunk, n)) for first in range(0, n, chunk)]
+    spans = [(first, min(first + chunk, n)) for first in range(0, n, chunk)]
+    entry = ENTRY if launcher.block > 1 or launcher.granule else 0
+    bytes_of = [launcher.bytes_of(first, last) + entry * (last - first) for first, last in spans]
     if sum(bytes_of) <= room and n <= LARGEST:
         return [(0, n)]
     most = room // SLOTS
@@ -201,11 +203,6 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
             begin, size = k * chunk, 0
         size += more
     return [*parts, (begin, n)]
-
-
-def _bytes(launcher: Launcher, first: int, last: int) -> int:
-    permuted = launcher.block > 1 or launcher.granule() > 0
-    return launcher.bytes_of(first, last) + ENTRY * permuted * (last - first)
 
 
 def _upload(array: np.ndarray, device: torch.device) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Derivatives of the losses as a Triton function: ``kernels/losses.dloss`` in float32.
+"""Derivatives of the losses, by name, as a Triton function: ``kernels/losses.dloss`` in float32.
 
 No float64 is used. Consumer GPUs have next to none, and every lane of a warp would compute the same; the error of
 float32, some 1e-7 of the slope, is far below that of racing updates. As in the original, a NaN margin gives NaN:
@@ -14,17 +14,6 @@ import triton.language as tl
 
 from hogwild.kernels import losses
 
-LOG = tl.constexpr(losses.LOG)
-HINGE = tl.constexpr(losses.HINGE)
-SQUARED_HINGE = tl.constexpr(losses.SQUARED_HINGE)
-MODIFIED_HUBER = tl.constexpr(losses.MODIFIED_HUBER)
-PERCEPTRON = tl.constexpr(losses.PERCEPTRON)
-SQUARED_ERROR = tl.constexpr(losses.SQUARED_ERROR)
-HUBER = tl.constexpr(losses.HUBER)
-EPSILON_INSENSITIVE = tl.constexpr(losses.EPSILON_INSENSITIVE)
-SQUARED_EPSILON_INSENSITIVE = tl.constexpr(losses.SQUARED_EPSILON_INSENSITIVE)
-POISSON = tl.constexpr(losses.POISSON)
-SOFTMAX = tl.constexpr(losses.SOFTMAX)
 POISSON_CAP = tl.constexpr(losses.POISSON_CAP)
 EXP_CAP = tl.constexpr(80.0)  # exp of it is finite in float32, and its reciprocal negligible
 
@@ -32,33 +21,34 @@ EXP_CAP = tl.constexpr(80.0)  # exp of it is finite in float32, and its reciproc
 @triton.jit
 def dloss(p, y, param, LOSS: tl.constexpr):
     """Derivative of the loss in the margins ``p`` for targets ``y``; scalars or tensors of one shape."""
-    tl.static_assert(LOSS <= POISSON, "softmax has no derivative in one margin alone")
-    if LOSS == LOG:
+    tl.static_assert(LOSS != "softmax", "softmax has no derivative in one margin alone")
+    if LOSS == "log":
         z = y * p
         return -y / (1.0 + tl.exp(tl.where(z > EXP_CAP, EXP_CAP, z)))
-    elif LOSS == HINGE:
+    elif LOSS == "hinge":
         z = y * p
         return tl.where(z < 1.0, -y, tl.where(z >= 1.0, 0.0, z))
-    elif LOSS == SQUARED_HINGE:
+    elif LOSS == "squared-hinge":
         z = y * p
         return tl.where(z >= 1.0, 0.0, -2.0 * y * (1.0 - z))
-    elif LOSS == MODIFIED_HUBER:
+    elif LOSS == "modified-huber":
         z = y * p
         return tl.where(z >= 1.0, 0.0, tl.where(z < -1.0, -4.0 * y, -2.0 * y * (1.0 - z)))
-    elif LOSS == PERCEPTRON:
+    elif LOSS == "perceptron":
         z = y * p
         return tl.where(z <= 0.0, -y, tl.where(z > 0.0, 0.0, z))
-    elif LOSS == SQUARED_ERROR:
+    elif LOSS == "squared-error":
         return p - y
-    elif LOSS == HUBER:
+    elif LOSS == "huber":
         r = p - y
         return tl.where(r > param, param, tl.where(r < -param, -param, r))
-    elif LOSS == EPSILON_INSENSITIVE:
+    elif LOSS == "epsilon-insensitive":
         r = p - y
         return tl.where(r > param, 1.0, tl.where(r < -param, -1.0, tl.where(tl.abs(r) <= param, 0.0, r)))
-    elif LOSS == SQUARED_EPSILON_INSENSITIVE:
+    elif LOSS == "squared-epsilon-insensitive":
         r = p - y
         outside = tl.where(r > param, 2.0 * (r - param), 2.0 * (r + param))
         return tl.where(tl.abs(r) <= param, 0.0, outside)
     else:
+        tl.static_assert(LOSS == "poisson", "a loss without a derivative here")
         return tl.exp(tl.where(p > POISSON_CAP, POISSON_CAP, p)) - y

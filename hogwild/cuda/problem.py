@@ -52,7 +52,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A problem (see ``problems/work.Problem``) as the parent sees it; worker processes never do."""
+    """A problem in a job on a device, which needs a few methods of ``problems/work.Problem`` only."""
 
     problem: Any
     in_flight: int | None  # examples in flight; None: found by trial
@@ -60,7 +60,6 @@ class OnDevice:
     options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
 
     locks = 1
-    holds = False
 
     @property
     def discipline(self) -> str:
@@ -68,26 +67,15 @@ class OnDevice:
 
     @property
     def size(self) -> int:
-        """Length of the flat float32 parameter array."""
         return int(self.problem.size)
 
-    def parameters(self, flat: np.ndarray) -> Any:
-        """The named views of the flat array."""
-        return self.problem.parameters(flat)
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Return nothing: no array is in rank order."""
-        return []
-
     def start(self, flat: np.ndarray, seed: int) -> None:
-        """Set the initial parameters in an array of zeros."""
         self.problem.start(flat, seed)
 
     def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
         """Do nothing: the device shuffles."""
 
     def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
-        """Set the counts for an epoch that starts at chunk ``start``."""
         control[:] = 0
         control[NEXT] = start
 
@@ -95,30 +83,22 @@ class OnDevice:
         """Number of chunks done, over all epochs of a task."""
         return int(control[NEXT])
 
-    def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> Launcher:
+    def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend) -> Launcher:
         """Put the problem's kernels and arrays on a device."""
         module, name = _LAUNCHERS[type(self.problem).__name__]
-        found: type[Launcher] = getattr(importlib.import_module(module), name)
-        return found(self.problem, arrays, backend, replicas, **self.options)
+        made: Launcher = getattr(importlib.import_module(module), name)(self.problem, arrays, backend, **self.options)
+        return made
 
 
 def lay_out(
-    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, granule: int = 0,
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:  # fmt: skip
     """Return the job of a run whose workers are on a device.
 
-    Parameters
-    ----------
-    problem : Problem
-        A problem that has a launcher.
-    arrays : dict
-        Arrays of all examples, as the launcher takes them.
-    nonzeros, options
-        See :class:`OnDevice`.
-    granule : int
-        Examples of a minibatch, if the problem has them.
+    ``arrays`` are those of all examples, as the launcher takes them; ``options["batch"]`` are the examples of a
+    minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
-    order = DeviceOrder.of(n_rows, config.order == "shuffled", granule)
+    order = DeviceOrder.of(n_rows, config.order == "shuffled", options.get("batch", 0))
     return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import functools
 import itertools
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from hogwild.cuda import trial
-from hogwild.cuda.backend import Backend, DeviceStream, Event, connect
+from hogwild.cuda.backend import Backend, DeviceStream, connect
 from hogwild.cuda.loads import Load, Loads
 from hogwild.cuda.problem import DeviceOrder, OnDevice
 from hogwild.cuda.work import Segment
@@ -53,41 +50,31 @@ class Share(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A segment queued on a stream."""
+    """A segment queued on the stream of a worker, at whose end is the event."""
 
-    event: Event
+    worker: int
+    event: torch.cuda.Event
     examples: int
-    number: int  # number of segments queued before
-
-
-@dataclass
-class StreamWorker:
-    """A worker: its stream, its launch function, and its unfinished segments."""
-
-    stream: DeviceStream
-    launch: Callable[[Segment], None]
-    given: deque[Given]
-    ready: Event | None = None  # of its latest load; not the load itself, whose memory is reused
 
 
 class DeviceJob:
     """One job on the device."""
 
-    def __init__(
-        self, job: Job, problem: OnDevice, order: DeviceOrder, backend: Backend, streams: list[DeviceStream]
-    ) -> None:
+    def __init__(self, job: Job, backend: Backend, streams: list[DeviceStream]) -> None:
+        problem, order = job.problem, job.order
+        assert isinstance(problem, OnDevice)
+        assert isinstance(order, DeviceOrder)
         self.job, self._problem, self._order = job, problem, order
-        self._launcher = problem.launcher(job.local, backend, len(streams))
-        self._streams = streams[: self._launcher.streams]
-        self._granule = self._launcher.granule()
+        self._launcher, self._streams = problem.launcher(job.local, backend), streams
+        self._granule = self._launcher.granule
         self._loads = Loads(self._launcher, order, backend, job.seed)
         self._locked = problem.discipline == "locked"
-        self._replicas: list[StreamWorker] = []
+        self._replicas: list[Callable[[Segment], None]] = []  # the launch function of each stream
+        self._given: list[Given] = []  # unfinished segments, the oldest first
         self.in_flight: int | None = None
         self._shares: Iterator[Share] = iter(())
         self._next: Share | None = None
-        self._chain: Event | None = None  # after the latest segment
-        self._segments = 0  # queued so far
+        self._chain: torch.cuda.Event | None = None  # after the latest segment
         self._filled = self._dirty = False
         self._fill()
         self._trials, self._found = 0, (1, 1.0)  # the number in flight that the latest trial found, and its step
@@ -119,33 +106,33 @@ class DeviceJob:
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
-            for number, replica in enumerate(self._replicas):
-                while replica.given and replica.given[0].event.done():
-                    self._count(number, replica.given.popleft().examples)
-            free = min(self._replicas, key=lambda replica: len(replica.given))
+            queued, given, self._given = [0] * len(self._streams), self._given, []
+            for one in given:
+                if one.event.query():
+                    self._count(one)
+                else:
+                    self._given.append(one)
+                    queued[one.worker] += 1
             more = self._next is not None and not (self._may_stop and self.job.control[STOP])
-            busy = [replica for replica in self._replicas if replica.given]
-            if more and len(free.given) < DEPTH:
-                self._give(free)
-            elif busy and time.perf_counter() < until:
-                min((replica.given[0] for replica in busy), key=lambda given: given.number).event.wait()
-            if not more and not busy:
+            if not more and not self._given:
                 return True
+            if more and min(queued) < DEPTH:
+                self._give(queued.index(min(queued)))
+            elif time.perf_counter() < until:
+                self._given[0].event.synchronize()
             if time.perf_counter() >= until:
                 return False
 
-    def settle(self) -> None:
-        """Wait until the streams stand still, also after a segment that failed half-way."""
-        for replica in self._replicas:
-            replica.stream.record().wait()
-            replica.given.clear()
+    def release(self) -> None:
+        """Drop unfinished work, wait until the streams stand still, and drop replicas and graphs.
 
-    def clear(self) -> None:
-        """Drop unfinished work: an interrupted sequence holds a reference to the desk itself."""
+        Also after a segment that failed half-way. An interrupted sequence holds a reference to the desk itself.
+        """
         self._shares, self._next = iter(()), None
-
-    def close(self) -> None:
-        """Drop the replicas and their graphs, and give back the stream of the copies."""
+        for stream in self._streams:
+            stream.record().synchronize()
+        self._given.clear()
+        self.pull()
         self._replicas.clear()
         self._loads.close()
 
@@ -170,17 +157,14 @@ class DeviceJob:
         in_flight = min(in_flight, self._launcher.room(), self._order.n_rows)  # no more are possible
         share = max(in_flight // len(self._streams), 1)
         for number, stream in enumerate(self._streams):
-            self._replicas.append(StreamWorker(stream, self._launcher.replica(number, stream, share), deque()))
+            self._replicas.append(self._launcher.replica(number, stream, share))
         self.in_flight = share * len(self._streams)
 
     def _rehearse(self) -> None:
         """Launch the kernel over a few examples with a step of zero, so that it is compiled off the clock."""
-        stream = self._streams[0]
-        launch = self._launcher.replica(0, stream, 1)
-        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
-        self._follow(stream, load)
-        self._run(stream, launch, load, 0, min(REHEARSED, load.visits.n))
-        stream.record().wait()
+        stream, load = self._streams[0], next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
+        self._run(stream, self._launcher.replica(0, stream, 1), load, 0, min(REHEARSED, load.visits.n))
+        stream.record().synchronize()
 
     def _try(self, step: float) -> int:
         """Choose the number of examples in flight at this step, and leave the parameters as they were."""
@@ -188,7 +172,6 @@ class DeviceJob:
         most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
         load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)]))
         stream, length = self._streams[0], load.visits.n
-        self._follow(stream, load)
 
         def loss_after(in_flight: int) -> float:
             self._fill()
@@ -196,7 +179,7 @@ class DeviceJob:
             while left > 0:
                 self._run(stream, launch, load, 0, min(left, length))
                 left -= length
-            stream.record().wait()
+            stream.record().synchronize()
             return self._launcher.judge(self._launcher.flat.cpu().numpy())
 
         found = trial.most_in_flight(loss_after, self._launcher.judge(self.job.flat), most)
@@ -208,10 +191,10 @@ class DeviceJob:
         loads = self._loads.of(task.epoch, task.start, (task.step, *task.further))
         load = next(loads, None)
         while load is not None:
-            before = [replica.given[-1].event for replica in self._replicas if replica.given]
+            before = {given.worker: given.event for given in self._given}  # the last of each
             shares = self._cut_load(load)
             yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host spends time on copying
-            self._loads.finished(before)  # the next copy replaces what came before this load
+            self._loads.finished(before.values())  # the next copy replaces what came before this load
             ahead = next(loads, None)
             yield from shares
             load = ahead
@@ -239,38 +222,31 @@ class DeviceJob:
             yield Share(load, first, some[-1], len(some))
             first = some[-1]
 
-    def _give(self, replica: StreamWorker) -> None:
+    def _give(self, number: int) -> None:
         """Queue the next segment on a replica's stream."""
-        share, stream = self._next, replica.stream
-        assert share is not None
-        load = share.load
-        if replica.ready is not load.ready:
-            self._follow(stream, load)
-            replica.ready = load.ready
+        assert self._next is not None
+        share, stream = self._next, self._streams[number]
         if self._locked and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
-        self._run(stream, replica.launch, load, share.first, share.last)
+        self._run(stream, self._replicas[number], share.load, share.first, share.last)
         self._chain = stream.record()
-        self._segments += 1
-        replica.given.append(Given(self._chain, share.last - share.first, self._segments))
+        self._given.append(Given(number, self._chain, share.last - share.first))
         self.job.control[NEXT] += share.chunks
         self._may_stop = share.chunks > 0  # a run resumes at the end of a chunk
         self._next = next(self._shares, None)
 
-    def _run(self, stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
-        stream.run(lambda: launch(load.segment(first, last)))
-
     @staticmethod
-    def _follow(stream: DeviceStream, load: Load) -> None:
-        """Let a stream wait for a load's data, unless they are there to stay."""
+    def _run(stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
+        """Queue visits on a stream, to wait for the data unless they are there to stay."""
         if load.ready is not None:
             stream.after(load.ready)
+        stream.run(lambda: launch(load.segment(first, last)))
 
-    def _count(self, worker: int, examples: int) -> None:
+    def _count(self, given: Given) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
-        cells = self.job.control[WORKERS:].reshape(-1, LINE)
-        cells[worker, ROWS] += examples
+        worker, cells = given.worker, self.job.control[WORKERS:].reshape(-1, LINE)
+        cells[worker, ROWS] += given.examples
         done = int(cells[:, ROWS].sum())
         nonzeros = self._problem.nonzeros * done // self._order.n_rows
         cells[worker, NONZEROS] += nonzeros - int(cells[:, NONZEROS].sum())
@@ -314,13 +290,10 @@ class Streams(Pool):
             raise UsageError(IN_USE)
         if self._desk is not None:
             self.release(self._desk.job)
-        problem, order = job.problem, job.order
-        assert isinstance(problem, OnDevice)
-        assert isinstance(order, DeviceOrder)
         with naming("setting up"):
-            self._desk = DeviceJob(job, problem, order, self._backend, self._streams)
-        # weakly, so that dropping a run frees the device's memory
-        job.pull = functools.partial(_pull, weakref.ref(self._desk))
+            self._desk = DeviceJob(job, self._backend, self._streams)
+        known = weakref.ref(self._desk)  # so that dropping a run frees the device's memory
+        job.pull = lambda: None if (desk := known()) is None else desk.pull()
 
     def begin(self, task: Task) -> None:
         assert self._desk is not None
@@ -343,10 +316,7 @@ class Streams(Pool):
             return
         desk, self._desk, self._at_work, job.pull = self._desk, None, False, None
         with naming("a worker failed"):
-            desk.clear()
-            desk.settle()
-            desk.pull()
-            desk.close()
+            desk.release()
 
     def close(self) -> None:
         self.closed = True
@@ -356,11 +326,6 @@ class Streams(Pool):
         finally:
             for stream in self._streams:
                 stream.close()
-
-
-def _pull(desk: weakref.ref[DeviceJob]) -> None:
-    if (found := desk()) is not None:
-        found.pull()
 
 
 @contextlib.contextmanager

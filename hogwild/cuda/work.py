@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,35 +50,48 @@ class Segment(NamedTuple):
     rows: torch.Tensor | None = None  # (count,) int32: the examples in visiting order, if they come in minibatches
 
 
-class Launcher(Protocol):
-    """A problem on a device: the flat parameter array and what runs over it."""
+class Launcher:
+    """A problem on a device: the flat parameter array and what runs over it; made of problem, arrays and device.
 
+    What this class itself gives suits a problem with kernels, each launch of which visits any number of examples.
+    """
+
+    name: str  # of the folder that has the kernels
+    backend: Backend
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
-    block: int  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
-
-    trials: int  # epochs that begin with a trial of how many examples may be in flight
-    streams: int  # possible replicas, up to the number asked for: fewer if one does several workers' work
-
-    def __init__(self, problem: Any, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int) -> None:
-        """Allocate ``flat``, and copy the arrays that belong to no example (such as rates) to the device."""
+    problem: Any
+    objective: Any  # of a sample of the examples
+    block = 1  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
+    granule = 0  # examples of a minibatch; 0: there are none
+    trials = 1  # epochs that begin with a trial of how many examples may be in flight
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The host's arrays of examples ``first`` to ``last`` (exclusive), which are examples 0, 1, ... of the part."""
+        raise NotImplementedError
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes that :meth:`part` would have, without making it."""
-
-    def granule(self) -> int:
-        """Examples of a minibatch; 0 if one launch visits any number of examples."""
+        """Bytes of :meth:`part`; without making it, unless it consists of slices."""
+        return sum(array.nbytes for array in self.part(first, last).values())
 
     def room(self) -> int:
         """Examples in flight when the device is full."""
-
-    def judge(self, flat: np.ndarray) -> float:
-        """Return the loss of these parameters on a sample, for trials of how many examples may be in flight."""
-
-    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
-        """Sums over all examples, which are on the device, as the problem's evaluator makes them; None: it must."""
+        raise NotImplementedError
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""
+        visit = self.backend.kernels(self.name).visit
+
+        def launch(segment: Segment) -> None:
+            if segment.visits.size:
+                visit(self, segment, in_flight)
+
+        return launch
+
+    def judge(self, flat: np.ndarray) -> float:
+        """Return the objective of these parameters on a sample, for trials of how many examples may be in flight."""
+        with np.errstate(all="ignore"):  # a trial may diverge
+            return float(self.objective.evaluate(*self.problem.solution(flat))["objective"])
+
+    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Sums over all examples, which are on the device, as the problem's evaluator makes them; None: it must."""
+        return None

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -112,35 +113,41 @@ def test_bytes_of_an_update_are_those_of_the_arrays() -> None:
 class Steady:
     """A side that fails at its ``last`` timing."""
 
-    def __init__(self, last: int = 99, error: Exception | None = None) -> None:
-        self.left, self.error, self.closed = last, error, False
+    def __init__(self, last: int = 99, error: Exception | None = None, ending: Exception | None = None) -> None:
+        self.left, self.error, self.ending, self.closed = last, error, ending, False
 
-    def __call__(self) -> float:
+    def start(self, stack: ExitStack) -> Callable[[], Row]:
+        stack.callback(self.close)
+        return self.work
+
+    def work(self) -> Row:
         self.left -= 1
         if self.left < 0:
             raise self.error or TrainingError("diverged")
-        return 0.5
-
-    def facts(self) -> Row:
-        return {"loss": 0.25}
+        return {"seconds": 0.5, "loss": 0.25}
 
     def close(self) -> None:
         self.closed = True
+        if self.ending is not None:
+            raise self.ending
 
 
 def test_what_fails_keeps_its_place_and_the_rest_goes_on() -> None:
     full, good = Steady(1, torch.OutOfMemoryError("out of\nmemory")), Steady()
 
-    def refused() -> Steady:
+    def refused(stack: ExitStack) -> Callable[[], Row]:
         raise InputError("not this one")
 
     about = {"rival": "good"}
-    three = {"refused": Side(refused, 3), "full": Side(lambda: full, 3, about), "good": Side(lambda: good, 3, about)}
-    rows = [row for row in race("p", three, Pace(100.0)) if row["status"] != BEGAN]
+    three = {"refused": Side(refused, 3), "full": Side(full.start, 3, about), "good": Side(good.start, 3, about)}
+    rows = []
+    for row in race("p", three, Pace(100.0)):
+        if row["status"] != BEGAN:
+            rows.append(row)
+        assert full.closed == (len(rows) > 3 and row["what"] == "good")  # at once
     assert [row["what"] for row in rows] == ["refused", "full", "good", "full", *["good"] * 3]
     assert rows[0]["status"] == "failed: InputError: not this one"
     assert rows[3]["status"] == "failed: OutOfMemoryError: out of memory"
-    assert full.closed
     assert good.closed
     figures = {row["what"]: row for row in summary(rows)}
     assert figures["full"]["measured"] is figures["refused"]["measured"] is None
@@ -149,20 +156,22 @@ def test_what_fails_keeps_its_place_and_the_rest_goes_on() -> None:
 
 
 def test_a_fault_ends_the_process_after_its_row() -> None:
-    side = Steady(0, RuntimeError("CUDA error: an illegal memory access was encountered"))
-    rows = race("p", {"a": Side(lambda: side, 1), "b": Side(Steady, 1)}, Pace(100.0, works=lambda: False))
-    assert next(rows)["status"] == BEGAN
+    fault = RuntimeError("CUDA error: an illegal memory access was encountered")
+    good, bad = Steady(ending=fault), Steady(0, fault, fault)  # nothing can be freed after it
+    sides = {"good": Side(good.start), "bad": Side(bad.start), "other": Side(Steady().start)}
+    rows = race("p", sides, Pace(100.0, works=lambda: False))
+    assert [next(rows)["status"] for _ in range(3)] == [BEGAN, "ok", BEGAN]
     assert "illegal memory access" in next(rows)["status"]
     with pytest.raises(Faulty):
         next(rows)
-    left = race("p", {"a": Side(lambda: side, 1), "b": Side(Steady, 1)}, Pace(100.0, skipped=("a",)))
-    assert {row["what"] for row in left} == {"b"}
+    left = race("p", {"bad": sides["bad"], "other": sides["other"]}, Pace(100.0, skipped=("bad",)))
+    assert {row["what"] for row in left} == {"other"}
 
 
 def test_no_timing_is_begun_that_would_not_end() -> None:
-    assert not list(race("p", {"a": Side(Steady, 1)}, Pace(-1.0)))
+    assert not list(race("p", {"a": Side(Steady().start)}, Pace(-1.0)))
     pace = Pace(100.0)
-    rows = race("p", {"a": Side(Steady, 1)}, pace)
+    rows = race("p", {"a": Side(Steady().start)}, pace)
     next(rows), next(rows)
     pace._end -= 100.0
     assert not list(rows)
@@ -180,12 +189,11 @@ def test_steps_that_are_not_captured_are_no_graphs(device: StandIn) -> None:
 
 def test_a_loss_that_is_not_reached(device: StandIn) -> None:
     rows = open_data(TINY.rows)
-    side = gpu_linear.ToLoss(rows, 1e-9, 2, {"device": "cuda"})
     with pytest.raises(TrainingError, match="after 2 epochs, 0.00000 was asked"):
-        side()
-    side = gpu_linear.ToLoss(rows, 10.0, 2, {"device": "cuda"})
-    assert side() > 0
-    assert side.facts()["epochs"] == 1
+        gpu_linear.to_loss(rows, 1e-9, 2, {"device": "cuda"})
+    found = gpu_linear.to_loss(rows, 10.0, 2, {"device": "cuda"})
+    assert found["seconds"] > 0
+    assert found["epochs"] == 1
 
 
 # ---- the processes

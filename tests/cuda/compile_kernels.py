@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -101,16 +102,15 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
         "longest": 1000, "falling": False, "far": False, "unit": False,
     }  # fmt: skip
     problem = LinearProblem(**usual | given)
-    name = "one_margin" if problem.classes == 1 else "many_margins"
-    kernel = Compiled(getattr(linear, name))
-    setattr(linear, name, kernel)
+    kernel = linear.visit_rows = Compiled(linear.visit_rows)
     types = {"begin": offsets, "end": offsets, "indices": "int32", "targets": "float32"}
     types |= {} if problem.unit else {"values": "float32"}
     types |= {"weights": "float32", "scales": "float32"} if per_row else {}
     data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
     flat = torch.empty(problem.size, device="meta")
-    linear.visit(problem, problem.parameters(flat), flat, data, VISITS, 1000, linear.block_of(problem, 73.0))
-    setattr(linear, name, kernel.kernel)
+    launcher = SimpleNamespace(problem=problem, parameters=problem.parameters(flat), rates=flat, mean=73.0)
+    linear.visit(launcher, Segment(data, VISITS), 1000)
+    linear.visit_rows = kernel.kernel
     return kernel
 
 
@@ -120,13 +120,12 @@ def of_completion(discipline, rank, loss, options, sides=None):
     values = np.arange(4, dtype=np.float32)
     problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
-    name = "squared_error" if loss == "squared-error" else "implicit"
-    kernel = Compiled(getattr(completion, name))
-    setattr(completion, name, kernel)
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), 1, sides=sides)
+    kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True))
+    launcher.sides = sides or launcher.sides
     data = {name: torch.from_numpy(part) for name, part in arrays.items()}
     launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
-    setattr(completion, name, kernel.kernel)
+    completion.visit_ratings = kernel.kernel
     return kernel
 
 

@@ -72,13 +72,13 @@ class Point:
     def __init__(self, device: StandIn) -> None:
         self._device, self.reached = device, False
 
-    def done(self) -> bool:
+    def query(self) -> bool:
         assert not self._device.inside, "work of a stream looked at an event: it must wait for nothing"
         for _ in range(self._device.random.randrange(3)):
             self._device.advance()
         return self.reached
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         assert not self._device.inside, "work of a stream waited: it must wait for nothing"
         while not self.reached:
             assert self._device.advance(), "streams wait for one another for ever"

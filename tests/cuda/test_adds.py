@@ -68,7 +68,7 @@ def test_every_row_adds_to_every_weight_once(device, classes, alone):
     problem = LinearProblem.of(TrainConfig(loss="hinge", l2=0.0), rows, "atomic")
     arrays = problem.row_arrays(rows, None)
     entries = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
-    launcher = LinearLauncher(problem, entries | arrays, backend, 1)
+    launcher = LinearLauncher(problem, entries | arrays, backend)
     start = np.zeros(problem.size, np.float32)
     coef, intercept = problem.solution(
         launched(launcher, backend, start, Visits(0, n, n, 5, 0, STEP), 1 if alone else n)
@@ -115,7 +115,7 @@ def test_distinct_ratings_are_exact(device, discipline, rank, group):
     arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
     flat = np.zeros(problem.size, np.float32)
     problem.start(flat, 0)
-    launcher = CompletionLauncher(problem, arrays, backend, 1)
+    launcher = CompletionLauncher(problem, arrays, backend)
     assert launcher.grid(n)[0] == group
     visits = Visits(0, n, n, 9, 0, 0.1, together=32)
     found, twin = launched(launcher, backend, flat, visits, n), Twin(problem, flat, arrays, SIDES[discipline])

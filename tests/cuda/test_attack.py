@@ -52,9 +52,9 @@ def test_no_more_than_three_parts_are_kept(workers, monkeypatch):
 def without_collector(run):
     """Whatever is dropped within must go at once: yields whether the parameters on the device are still there."""
     desk = run.engine.pool._desk
-    for steps in [replica.launch for replica in desk._replicas if hasattr(replica.launch, "replay")]:
-        steps.replay = None  # the stand-in captures nothing: it goes on calling what it was given
-        del steps
+    for one in [replica for replica in desk._replicas if hasattr(replica, "replay")]:
+        one.replay = None  # the stand-in captures nothing: it goes on calling what it was given
+        del one
     flat = weakref.ref(desk._launcher.flat)
     del desk, run
     gc.collect()
@@ -82,7 +82,7 @@ def test_a_stopped_run_leaves_the_device_at_once(device, monkeypatch):  # noqa: 
     run = begin("linear", device="cuda", in_flight=1)
     next(run)
     give = streams.DeviceJob._give
-    monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, replica: (give(self, replica), run.stop()))
+    monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, number: (give(self, number), run.stop()))
     with without_collector(run) as there:
         assert next(run)["status"] == "interrupted"
         while device.advance():  # what nobody waited for
@@ -137,7 +137,7 @@ def test_memory_that_torch_keeps_is_free(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("empty"))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: asked.append("info") or (7, 9))
-    cuda = object.__new__(backend.Cuda)
+    cuda = object.__new__(backend.Backend)
     cuda.device = torch.device("cuda", 0)
     assert cuda.free() == 7
     assert asked == ["empty", "info"]
@@ -166,6 +166,6 @@ def test_what_a_segment_launched_before_it_failed_is_waited_for():
     job.begin_epoch(0, 0)
     pool.begin(Task(0, 0, STEP))
     launched = []
-    pool._desk._replicas[1].stream.run(lambda: launched.append(1))
+    pool._streams[1].run(lambda: launched.append(1))
     pool.release(job)
     assert launched

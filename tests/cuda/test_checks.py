@@ -31,13 +31,13 @@ def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     take_place(monkeypatch.setattr, StandIn(3))
     visit = torch_linear.visit
 
-    def lossy(*about):
-        one_less = about[4]._replace(first=about[4].first + 1, size=about[4].size - 1)
-        visit(*about[:4], one_less, *about[5:])
+    def lossy(launcher, segment, in_flight):
+        one_less = segment.visits._replace(first=segment.visits.first + 1, size=segment.visits.size - 1)
+        visit(launcher, segment._replace(visits=one_less), in_flight)
 
     monkeypatch.setattr(torch_linear, "visit", lossy)
-    check = partial(correctness.Checked, partial(correctness.CHECKS[KERNELS[0]], 64))
-    [_, row] = race("correctness", {"it": Side(check, 1)}, Pace(100.0, rounds=0))
+    check = partial(correctness.checked, correctness.CHECKS[KERNELS[0]], 64)
+    [_, row] = race("correctness", {"it": Side(check)}, Pace(100.0, rounds=0))
     assert "differs by" in row["status"]
 
 

@@ -47,9 +47,10 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
     return problem, arrays, flat
 
 
-def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, **options):
+def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, sides=None):
     """The flat array after one launch."""
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, **options)
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton))
+    launcher.sides = sides or launcher.sides
     launcher.flat.copy_(torch.from_numpy(flat))
     launcher.salt = lambda segment: salt
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
@@ -204,7 +205,7 @@ def test_every_visit_draws_anew(triton):
     problem, arrays, flat = a_problem("bpr", rank=3)
 
     def train(seed, *visited, rows=3):
-        launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), 1, seed=seed)
+        launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), seed=seed)
         data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
         run = launcher.replica(0, StandIn().stream(), 1)
         launcher.flat.copy_(torch.from_numpy(flat))
@@ -250,7 +251,7 @@ def test_nan_is_not_cut_off():
 def test_parts_are_slices_of_what_the_loss_needs():
     for loss, names in (("squared-error", ["users", "items", "values"]), ("log", ["users", "items"])):
         problem, arrays, _ = a_problem(loss)
-        launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
+        launcher = CompletionLauncher(problem, arrays, StandIn())
         part = launcher.part(5, 20)
         assert sorted(part) == sorted(names)
         for name in names:
@@ -262,7 +263,7 @@ def test_parts_are_slices_of_what_the_loss_needs():
 def test_programs_hold_no_more_than_may_be_in_hand():
     for loss, rank, in_flight in itertools.product(("squared-error", "bpr"), (1, 20, 64, 300, 1024), (1, 7, 64, 5000)):
         problem, arrays, _ = a_problem(loss, rank=rank)
-        launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
+        launcher = CompletionLauncher(problem, arrays, StandIn())
         group, programs = launcher.grid(in_flight)
         assert programs >= 1
         assert in_flight / 2 < group * programs <= in_flight

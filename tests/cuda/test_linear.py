@@ -53,7 +53,7 @@ class Trial:
         self.problem = LinearProblem.of(TrainConfig(**{"l2": 0.0} | options), rows, discipline)
         self.arrays = self.problem.row_arrays(rows, None)
         entries = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
-        self.launcher = LinearLauncher(self.problem, entries | self.arrays, StandIn(), 1)
+        self.launcher = LinearLauncher(self.problem, entries | self.arrays, StandIn())
         rng, host = np.random.default_rng(1), np.zeros(self.problem.size, np.float32)
         parts = [part.reshape(-1, self.problem.stride) for part in self.problem.parameters(host)]
         for part, draw in zip(parts, (rng.normal, rng.normal, rng.random, rng.random)):
@@ -68,9 +68,8 @@ class Trial:
         part = self.launcher.part(first, len(self.rows) if last is None else last)
         return {name: torch.from_numpy(np.array(array)) for name, array in part.items()}
 
-    def visit(self, module, visits, in_flight, block=32):
-        parameters = self.problem.parameters(self.launcher.flat)
-        module.visit(self.problem, parameters, self.launcher.rates, self.data(), visits, in_flight, block)
+    def visit(self, module, visits, in_flight):
+        module.visit(self.launcher, Segment(self.data(), visits), in_flight)
 
     def twin_visits(self, visits, in_flight=1):
         """The twin's, in the order in which the interpreter comes to them."""
@@ -186,7 +185,7 @@ def test_long_numbers(monkeypatch, classes):
     for long in (False, True):
         trial = Trial(small_rows(classes=classes), l2=0.02)
         if long:
-            monkeypatch.setattr("hogwild.cuda.linear.launcher.INT32", 1)
+            monkeypatch.setattr("hogwild.cuda.rows.INT32", 1)
             monkeypatch.setattr(linear_kernels, "INT32", 1)
             assert trial.data()["begin"].dtype == torch.int64
         trial.visit(linear_kernels, visits_of(), 2)

@@ -17,14 +17,12 @@ from torch.nn import functional
 
 from hogwild.cuda.module import launcher as module_launcher
 from hogwild.cuda.module import rules as module_rules
-from hogwild.cuda.module.feed import DeviceSparseFeed
 from hogwild.cuda.module.launcher import ModuleLauncher
-from hogwild.cuda.module.replica import unpack
 from hogwild.cuda.work import Segment, Visits
 from hogwild.data.rows.container import readonly
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.problems.module.feed import feed_of, take_data
-from hogwild.problems.module.layout import Layout, pack
+from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.problem import ModuleProblem
 from tests.cuda.standin import StandIn
 
@@ -108,16 +106,16 @@ class Driven:
     def __init__(self, posed: Posed, backend: Any, batch: int = BATCH, launch: str = "graphs", seed: int = 0) -> None:
         workers = posed.problem.layout.workers
         self.posed, self.backend, self._random = posed, backend, random.Random(seed)
-        self.launcher = ModuleLauncher(posed.problem, posed.arrays, backend, workers, batch=batch, launch=launch)
+        self.launcher = ModuleLauncher(posed.problem, posed.arrays, backend, batch=batch, launch=launch)
         self.launcher.flat.copy_(torch.from_numpy(posed.flat))
-        self.streams = [backend.stream() for _ in range(self.launcher.streams)]
+        self.streams = [backend.stream() for _ in range(workers)]
         self.replicas = [self.launcher.replica(k, stream, batch) for k, stream in enumerate(self.streams)]
         arrays = self.launcher.part(0, posed.n)
         self.data = {name: torch.from_numpy(np.array(array)).to(backend.device) for name, array in arrays.items()}
 
     def epoch(self, rows: np.ndarray, step: float | None = None, together: int = TOGETHER) -> None:
         locked = self.posed.problem.discipline == "locked"
-        size = self.launcher.granule() * (1 if locked else together)
+        size = self.launcher.granule * (1 if locked else together)
         on_device = torch.from_numpy(rows).to(self.backend.device)
         step = step or STEPS[self.posed.problem.layout.rule]
         if self.backend.device.type == "cuda":
@@ -131,7 +129,7 @@ class Driven:
             stream.run(partial(self.replicas[number], segment))
             before = stream.record()
         for stream in self.streams:
-            stream.record().wait()
+            stream.record().synchronize()
 
     def run(self, epochs: int = 2, step: float | None = None, together: int = TOGETHER) -> np.ndarray:
         for rows in orders(self.posed.n, epochs):
@@ -268,7 +266,7 @@ def test_a_step_for_every_minibatch(rule: str) -> None:
     segment = segment_of(driven.data, torch.from_numpy(rows), 0.1, 0.5)
     falling = 0.1 * np.arange(1, 65) ** -0.5
     driven.streams[0].run(lambda: driven.replicas[0](segment))
-    driven.streams[0].record().wait()
+    driven.streams[0].record().synchronize()
     flat, feed = posed.flat.copy(), feed_of(posed.problem.kind, posed.arrays, b"")
     replica = posed.problem.scratch(None)  # type: ignore[arg-type]
     replica.bind(flat, 0)
@@ -515,7 +513,7 @@ def test_parts_of_rows_that_lie_anywhere() -> None:
     order = np.random.default_rng(1).permutation(posed.n)
     scattered = dict(posed.arrays)
     scattered |= {name: posed.arrays[name][order] for name in ("begin", "end", "target")}
-    feed, plain = DeviceSparseFeed(scattered), DeviceSparseFeed(posed.arrays)
+    feed, plain = (ModuleLauncher(posed.problem, arrays, StandIn(), batch=4) for arrays in (scattered, posed.arrays))
     for first, last in [(0, posed.n), (10, 60), (149, 150), (7, 7)]:
         found = feed.part(first, last)
         assert sum(array.nbytes for array in found.values()) == feed.bytes_of(first, last)
@@ -576,7 +574,7 @@ def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch)
     """Minibatches so large that one is put together at a time."""
     posed = pose(network(), dense_data(), rule="momentum")
     usual = drive(posed)
-    monkeypatch.setattr("hogwild.cuda.module.steps.ROOM", 1)
+    monkeypatch.setattr("hogwild.cuda.module.replica.ROOM", 1)
     np.testing.assert_array_equal(drive(posed), usual)
 
 
@@ -593,7 +591,7 @@ def test_several_inputs_and_parts() -> None:
 
     posed = pose(Two(), (X, np.linspace(0.5, 1.5, len(y)), y))
     close(drive(posed), on_cpu(posed))
-    launcher = ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+    launcher = ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4)
     part = launcher.part(20, 50)
     np.testing.assert_array_equal(part["input0"], X[20:50])
     assert sum(array.nbytes for array in part.values()) == launcher.bytes_of(20, 50)
@@ -618,7 +616,7 @@ def test_noise() -> None:
 def test_refusals() -> None:
     posed = pose(network(), dense_data())
     with pytest.raises(UsageError, match="launch='other': expected one of graphs"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4, launch="other")
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4, launch="other")
 
     class Single(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:
@@ -629,7 +627,7 @@ def test_refusals() -> None:
 
     posed = pose(network(), Single())
     with pytest.raises(UsageError, match="a Dataset is fetched item by item"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), 1, batch=4)
+        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4)
 
 
 # ---- a real device
@@ -684,7 +682,7 @@ def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any)
             for stream, replica in zip(driven.streams, driven.replicas):
                 stream.run(partial(replica, segment))
         for stream in driven.streams:
-            stream.record().wait()
+            stream.record().synchronize()
         flat = driven.flat()
         found += [posed.problem.layout.slot(flat, worker) for worker in range(16)]
     for slot in found[1:]:

@@ -42,8 +42,7 @@ class Counting:
 
     def __init__(self, problem, backend, granule=0, row_bytes=8, fail_at=None):
         self.flat = torch.full((problem.size,), -1.0)
-        self.streams = 99
-        self._backend, self._granule, self._row_bytes, self._fail_at = backend, granule, row_bytes, fail_at
+        self._backend, self.granule, self._row_bytes, self._fail_at = backend, granule, row_bytes, fail_at
         self.log, self.judged = [], []
 
     def part(self, first, last):
@@ -52,11 +51,8 @@ class Counting:
     def bytes_of(self, first, last):
         return self._row_bytes * (last - first)
 
-    def granule(self):
-        return self._granule
-
     def room(self):
-        return self._granule or 10**6
+        return self.granule or 10**6
 
     def judge(self, flat):
         self.judged.append(flat.copy())
@@ -77,7 +73,7 @@ class Counting:
 class Posed(OnDevice):
     """Makes that launcher."""
 
-    def launcher(self, arrays, backend, replicas):
+    def launcher(self, arrays, backend):
         made = Counting(self.problem, backend, **self.options)
         launchers.append(made)
         return made
@@ -241,7 +237,7 @@ def test_a_part_is_copied_when_the_one_before_the_last_is_done(seed, monkeypatch
 def test_parts():
     class Large(Counting):
         def __init__(self, row_bytes):
-            self._row_bytes, self._granule = row_bytes, 4
+            self._row_bytes, self.granule = row_bytes, 4
 
     order = DeviceOrder(100, 16, True)
     assert cut_parts(Large(64), order, 10_000) == [(0, 100)]  # 36 bytes an example are for its place in minibatches

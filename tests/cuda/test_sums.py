@@ -43,7 +43,7 @@ def test_rows_as_the_evaluator_sums_them(loss, classes, seed, monkeypatch):
 def test_ratings_as_the_evaluator_sums_them(biases, monkeypatch):
     monkeypatch.setattr("hogwild.cuda.completion.launcher.EVALUATED", 100)
     problem, arrays, flat = a_problem(biases=biases)
-    launcher = CompletionLauncher(problem, arrays, StandIn(), 1)
+    launcher = CompletionLauncher(problem, arrays, StandIn())
     launcher.flat.copy_(torch.from_numpy(flat))
     data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
     values = arrays["values"] * problem.scale + problem.mean

@@ -99,7 +99,7 @@ def test_resumed_is_the_same(problem, inside, tmp_path, monkeypatch):
     if inside:
         monkeypatch.setattr(streams, "MOST", 64)
         give = streams.DeviceJob._give
-        monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, replica: (give(self, replica), run.stop()))
+        monkeypatch.setattr(streams.DeviceJob, "_give", lambda self, number: (give(self, number), run.stop()))
         row = next(run)
         monkeypatch.setattr(streams.DeviceJob, "_give", give)
         assert row["status"] == "interrupted"

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hogwild.cuda.work import Visits
+from hogwild.cuda.linear.launcher import LinearLauncher
+from hogwild.cuda.work import Segment
 from hogwild.kernels.losses import POISSON_CAP
 from hogwild.problems.linear.kernel import TINY as _TINY
 from hogwild.problems.linear.problem import LinearProblem
@@ -72,19 +73,17 @@ def slopes(problem: LinearProblem, margins: torch.Tensor, targets: torch.Tensor)
     return dloss(problem.loss, margins, 2 * own.to(margins.dtype) - 1, problem.loss_param)
 
 
-def visit(
-    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Mapping[str, torch.Tensor],
-    visits: Visits, in_flight: int, block: int,
-) -> None:  # fmt: skip
+def visit(launcher: LinearLauncher, segment: Segment, in_flight: int) -> None:
     """Visit rows as ``triton.visit`` does, in batches of ``in_flight`` rows."""
-    rows, steps = (torch.from_numpy(part(visits)) for part in (order_twin.rows, order_twin.steps))
+    problem, parameters, data = launcher.problem, launcher.parameters, segment.data
+    rows, steps = (torch.from_numpy(part(segment.visits)) for part in (order_twin.rows, order_twin.steps))
     longest = problem.longest if len(data["indices"]) else 0
     batch = max(min(in_flight, ENTRIES // max(longest * problem.stride, 1)), 1)
     coef = _by_class(parameters.coef, problem.stride)
     buffers = _buffers(problem, coef)
     for first in range(0, len(rows), batch):
         some = rows[first : first + batch].long()
-        _batch(problem, parameters, buffers, rates, data, some, steps[first : first + batch], longest)
+        _batch(problem, parameters, buffers, launcher.rates, data, some, steps[first : first + batch], longest)
 
 
 def _buffers(problem: LinearProblem, coef: torch.Tensor) -> Buffers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -103,7 +104,7 @@ def module(n: int, launch: str) -> float:
     def start(**options: Any) -> Run[Any]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 3))
-        options |= {} if options.get("device") == "cpu" or "device" not in options else {"launch": launch}
+        options |= {"launch": launch} if options.get("device") == "cuda" else {}
         about: dict[str, Any] = {"epochs": 1, "batch": 16, "order": "file", "step": 0.125, "discipline": "serial"}
         return train_module(model, "cross-entropy", data, **about | options)
 
@@ -129,29 +130,20 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 
 
-class Checked:
-    """A check as a side: its figure is a difference, and no time."""
+def checked(check: Check, n: int, _: ExitStack) -> Callable[[], Row]:
+    """A check of ``n`` examples as a side, which takes no time."""
 
-    def __init__(self, check: Callable[[], float]) -> None:
-        self._check, self._found = check, 0.0
+    def compare() -> Row:
+        found = check(n)
+        if not found <= ALLOWED:
+            raise TrainingError(f"differs by {found:.3g}, at most {ALLOWED:g} was asked")
+        return {"difference": found}
 
-    def __call__(self) -> float:
-        self._found = self._check()
-        if not self._found <= ALLOWED:
-            raise TrainingError(f"differs by {self._found:.3g}, at most {ALLOWED:g} was asked")
-        return self._found
-
-    def facts(self) -> Row:
-        return {"difference": self._found}
-
-    def close(self) -> None:
-        """Do nothing: no run is open."""
+    return compare
 
 
 def measure(size: Size, pace: Pace) -> Iterator[Row]:
     """Yield a row for each check."""
-    sides = {
-        name: Side(partial(Checked, partial(check, size.checked)), 1, {"unit": "difference", "asked": ALLOWED})
-        for name, check in CHECKS.items()
-    }
+    about = {"unit": "difference", "asked": ALLOWED}
+    sides = {name: Side(partial(checked, check, size.checked), 1, about) for name, check in CHECKS.items()}
     yield from race("correctness", sides, dataclasses.replace(pace, rounds=0))

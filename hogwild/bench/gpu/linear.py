@@ -7,7 +7,8 @@ is not above it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,7 @@ def measure(size: Size, pace: Pace) -> Iterator[Row]:
     about: Row = {"unit": "nonzeros/s", "rival": CPU}
     options: Row = LINEAR | {"evaluate_every": size.epochs["linear"]}
     sides = {
-        name: Side(partial(trained, rows, loss="objective", **options, **way), rows.nnz, about)
+        name: Side(partial(trained, data=rows, loss="objective", **options, **way), rows.nnz, about)
         for name, way in ways.items()
     }
     yield from race("linear", sides, pace)
@@ -47,37 +48,19 @@ def measure(size: Size, pace: Pace) -> Iterator[Row]:
             first()
         goal = first.objective
     fits = {"unit": "fits/s", "rival": CPU, "goal": goal}
-    yield from race(
-        "to loss",
-        {name: Side(partial(ToLoss, rows, goal, size.most, ways[name]), 1, fits) for name in (DEFAULT, CPU)},
-        pace,
-    )
+
+    def again(way: Row, _: ExitStack) -> Callable[[], Row]:
+        return lambda: to_loss(rows, goal, size.most, way)
+
+    yield from race("to loss", {name: Side(partial(again, ways[name]), 1, fits) for name in (DEFAULT, CPU)}, pace)
 
 
-class ToLoss:
-    """A side that trains anew until it reaches a goal for the objective; returns seconds by the run's clock."""
-
-    def __init__(self, rows: Rows, goal: float, most: int, way: dict[str, Any]) -> None:
-        self._rows, self._goal, self._most, self._way = rows, goal, most, way
-        self.last: Row = {}
-
-    def __call__(self) -> float:
-        options = LINEAR | self._way | {"epochs": self._most, "target": self._goal}
-        with Training(self._rows, **options) as training:
-            for row in training.run:
-                self.last = row
-        if not self.last["objective"] <= self._goal:
-            raise TrainingError(
-                f"loss {self.last['objective']:.5f} after {self.last['epoch']:g} epochs, {self._goal:.5f} was asked"
-            )
-        seconds: float = self.last["train_seconds"]
-        return seconds
-
-    def facts(self) -> Row:
-        last = self.last
-        fields = {"kind": "discipline", "in_flight": "in_flight", "workers": "workers", "device": "device",
-                  "epochs": "epoch", "loss": "objective"}  # fmt: skip
-        return {name: last.get(source) for name, source in fields.items()}
-
-    def close(self) -> None:
-        """Do nothing: no run is open."""
+def to_loss(rows: Rows, goal: float, most: int, way: Row) -> Row:
+    """Train anew until a goal for the objective is reached; the seconds are by the run's clock."""
+    with Training(rows, **LINEAR | way | {"epochs": most, "target": goal}) as training:
+        *_, last = training.run
+    if not last["objective"] <= goal:
+        raise TrainingError(f"loss {last['objective']:.5f} after {last['epoch']:g} epochs, {goal:.5f} was asked")
+    fields = {"seconds": "train_seconds", "kind": "discipline", "in_flight": "in_flight", "workers": "workers",
+              "device": "device", "epochs": "epoch", "loss": "objective"}  # fmt: skip
+    return {name: last.get(source) for name, source in fields.items()}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from hogwild.bench.sides import Running, Training
 from hogwild.errors import TrainingError
@@ -28,25 +28,16 @@ class Faulty(Exception):
     """The device does not work in this process any more."""
 
 
-class Started(Protocol):
-    """What a side has started."""
-
-    def __call__(self) -> float:
-        """Do the work once and return its seconds."""
-
-    def facts(self) -> Row:
-        """Fields of the latest timing: loss, step, examples in flight, ..."""
-
-    def close(self) -> None:
-        """Free its memory."""
-
-
 @dataclass(frozen=True)
 class Side:
-    """A way to do a part's work, ``work`` units in one timing; ``about`` are fields of its rows."""
+    """A way to do a part's work, ``work`` units in one timing; ``about`` are fields of its rows.
 
-    start: Callable[[], Started]
-    work: float
+    ``start`` returns a function that does the work once and returns its ``seconds`` and what else is worth a field
+    (loss, step, examples in flight, ...). What frees the memory is called back by the stack.
+    """
+
+    start: Callable[[ExitStack], Callable[[], Row]]
+    work: float = 1
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,42 +58,41 @@ class Pace:
         return time.monotonic() + seconds <= self._end
 
 
-class TrainedSide:
-    """A run as a side; ``loss`` is the field of its rows to compare."""
+def continued(stack: ExitStack, running: Running, loss: str) -> Callable[[], Row]:
+    """A function that continues a run to its next row; ``loss`` is the row's field to compare."""
+    stack.callback(running.close)
+    config = running.run.config
 
-    def __init__(self, running: Running, loss: str) -> None:
-        self._running, self._loss = running, loss
-
-    def __call__(self) -> float:
-        seconds = self._running()
-        status = self._running.run.history[-1]["status"]
-        if status != "ok":
-            raise TrainingError(status)
-        return seconds
-
-    def facts(self) -> Row:
-        run, last = self._running.run, self._running.run.history[-1]
+    def timing() -> Row:
+        seconds, last = running(), running.last
+        if last["status"] != "ok":
+            raise TrainingError(last["status"])
         return {
-            "in_flight": last["in_flight"], "epochs": last["epoch"], "step": run.config.step,
-            "kind": run.config.discipline, "workers": run.config.workers, "device": run.config.device,
-            "loss": last[self._loss],
+            "seconds": seconds, "in_flight": last["in_flight"], "epochs": last["epoch"], "step": config.step,
+            "kind": config.discipline, "workers": config.workers, "device": config.device, "loss": last[loss],
         }  # fmt: skip
 
-    def close(self) -> None:
-        self._running.close()
+    return timing
 
 
-def trained(data: Any, step: float, loss: str, **options: Any) -> TrainedSide:
+def trained(stack: ExitStack, data: Any, step: float, loss: str, **options: Any) -> Callable[[], Row]:
     """Start a run of :func:`hogwild.train`."""
-    return TrainedSide(Training(data, step, **options), loss)
+    return continued(stack, Training(data, step, **options), loss)
 
 
 def race(part: str, sides: Mapping[str, Side], pace: Pace) -> Iterator[Row]:
-    """Yield a row for each timing, and one with the reason for each side that ends early."""
-    started: dict[str, Started] = {}
+    """Yield a row for each timing, and one with the reason for each side that ends early.
+
+    Raises
+    ------
+    Faulty
+        After the row of a side at whose work the device ceased to work.
+    """
+    started: dict[str, Callable[[], Row]] = {}
     longest: dict[str, float] = {}
     waiting = [name for name in sides if name not in pace.skipped]
     with ExitStack() as stack:
+        stacks = {name: stack.enter_context(ExitStack()) for name in waiting}
         for turn in range(pace.rounds + 1):
             for name in [*waiting]:
                 row: Row = {"part": part, "what": name, "round": turn}
@@ -113,30 +103,17 @@ def race(part: str, sides: Mapping[str, Side], pace: Pace) -> Iterator[Row]:
                 begin = time.monotonic()
                 try:
                     if name not in started:
-                        started[name] = sides[name].start()
-                        stack.callback(started[name].close)
-                    seconds = started[name]()
-                    row |= {"seconds": seconds, "work": sides[name].work, **started[name].facts()}
+                        started[name] = sides[name].start(stacks[name])
+                    row |= {"work": sides[name].work} | started[name]()
                 except Exception as error:  # of torch, of Triton's compiler, a refusal: what it is, its row says
                     waiting.remove(name)
                     status = "failed: " + " ".join(f"{type(error).__name__}: {error}".split())[:400]
                 yield row | dict(sides[name].about) | {"status": status}
                 longest[name] = max(longest.get(name, 0.0), time.monotonic() - begin)
                 if name not in waiting:
-                    close_failed(started.pop(name, None), pace)
-
-
-def close_failed(side: Started | None, pace: Pace) -> None:
-    """Free what a failed side has left, if the device still works.
-
-    Raises
-    ------
-    Faulty
-        If it does not.
-    """
-    if not pace.works():
-        raise Faulty
-    if side is not None:
-        side.close()
-    del side
-    gc.collect()  # the next ones check the device's free memory
+                    if not pace.works():
+                        stack.pop_all()  # nothing can be freed any more
+                        raise Faulty
+                    started.pop(name, None)
+                    stacks[name].close()
+                    gc.collect()  # the next ones check the device's free memory

@@ -21,34 +21,16 @@ MODULE_STEP = 0.05
 
 @dataclass(frozen=True)
 class Size:
-    """Sizes of the measurements.
+    """Sizes of the measurements."""
 
-    Attributes
-    ----------
-    copied : int
-        Bytes of the array that is copied, if the device has room.
-    ratings, rows : str
-        Names of synthetic sets.
-    samples : int
-        Samples of the network, a multiple of the largest batch.
-    epochs : dict
-        Epochs of one timing, for each part: some 20 ms or more on an H200.
-    goal : int
-        Epochs after which the CPU's loss becomes the goal.
-    most : int
-        Most epochs in which to reach it.
-    checked : int
-        Examples of a check of correctness.
-    """
-
-    copied: int
-    ratings: str
+    copied: int  # bytes of the array that is copied, if the device has room
+    ratings: str  # names of synthetic sets
     rows: str
-    samples: int
-    epochs: Mapping[str, int]
-    goal: int = 10
-    most: int = 50
-    checked: int = 4096
+    samples: int  # of the network, a multiple of the largest batch
+    epochs: Mapping[str, int]  # of one timing of a part: some 20 ms or more on an H200
+    goal: int = 10  # epochs after which the CPU's loss becomes the goal
+    most: int = 50  # epochs in which to reach it
+    checked: int = 4096  # examples of a check of correctness
 
 
 #: Factors of 480,189 users take 123 MB at rank 64, more than an L2 cache holds; 300,000 rows have 21.8M nonzeros.

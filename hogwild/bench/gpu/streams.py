@@ -7,7 +7,8 @@ replicas add theirs, and not averaged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hogwild.bench.gpu.sides import Pace, Row, Side, TrainedSide, race
+from hogwild.bench.gpu.sides import Pace, Row, Side, continued, race
 from hogwild.bench.gpu.sizes import BATCHES, LOCKED, MODULE_STEP, REPLICAS, Size
 from hogwild.bench.sides import ENDLESS, Running
 from hogwild.problems.module.feed import Examples, take_data
@@ -56,10 +57,10 @@ def ways(batch: int) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-def start(examples: Examples, options: dict[str, Any]) -> TrainedSide:
+def start(examples: Examples, options: dict[str, Any], stack: ExitStack) -> Callable[[], Row]:
     """Start a run."""
     run = train_module(network, "cross-entropy", examples, device="cuda", epochs=ENDLESS, **options)
-    return TrainedSide(Running(run), "objective")
+    return continued(stack, Running(run), "objective")
 
 
 def network() -> nn.Module:

@@ -18,22 +18,17 @@ from typing import Any
 
 import torch
 
-from hogwild.bench.gpu import completion as gpu_completion
-from hogwild.bench.gpu import correctness as gpu_correctness
-from hogwild.bench.gpu import linear as gpu_linear
-from hogwild.bench.gpu import streams as gpu_streams
+from hogwild.bench.gpu import completion, correctness, linear, streams
 from hogwild.bench.gpu.sides import Pace, Row
 from hogwild.bench.gpu.sizes import FULL, QUICK, Size
 from hogwild.cuda import backend as backends
 from hogwild.cuda.backend import Backend
 
 DRIVER = Path("/proc/driver/nvidia/version")
-PARTS: dict[str, Callable[[Size, Pace, Backend], Iterator[Row]]] = {
-    "correctness": lambda size, pace, device: gpu_correctness.measure(size, pace),
-    "streams": lambda size, pace, device: gpu_streams.measure(size, pace),
-    "linear": lambda size, pace, device: gpu_linear.measure(size, pace),
-    "completion": gpu_completion.measure,
-}
+PARTS: dict[str, Callable[[Size, Pace], Iterator[Row]]] = {
+    "correctness": correctness.measure, "streams": streams.measure, "linear": linear.measure,
+    "completion": completion.measure,
+}  # fmt: skip
 
 
 def measure(part: str, seconds: float, quick: bool = False, skipped: tuple[str, ...] = ()) -> Iterator[Row]:
@@ -49,7 +44,7 @@ def measure(part: str, seconds: float, quick: bool = False, skipped: tuple[str, 
     pace = Pace(seconds, skipped, works)
     device = backends.connect()
     yield {"section": "gpu", "part": part, "what": "device", "status": "ok", **about(device)}
-    for row in PARTS[part](QUICK if quick else FULL, pace, device):
+    for row in PARTS[part](QUICK if quick else FULL, pace):
         yield {"section": "gpu", **row}
 
 

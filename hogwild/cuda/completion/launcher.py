@@ -11,17 +11,21 @@ at random places takes 96 bytes of memory traffic, compared with 1,024 for rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Backend, DeviceStream
-from hogwild.cuda.work import Segment
+from hogwild.cuda.backend import Backend
+from hogwild.cuda.work import Launcher, Segment
+from hogwild.data.ratings.container import Ratings
+from hogwild.problems.completion.objective import RatingObjective
 from hogwild.problems.completion.problem import CompletionProblem
 
-SIDES = {"serial": (False, False), "hogwild": (False, False), "atomic": (True, True)}  # atomic: users, items
+#: Whether changes of users, and of items, are added atomically.
+SIDES = {"serial": (False, False), "hogwild": (False, False), "atomic": (True, True)}
 SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 SHARE = 2  # 1 / SHARE of the programs that fit on a device run at once: each has 128 registers
@@ -43,7 +47,7 @@ class Tables(NamedTuple):
     seen_items: torch.Tensor  # (n,) int32
 
 
-class CompletionLauncher:
+class CompletionLauncher(Launcher):
     """See :class:`hogwild.cuda.work.Launcher`.
 
     Parameters
@@ -53,23 +57,21 @@ class CompletionLauncher:
         ``users``, ``items`` and ``values`` (in the problem's units) of all ratings; ``user_rates`` and ``item_rates``
         if the penalty is per row, ``seen_begin`` and ``seen_items`` for implicit losses, otherwise empty.
     backend : Backend
-    replicas : int
     seed : int
         Seed of the drawn negative items. Each visit draws anew: the number of visits before it since the run began is
         mixed in.
-    sides : (bool, bool), optional
-        Whether changes of users, and of items, are added atomically. None: as the discipline says.
     """
 
-    block = 32
+    name, block = "completion", 32
     trials = 2  # factors begin so short that the first epoch tells little
 
+    problem: CompletionProblem
+
     def __init__(
-        self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int,
-        seed: int = 0, sides: tuple[bool, bool] | None = None,
-    ) -> None:  # fmt: skip
-        self.problem, self.sides, self.streams = problem, sides or SIDES[problem.discipline], replicas
-        self._seed, self.rehearsed, self._programs, self._backend = seed, False, backend.programs(), backend
+        self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
+    ) -> None:
+        self.problem, self.sides = problem, SIDES[problem.discipline]
+        self._seed, self.rehearsed, self.backend = seed, False, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
         device = backend.device
@@ -77,31 +79,18 @@ class CompletionLauncher:
         tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
         views: Any = problem.parameters(self.flat)
         self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
-        some = np.unique(np.linspace(0, len(arrays["users"]) - 1, JUDGED).astype(np.int64))
-        self._sample = {name: np.array(array[some]) for name, array in self._ratings.items()}
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         return {name: array[first:last] for name, array in self._ratings.items()}
 
-    def bytes_of(self, first: int, last: int) -> int:
-        return sum(array.itemsize for array in self._ratings.values()) * (last - first)
-
-    def granule(self) -> int:
-        return 0
-
-    def judge(self, flat: np.ndarray) -> float:
-        """Return the mean loss of evenly spaced ratings, against an item drawn for each if the loss has negatives."""
-        p, q, b_u, b_i = self.problem.parameters(flat.astype(np.float64))
-        p, q = p.reshape(-1, self.problem.stride), q.reshape(-1, self.problem.stride)
-        users, items = self._sample["users"], self._sample["items"]
-        drawn = np.random.default_rng(0).integers(0, len(q), len(items))
-        with np.errstate(all="ignore"):  # a trial may diverge
-            margins, others = ((p[users] * q[i]).sum(1) + b_u[users] + b_i[i] for i in (items, drawn))
-            if self.problem.loss == "squared-error":
-                return float(np.square(margins - self._sample["values"]).mean())
-            if self.problem.loss == "bpr":
-                return float(np.logaddexp(0.0, others - margins).mean())
-            return float((np.logaddexp(0.0, -margins) + self.problem.negatives * np.logaddexp(0.0, others)).mean())
+    @cached_property
+    def objective(self) -> RatingObjective:
+        """The mean loss of evenly spaced ratings."""
+        p, some = self.problem, np.unique(np.linspace(0, len(self._ratings["users"]) - 1, JUDGED).astype(np.int64))
+        users, items, *values = (array[some] for array in self._ratings.values())
+        stars = values[0] * p.scale + p.mean if values else np.ones(len(some))
+        ratings = Ratings(users, items, stars.astype(np.float32), (p.users, p.items))
+        return RatingObjective(ratings, p.loss, mean=p.mean, negatives=p.negatives)
 
     def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
         """Sums of squared and absolute errors in the user's units; only the CPU has the evaluator's negatives."""
@@ -121,17 +110,8 @@ class CompletionLauncher:
         """Ratings in flight when the device is full and none waits for another's end; one, if they must be serial."""
         if self.problem.discipline == "serial":
             return 1
-        group, programs = self.grid(1 << 30)[0], max(self._programs // SHARE, 1)
+        group, programs = self.grid(1 << 30)[0], max(self.backend.programs() // SHARE, 1)
         return group * (programs if self._width()[1] <= self._space() else max(programs // 2, 1))
-
-    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
-        visit = self._backend.kernels("completion").visit
-
-        def run(segment: Segment) -> None:
-            if segment.visits.size:
-                visit(self, segment, in_flight)
-
-        return run
 
     def salt(self, segment: Segment) -> int:
         """Seed of the draws of a segment's first visit, uint64; each later visit adds one."""
@@ -141,12 +121,10 @@ class CompletionLauncher:
         """Constants that kernels are compiled for, except the number of ratings per program."""
         problem, (width, tile) = self.problem, self._width()
         constants: dict[str, Any] = {
-            "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "PER_ROW": problem.penalty == "per-row",
-            "NONNEGATIVE": problem.nonnegative, "BIASED": problem.biases, "USER_ATOMIC": self.sides[0],
-            "ITEM_ATOMIC": self.sides[1],
+            "LOSS": problem.loss, "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "BIASED": problem.biases,
+            "PER_ROW": problem.penalty == "per-row", "NONNEGATIVE": problem.nonnegative,
+            "USER_ATOMIC": self.sides[0], "ITEM_ATOMIC": self.sides[1],
         }  # fmt: skip
-        if problem.loss != "squared-error":
-            constants["BPR"] = problem.loss == "bpr"
         # products and sums are fused, whatever Triton's default, and no program waits for another's registers
         registers = REGISTERS if tile <= self._space() else None
         return constants | {"num_warps": 1, "enable_fp_fusion": True, "maxnreg": registers}

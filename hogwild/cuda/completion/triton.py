@@ -150,69 +150,28 @@ def pick(numbers, turn, GROUP: tl.constexpr):
 
 
 # only a launch's constants select another kernel, which would be compiled while the clock runs
-RATINGS = ("users", "items", "values")
+RATINGS, NUMBERS = ("users", "items", "values"), ("salt", "n_items", "negatives", *VISITS)
 
 
-@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=RATINGS)
-def squared_error(
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=RATINGS)
+def visit_ratings(
     p, q, b_u, b_i,  # float32: factors of users and items, biases
-    users, items, values,  # of the part's ratings: int32, int32, float32
-    user_rates, item_rates,  # float32, if PER_ROW
-    l2,
-    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
-    length, growth, since, power,
-    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
-    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
-):  # fmt: skip
-    """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on."""
-    WHOLE: tl.constexpr = WIDTH == TILE
-    lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
-    at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
-    while at < count:
-        v = start + ahead(at, hop, count, GROUP)
-        row, ahead_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
-        ahead_u, ahead_i, ahead_r = tl.load(users + row), tl.load(items + row), tl.load(values + row)
-        turn = 0
-        while (turn < AHEAD // GROUP) & (at < count):
-            u, i = pick(ahead_u, turn, GROUP), pick(ahead_i, turn, GROUP)
-            r, step = pick(ahead_r, turn, GROUP), pick(ahead_step, turn, GROUP)
-            at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
-            raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
-            old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
-            shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
-            shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
-            old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
-            e = tl.sum(old_p * old_q, 1) - r + (old_u + old_i)
-            move, here = step * e, at + lanes < count
-            inside = here[:, None] & columns
-            write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, USER_ATOMIC)
-            write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ITEM_ATOMIC)
-            if BIASED:
-                write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, USER_ATOMIC)
-                write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ITEM_ATOMIC)
-            at += hop
-            turn += 1
-
-
-@triton.jit(do_not_specialize=["salt", "n_items", "negatives", *VISITS], do_not_specialize_on_alignment=RATINGS)
-def implicit(
-    p, q, b_u, b_i,  # float32: factors of users and items, biases
-    users, items,  # of the part's ratings: int32
+    users, items, values,  # of the part's ratings: int32, int32, float32 (of squared errors)
     user_rates, item_rates,  # float32, if PER_ROW
     seen_begin, seen_items,  # int64, int32: items of each user, ascending
     salt: tl.uint64, n_items: tl.int64, negatives: tl.int32, l2,
     start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
     length, growth, since, power,
-    BPR: tl.constexpr,
+    LOSS: tl.constexpr,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
     PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
     USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """Visit ratings for the implicit losses: ``log`` and, with BPR, ``bpr``, against drawn items.
+    """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on.
 
-    The user's row, and with ``bpr`` the chosen item's, is read once, moved for each drawn item and written once. A
-    drawn item is written at once, so that drawing it again for the same rating sees the change.
+    With the losses ``log`` and ``bpr`` ratings are choices, visited against drawn items: the user's row, and with
+    ``bpr`` the chosen item's, is read once, moved for each drawn item and written once. A drawn item is written at
+    once, so that drawing it again for the same rating sees the change.
     """
     WHOLE: tl.constexpr = WIDTH == TILE
     lanes, columns = tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
@@ -221,6 +180,8 @@ def implicit(
         v = start + ahead(at, hop, count, GROUP)
         row, ahead_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
         ahead_u, ahead_i = tl.load(users + row), tl.load(items + row)
+        if LOSS == "squared-error":
+            ahead_r = tl.load(values + row)
         turn = 0
         while (turn < AHEAD // GROUP) & (at < count):
             u, i, step = pick(ahead_u, turn, GROUP), pick(ahead_i, turn, GROUP), pick(ahead_step, turn, GROUP)
@@ -234,9 +195,11 @@ def implicit(
             first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
             first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
             shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
-            if not BPR:
-                margin = tl.sum(new_p * new_q, 1) + (new_u + new_i)
-                move = -step / (1.0 + tl.exp(margin))
+            if LOSS != "bpr":
+                if LOSS == "squared-error":
+                    move = step * (tl.sum(new_p * new_q, 1) - pick(ahead_r, turn, GROUP) + (new_u + new_i))
+                else:
+                    move = -step / (1.0 + tl.exp(tl.sum(new_p * new_q, 1) + (new_u + new_i)))
                 was = new_p
                 new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
                 new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
@@ -245,41 +208,42 @@ def implicit(
                     new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
                     write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
 
-            state, t = mix(salt + visit.to(tl.uint64)), 0
-            while t < negatives:
-                j = draw(seen_begin, seen_items, state, u, n_items)
-                state += LEAP
-                found = j >= 0
-                j = tl.maximum(j, 0)
-                at_d = place(q, j, STRIDE, TILE)
-                raw_d = read(at_d, columns, WHOLE)
-                old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
-                was = new_p
-                if BPR:
-                    margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
-                    move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
-                    shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
-                    new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
-                    new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+            if LOSS != "squared-error":
+                state, t = mix(salt + visit.to(tl.uint64)), 0
+                while t < negatives:
+                    j = draw(seen_begin, seen_items, state, u, n_items)
+                    state += LEAP
+                    found = j >= 0
+                    j = tl.maximum(j, 0)
+                    at_d = place(q, j, STRIDE, TILE)
+                    raw_d = read(at_d, columns, WHOLE)
+                    old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
+                    was = new_p
+                    if LOSS == "bpr":
+                        margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
+                        move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
+                        shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
+                        new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
+                        new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                        if BIASED:
+                            new_i = (new_i + move) * shrink_i
+                        first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
+                    else:
+                        margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
+                        move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
+                        shrink_u = tl.where(found, shrink, 1.0)
+                        new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
+                        if BIASED:
+                            new_u = (new_u - move) * shrink_u
+                    drawn = here & found
+                    new_d = moved(old_d, was, move, shrink, NONNEGATIVE)
+                    write(at_d, raw_d, new_d, drawn[:, None] & columns, NONNEGATIVE, ITEM_ATOMIC)
                     if BIASED:
-                        new_i = (new_i + move) * shrink_i
-                    first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
-                else:
-                    margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
-                    move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
-                    shrink_u = tl.where(found, shrink, 1.0)
-                    new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
-                    if BIASED:
-                        new_u = (new_u - move) * shrink_u
-                drawn = here & found
-                drawn_inside = drawn[:, None] & columns
-                write(at_d, raw_d, moved(old_d, was, move, shrink, NONNEGATIVE), drawn_inside, NONNEGATIVE, ITEM_ATOMIC)
-                if BIASED:
-                    write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
-                t += 1
+                        write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
+                    t += 1
 
             write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
-            if BPR:
+            if LOSS == "bpr":
                 write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
                 if BIASED:
                     write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
@@ -292,18 +256,13 @@ def implicit(
 def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
     problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, segment.visits
-    rates = tables.user_rates, tables.item_rates
-    kernel: Any
-    arguments: tuple[Any, ...]
-    if problem.loss == "squared-error":
-        kernel, arguments = squared_error, (data["users"], data["items"], data["values"], *rates, problem.l2)
-    else:
-        drawn = launcher.salt(segment), problem.items, problem.negatives
-        kernel = implicit
-        arguments = (data["users"], data["items"], *rates, tables.seen_begin, tables.seen_items, *drawn, problem.l2)
-    arguments = (*tables[:4], *arguments, *visits.arguments)
+    arguments = (
+        *tables[:4], data["users"], data["items"], data.get("values", tables.p), *tables[4:],
+        launcher.salt(segment), problem.items, problem.negatives, problem.l2, *visits.arguments,
+    )  # fmt: skip
     constants = launcher.constants() | visits.constants
     group, programs = launcher.grid(in_flight)
+    kernel: Any = visit_ratings
     if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
         launcher.rehearsed = True
         kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)

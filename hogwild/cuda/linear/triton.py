@@ -24,22 +24,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
-from hogwild.cuda.losses import SOFTMAX, dloss
+from hogwild.cuda.losses import dloss
 from hogwild.cuda.order import VISITS, visit_at
-from hogwild.cuda.work import Visits
-from hogwild.kernels.losses import LOSSES
-from hogwild.problems.linear.kernel import ELASTIC as _ELASTIC
-from hogwild.problems.linear.kernel import L2 as _L2
-from hogwild.problems.linear.kernel import NO_PENALTY as _NO_PENALTY
-from hogwild.problems.linear.kernel import TINY as _TINY
+from hogwild.cuda.work import Segment
+from hogwild.problems.linear import kernel as on_cpu
 from hogwild.problems.linear.problem import LinearProblem
 
-NO_PENALTY, ELASTIC = tl.constexpr(_NO_PENALTY), tl.constexpr(_ELASTIC)
-TINY = tl.constexpr(float(_TINY))
+TINY = tl.constexpr(float(on_cpu.TINY))
 AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
 HELD = 4  # rows over which a program adds up changes of the intercept; divides AHEAD
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
@@ -52,7 +46,7 @@ ANYWHERE = ("begin", "end", "indices", "values", "targets", "weights", "scales")
 @triton.jit
 def shrunk(w, pull, l1, l2, PENALTY: tl.constexpr):
     """The proximal step of ``l1 |w| + l2/2 w^2``."""
-    if PENALTY == ELASTIC:
+    if PENALTY == "elastic":
         size = tl.abs(w) - pull * l1
         # not a maximum, which would drop a NaN
         w = tl.where(size <= 0.0, 0.0, tl.where(w > 0.0, size, -size))
@@ -74,33 +68,33 @@ def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
         step = step * tl.rsqrt(total + TINY)
     change = -step * gradient
     if ATOMIC:
-        if PENALTY != NO_PENALTY:
+        if PENALTY != "none":
             change = shrunk(w + change, step * rate, l1, l2, PENALTY) - w
         tl.atomic_add(coef + at, change, mask=mask, sem="relaxed")
     else:
         w = tl.load(coef + at, mask=mask, other=0.0, cache_modifier=".cg") + change
-        if PENALTY != NO_PENALTY:
+        if PENALTY != "none":
             w = shrunk(w, step * rate, l1, l2, PENALTY)
         tl.store(coef + at, w, mask=mask)
 
 
 @triton.jit
-def hold(held, held_squares, squares, at, mask, g, step, ADAGRAD: tl.constexpr):
-    """Add a row's change to those of the intercept that a program holds; one number each or a tensor of classes."""
+def shift(intercept, squares, at, mask, held, held_squares, g, step, enough, ADAGRAD: tl.constexpr):
+    """Add a row's change of the intercept to what a program holds and, when that is enough, add this to the intercept.
+
+    Of one margin, or tensors of several classes. Returns what the program then holds.
+    """
     if ADAGRAD:
         held_squares += g * g
         before = tl.load(squares + at, mask=mask, cache_modifier=".cg")
         step = step * tl.rsqrt(before + held_squares + TINY)
-    return held - step * g, held_squares
-
-
-@triton.jit
-def let_go(intercept, squares, at, mask, held, held_squares, ADAGRAD: tl.constexpr):
-    """Add what a program holds to the intercept, and return what it then holds: nothing."""
-    tl.atomic_add(intercept + at, held, mask=mask, sem="relaxed")
-    if ADAGRAD:
-        tl.atomic_add(squares + at, held_squares, mask=mask, sem="relaxed")
-    return held * 0.0, held_squares * 0.0
+    held -= step * g
+    if enough:
+        tl.atomic_add(intercept + at, held, mask=mask, sem="relaxed")
+        if ADAGRAD:
+            tl.atomic_add(squares + at, held_squares, mask=mask, sem="relaxed")
+        held, held_squares = held * 0.0, held_squares * 0.0
+    return held, held_squares
 
 
 @triton.jit
@@ -137,77 +131,9 @@ def ahead(begin, end, targets, weights, scales, at, start, count, n, bits, key, 
 def pick(numbers, i):
     """Element ``i`` of a vector, 0 beyond; a sum of integers is one instruction of a warp, one of floats is ten."""
     own = tl.arange(0, AHEAD) == i
-    if numbers.dtype == tl.float32:
-        bits = tl.sum(tl.where(own, numbers.to(tl.int32, bitcast=True), 0), 0)
-        return bits.to(tl.float32, bitcast=True)
-    else:
-        return tl.sum(tl.where(own, numbers, 0), 0)
-
-
-@triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
-def one_margin(
-    coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
-    l1, l2, param, share,
-    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
-    length, growth, since, power,
-    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
-    SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
-):  # fmt: skip
-    """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
-    held, held_squares = 0.0, 0.0
-    lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
-    while p < count:
-        at = p + turn * tl.arange(0, AHEAD)
-        firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
-            begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
-            WEIGHTED, SCALED, SHUFFLED, TOGETHER,
-        )  # fmt: skip
-        first, last = pick(firsts, 0), pick(lasts, 0)
-        u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
-        i = 0
-        while (i < AHEAD) & (p < count):
-            mask = lanes < last - first
-            w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
-            bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
-            if PENALTY != NO_PENALTY:
-                rate = tl.load(rates + u, mask=mask, other=0.0)
-            # of the next row, not waited for in this visit
-            next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
-            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, UNIT, True)
-            y, step, weight, scale = pick(ys, i), pick(row_steps, i), 1.0, 1.0
-            if WEIGHTED:
-                weight = pick(row_weights, i)
-            if SCALED:
-                scale = pick(row_scales, i)
-
-            found, more = w * x, first + BLOCK
-            while more < last:
-                v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
-                found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
-                more += BLOCK
-            g = dloss(bias + held + scale * tl.sum(found, 0), y, param, LOSS) * weight
-            if INTERCEPT:
-                held, held_squares = hold(held, held_squares, intercept_squares, 0, None, g, share * step, ADAGRAD)
-                if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                    held, held_squares = let_go(intercept, intercept_squares, 0, None, held, held_squares, ADAGRAD)
-            if (PENALTY != NO_PENALTY) | (g != 0.0):
-                slope = g * scale
-                write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
-                more = first + BLOCK
-                while more < last:
-                    v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
-                    left = lanes < last - more
-                    old, pull = 0.0, 0.0
-                    if PENALTY != NO_PENALTY:
-                        pull = tl.load(rates + v, mask=left, other=0.0)
-                        if ATOMIC:
-                            old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
-                    write(coef, coef_squares, v, left, old, slope * z, step, pull, l1, l2, PENALTY, ADAGRAD, ATOMIC)
-                    more += BLOCK
-            u, x, first, last = next_u, next_x, next_first, next_last
-            i += 1
-            p += turn
+    bits = numbers.to(tl.int32, bitcast=True) if numbers.dtype == tl.float32 else numbers
+    bits = tl.sum(tl.where(own, bits, 0), 0)
+    return bits.to(tl.float32, bitcast=True) if numbers.dtype == tl.float32 else bits
 
 
 @triton.jit
@@ -250,19 +176,74 @@ def gather(top, total, margins):
     return highest, total * tl.exp(top - highest) + tl.sum(tl.exp(margins - highest), 0)
 
 
+@triton.jit
+def visit_classes(
+    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last, label, step, weight,
+    scale, held, held_squares, enough, l1, l2, param, share,
+    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
+    BLOCK: tl.constexpr, CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Visit a row with a margin for each class, ``COLUMNS`` classes at a time; returns what the program then holds."""
+    lanes = tl.arange(0, BLOCK)
+    top, total = float("-inf"), 0.0
+    if (LOSS == "softmax") & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
+        k = 0
+        while k < STRIDE:
+            columns = k + tl.arange(0, COLUMNS)
+            margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+            top, total = gather(top, total, with_bias(intercept, held, columns, scale * margins, CLASSES))
+            k += COLUMNS
+    k = 0
+    while k < STRIDE:
+        columns = k + tl.arange(0, COLUMNS)
+        real = columns < CLASSES
+        margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
+        margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
+        if LOSS == "softmax":
+            if COLUMNS >= CLASSES:
+                top, total = gather(float("-inf"), 0.0, margins)
+            g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
+        else:
+            g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
+        g = tl.where(real, g * weight, 0.0)
+        if INTERCEPT:
+            held, held_squares = shift(
+                intercept, intercept_squares, columns, real, held, held_squares, g, share * step, enough, ADAGRAD
+            )
+        if (PENALTY != "none") | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
+            v, z, more = u, x, first
+            while more < last:
+                left = lanes < last - more
+                # padded classes are written too, so that vectors are whole, and stay zero
+                mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
+                w, rate = 0.0, 0.0
+                if PENALTY != "none":
+                    rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
+                    if ATOMIC:
+                        w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
+                change = (z * scale)[:, None] * g[None, :]
+                write(coef, coef_squares, spots, mask, w, change, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                more += BLOCK
+                v, z = entries(indices, values, more, last - more, lanes, False, False)
+        k += COLUMNS
+    return held, held_squares
+
+
 @triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
-def many_margins(
+def visit_rows(
     coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
     l1, l2, param, share,
     start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
     length, growth, since, power,
     LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
+    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
     CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
     SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
-    """Visit rows with a margin for each class, ``COLUMNS`` classes at a time."""
-    held, held_squares = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
+    """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
+    held, held_squares = 0.0, 0.0  # changes of the intercept
+    if CLASSES > 1:
+        held, held_squares = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
     lanes, p, turn = tl.arange(0, BLOCK), tl.program_id(0), tl.num_programs(0)
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
@@ -271,57 +252,57 @@ def many_margins(
             WEIGHTED, SCALED, SHUFFLED, TOGETHER,
         )  # fmt: skip
         first, last = pick(firsts, 0), pick(lasts, 0)
-        u, x = entries(indices, values, first, last - first, lanes, False, True)
+        u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
         i = 0
         while (i < AHEAD) & (p < count):
+            if CLASSES == 1:
+                mask = lanes < last - first
+                w = tl.load(coef + u, mask=mask, other=0.0, cache_modifier=".cg")
+                bias, rate = tl.load(intercept, cache_modifier=".cg"), 0.0
+                if PENALTY != "none":
+                    rate = tl.load(rates + u, mask=mask, other=0.0)
+            # of the next row, not waited for in this visit
             next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
-            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, False, True)
-            label, step, weight, scale = pick(ys, i).to(tl.int32), pick(row_steps, i), 1.0, 1.0
+            next_u, next_x = entries(indices, values, next_first, next_last - next_first, lanes, UNIT, True)
+            y, step, weight, scale = pick(ys, i), pick(row_steps, i), 1.0, 1.0
             if WEIGHTED:
                 weight = pick(row_weights, i)
             if SCALED:
                 scale = pick(row_scales, i)
-            top, total = float("-inf"), 0.0
-            if (LOSS == SOFTMAX) & (COLUMNS < CLASSES):  # a first pass over all margins, for the normalising sum
-                k = 0
-                while k < STRIDE:
-                    columns = k + tl.arange(0, COLUMNS)
-                    margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                    top, total = gather(top, total, with_bias(intercept, held, columns, scale * margins, CLASSES))
-                    k += COLUMNS
-            k = 0
-            while k < STRIDE:
-                columns = k + tl.arange(0, COLUMNS)
-                margins = dots(coef, indices, values, u, x, first, last, columns, STRIDE, WIDE, BLOCK)
-                margins = with_bias(intercept, held, columns, scale * margins, CLASSES)
-                if LOSS == SOFTMAX:
-                    if COLUMNS >= CLASSES:
-                        top, total = gather(float("-inf"), 0.0, margins)
-                    g = tl.exp(margins - top) / total - (columns == label).to(tl.float32)
-                else:
-                    g = dloss(margins, tl.where(columns == label, 1.0, -1.0), param, LOSS)
-                g = tl.where(columns < CLASSES, g * weight, 0.0)
+            enough = False
+            if INTERCEPT:
+                enough = (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count)
+            if CLASSES > 1:
+                held, held_squares = visit_classes(
+                    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last,
+                    y.to(tl.int32), step, weight, scale, held, held_squares, enough, l1, l2, param, share,
+                    LOSS, PENALTY, ADAGRAD, ATOMIC, INTERCEPT, BLOCK, CLASSES, STRIDE, COLUMNS, WIDE,
+                )  # fmt: skip
+            else:
+                found, more = w * x, first + BLOCK
+                while more < last:
+                    v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
+                    found += tl.load(coef + v, mask=lanes < last - more, other=0.0, cache_modifier=".cg") * z
+                    more += BLOCK
+                g = dloss(bias + held + scale * tl.sum(found, 0), y, param, LOSS) * weight
                 if INTERCEPT:
-                    squares, real = intercept_squares, columns < CLASSES
-                    held, held_squares = hold(held, held_squares, squares, columns, real, g, share * step, ADAGRAD)
-                    if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                        held, held_squares = let_go(intercept, squares, columns, real, held, held_squares, ADAGRAD)
-                if (PENALTY != NO_PENALTY) | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
-                    v, z, more = u, x, first
+                    held, held_squares = shift(
+                        intercept, intercept_squares, 0, None, held, held_squares, g, share * step, enough, ADAGRAD
+                    )
+                if (PENALTY != "none") | (g != 0.0):
+                    slope = g * scale
+                    write(coef, coef_squares, u, mask, w, slope * x, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                    more = first + BLOCK
                     while more < last:
+                        v, z = entries(indices, values, more, last - more, lanes, UNIT, False)
                         left = lanes < last - more
-                        # padded classes are written too, so that vectors are whole, and stay zero
-                        mask, spots = left[:, None] & (columns < STRIDE)[None, :], place(v, columns, STRIDE, WIDE)
-                        w, rate = 0.0, 0.0
-                        if PENALTY != NO_PENALTY:
-                            rate = tl.load(rates + v, mask=left, other=0.0)[:, None]
+                        old, pull = 0.0, 0.0
+                        if PENALTY != "none":
+                            pull = tl.load(rates + v, mask=left, other=0.0)
                             if ATOMIC:
-                                w = tl.load(coef + spots, mask=mask, other=0.0, cache_modifier=".cg")
-                        change = (z * scale)[:, None] * g[None, :]
-                        write(coef, coef_squares, spots, mask, w, change, step, rate, l1, l2, PENALTY, ADAGRAD, ATOMIC)
+                                old = tl.load(coef + v, mask=left, other=0.0, cache_modifier=".cg")
+                        write(coef, coef_squares, v, left, old, slope * z, step, pull, l1, l2, PENALTY, ADAGRAD, ATOMIC)
                         more += BLOCK
-                        v, z = entries(indices, values, more, last - more, lanes, False, False)
-                k += COLUMNS
             u, x, first, last = next_u, next_x, next_first, next_last
             i += 1
             p += turn
@@ -339,51 +320,35 @@ def _columns(problem: LinearProblem) -> int:
 
 def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) -> dict[str, Any]:
     """Return the constants that a kernel is compiled for."""
-    found: dict[str, Any] = {
-        "LOSS": LOSSES[problem.loss],
-        "PENALTY": _ELASTIC if problem.l1 > 0 else _L2 if problem.l2 > 0 else _NO_PENALTY,
+    columns = _columns(problem)
+    held = HELD if columns >= problem.classes else 1  # else a row's classes take turns in what is held
+    return {
+        "LOSS": problem.loss,
+        "PENALTY": "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none",
         "ADAGRAD": problem.adagrad,
         "ATOMIC": problem.discipline == "atomic",
-        "INTERCEPT": HELD if problem.intercept > 0 else 0,
+        "INTERCEPT": held if problem.intercept > 0 else 0,
         "WEIGHTED": weighted,
         "SCALED": scaled,
         "BLOCK": block,
+        "UNIT": problem.unit,
+        "CLASSES": problem.classes,
+        "STRIDE": problem.stride,
+        "COLUMNS": columns,
+        "WIDE": (problem.width + 1) * problem.stride >= INT32,
     }
-    if problem.classes == 1:
-        return found | {"UNIT": problem.unit}
-    columns, wide = _columns(problem), (problem.width + 1) * problem.stride >= INT32
-    if columns < problem.classes and found["INTERCEPT"]:
-        found["INTERCEPT"] = 1  # a row's classes take turns in what is held
-    return found | {"CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": columns, "WIDE": wide}
 
 
-def visit(
-    problem: LinearProblem, parameters: Any, rates: torch.Tensor, data: Any, visits: Visits, in_flight: int, block: int
-) -> None:
-    """Launch the programs that visit rows on the current stream.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        Views of the flat array on the device, as ``problem.parameters`` gives them.
-    rates : tensor of float32, shape (width,)
-        Empty without a penalty.
-    data : mapping of tensors
-        ``begin end indices targets`` and, unless they are all one, ``values weights scales``.
-    in_flight : int
-        Number of programs.
-    block : int
-        See :func:`block_of`.
-    """
-    if not visits.size:
-        return
+def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
+    """Launch ``in_flight`` programs that visit a segment's rows on the current stream."""
+    problem, data, visits = launcher.problem, segment.data, segment.visits
     targets = data["targets"]  # placeholder for missing arrays
     weights, scales = data.get("weights"), data.get("scales")
-    kernel = one_margin if problem.classes == 1 else many_margins
-    kernel[(min(in_flight, visits.size),)](
-        parameters.coef, parameters.intercept, parameters.coef_squares, parameters.intercept_squares, rates,
+    visit_rows[(min(in_flight, visits.size),)](
+        *launcher.parameters, launcher.rates,
         data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
         targets if weights is None else weights, targets if scales is None else scales,
         problem.l1, problem.l2, problem.loss_param, problem.intercept, *visits.arguments, **visits.constants,
-        **constants(problem, block, weights is not None, scales is not None), num_warps=1, enable_fp_fusion=True,
+        **constants(problem, block_of(problem, launcher.mean), weights is not None, scales is not None),
+        num_warps=1, enable_fp_fusion=True,
     )  # fmt: skip

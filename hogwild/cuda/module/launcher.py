@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
-from hogwild.cuda.module.feed import DeviceArrayFeed, DeviceSparseFeed
-from hogwild.cuda.module.replica import DeviceReplica
-from hogwild.cuda.module.steps import DeviceSteps
-from hogwild.cuda.work import Segment
+from hogwild.cuda.module.replica import DeviceReplica, of_arrays, of_rows
+from hogwild.cuda.rows import bytes_of, part_of
+from hogwild.cuda.work import Launcher, Segment
+from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.methods import LAUNCHES
 from hogwild.problems.module.layout import unpack
@@ -37,7 +36,7 @@ from hogwild.problems.module.problem import ModuleProblem, describe
 OWN_NOISE = (2, 13)  # from this version of torch on each graph has a position of its own in the generator
 
 
-class ModuleLauncher:
+class ModuleLauncher(Launcher):
     """See :class:`hogwild.cuda.work.Launcher`.
 
     Parameters
@@ -53,11 +52,10 @@ class ModuleLauncher:
         If the data cannot be trained on a device, with the reason.
     """
 
-    trials = 0
-    block = 1  # neighbouring examples would not make a random minibatch
+    problem: ModuleProblem
 
     def __init__(
-        self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, replicas: int, *, batch: int,
+        self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int,
         launch: str = "graphs",
     ) -> None:  # fmt: skip
         if launch not in LAUNCHES:
@@ -67,57 +65,50 @@ class ModuleLauncher:
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
             )
         sparse = problem.kind == "sparse"
-        self._problem, self._backend, self._batch, self.streams = problem, backend, batch, replicas
-        self._feed: Any = DeviceSparseFeed(arrays) if sparse else DeviceArrayFeed(arrays)
+        self.problem, self.backend, self.granule = problem, backend, batch
+        names = [] if sparse else [name for name in arrays if name.startswith("input")]
+        self._arrays = {name: arrays[name] for name in (*names, "target")}
+        self._rows: Rows | None = None
+        if sparse:
+            ends = arrays["begin"], arrays["end"]
+            self._rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
         self._graphs = launch != "eager" and not sparse and batch <= len(arrays["target"])
-        if self._graphs and replicas > 1:
+        if self._graphs and problem.layout.workers > 1:
             warn_of_noise(problem)
         # by a copy, which waits: other streams would not wait for zeros set on the default stream
         self.flat = torch.zeros(problem.size).to(backend.device)
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """The host's arrays of examples ``first`` to ``last`` (exclusive)."""
-        found: dict[str, np.ndarray] = self._feed.part(first, last)
-        return found
+        """What the module is given, in order, or what that is made from; and the target."""
+        entries = {} if self._rows is None else part_of(self._rows, first, last)
+        return entries | {name: array[first:last] for name, array in self._arrays.items()}
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes that :meth:`part` would have."""
-        return int(self._feed.bytes_of(first, last))
-
-    def granule(self) -> int:
-        """Rows of a minibatch."""
-        return self._batch
+        if self._rows is None:
+            return super().bytes_of(first, last)
+        return bytes_of(self._rows, first, last) + self._arrays["target"][first:last].nbytes
 
     def room(self) -> int:
-        """A minibatch for each replica."""
-        return self._batch * self.streams
-
-    def judge(self, flat: np.ndarray) -> float:
-        """Raise: every replica has a minibatch in flight, and nothing is tried."""
-        raise NotImplementedError
-
-    def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
-        """Return None: the CPU evaluates modules."""
-        return None
+        return self.granule * self.problem.layout.workers
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
-        steps = DeviceSteps(
-            lambda: DeviceReplica(self._problem, self.flat, number, self._batch), self._feed, self._backend
-        )
-        stream.run(steps.begin)
+        minibatch = of_arrays if self._rows is None else of_rows
+        replica = DeviceReplica(self.problem, self.flat, number, self.granule, minibatch)
+        stream.run(replica.begin)
         if self._graphs:
-            stream.run(steps.prepare)
+            some = self.part(0, self.granule)
+            stream.run(lambda: replica.prepare(some, self.backend))
             try:
-                steps.replay = stream.capture(steps.next)
+                replica.replay = stream.capture(replica.next)
             except RuntimeError as error:
                 raise UsageError(
                     f"the module's step cannot be captured as a CUDA graph ({describe(error)}): give launch='eager', "
                     "which runs several times slower"
                 ) from error
-            stream.run(steps.restore)
-        stream.record().wait()
-        return steps
+            stream.run(replica.restore)
+        stream.record().synchronize()
+        return replica
 
 
 def warn_of_noise(problem: ModuleProblem) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from hogwild.problems.module import kernel as modules
@@ -37,14 +36,8 @@ class Trained(NamedTuple):
 def trained_of(layout: Layout, flat: torch.Tensor, worker: int) -> list[Trained]:
     """The trained parameters in order, with this worker's optimiser state."""
     places = [place for place in layout.places if place.trained]
-    array: Any = flat  # only slices of it are taken
-    states = layout.states(array, worker)
+    states: Any = layout.states(flat, worker)
     return [Trained(place, flat[place.begin : place.end], *state) for place, state in zip(places, states)]
-
-
-def as_kernels(betas: Betas) -> Betas:
-    """The betas rounded to float32, as in the CPU's kernels."""
-    return float(np.float32(betas[0])), float(np.float32(betas[1]))
 
 
 def land(

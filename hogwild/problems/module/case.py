@@ -184,7 +184,7 @@ class ModuleCase:
             from hogwild.cuda import problem as on_device
 
             options = {"batch": batch, "launch": c.launch}
-            job = on_device.lay_out(c, self.problem, self.n, arrays, granule=batch, options=options)
+            job = on_device.lay_out(c, self.problem, self.n, arrays, options=options)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
             about = (self.problem, self.order, c.seed, c.workers or 1)

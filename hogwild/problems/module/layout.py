@@ -18,6 +18,7 @@ import io
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,15 +147,15 @@ class Layout:
     def size(self) -> int:
         return self.parameters_size + (self.state_size if self.shared_state else 0) + self.workers * self.slot_size
 
-    def slot(self, flat: np.ndarray, worker: int) -> np.ndarray:
-        """The slot of one worker."""
+    def slot(self, flat: Any, worker: int) -> Any:
+        """The slot of one worker, a view of the array or tensor."""
         begin = self.size - (self.workers - worker) * self.slot_size
         return flat[begin : begin + self.slot_size]
 
-    def slot_buffers(self, slot: np.ndarray) -> np.ndarray:
+    def slot_buffers(self, slot: Any) -> Any:
         return slot[WORKED : WORKED + self.buffers_size]
 
-    def states(self, flat: np.ndarray, worker: int) -> Iterator[State]:
+    def states(self, flat: Any, worker: int) -> Iterator[State]:
         """The optimiser's state of this worker for each trained parameter, in turn."""
         kept = KEPT[self.rule]
         area = flat[self.parameters_size :] if self.shared_state else self.slot(flat, worker)
@@ -170,26 +171,38 @@ class Layout:
             yield State(first, second, area[begin : begin + 1] if kept else flat[:0])
             begin += FLOATS if kept else 0
 
-    def views(self, flat: np.ndarray) -> list[torch.Tensor]:
-        """The parameters as tensors that share memory with ``flat``."""
-        return [torch.from_numpy(flat[p.begin : p.end]).view(p.shape) for p in self.places]
+    def views(self, flat: Any) -> list[torch.Tensor]:
+        """The parameters as tensors that share memory with ``flat``, an array or a tensor, but no version counter."""
+        array = torch.as_tensor(flat)
+        return [array[p.begin : p.end].view(p.shape).data for p in self.places]
 
-    def read_buffers(self, model: nn.Module, numbers: np.ndarray) -> None:
-        """Write the model's buffers to ``numbers`` (buffers_size,) float32."""
-        for place, buffer in zip(self.buffers, model.buffers()):
-            part = numbers[place.begin : place.end]
-            if place.pair:
-                wide = buffer.detach().double().reshape(-1).numpy()
-                part[: place.size] = wide
-                part[place.size :] = wide - part[: place.size]
-            else:
-                part[:] = buffer.detach().reshape(-1).numpy()
+    def read_buffers(self, model: nn.Module, numbers: Any) -> None:
+        """Write the model's buffers to ``numbers`` (buffers_size,) float32, an array, or a tensor on their device."""
+        plain, pairs = self._buffers_beside(model, numbers)
+        values = [buffer.detach().reshape(parts.shape[1:]) for buffer, parts in plain]
+        if values:
+            torch._foreach_copy_([parts[0] for _, parts in plain], values)
+        for buffer, parts in pairs:
+            wide = buffer.detach().reshape(parts.shape[1:]).double()
+            parts[0].copy_(wide)
+            parts[1].copy_(wide - parts[0].double())
 
-    def write_buffers(self, model: nn.Module, numbers: np.ndarray) -> None:
+    def write_buffers(self, model: nn.Module, numbers: Any) -> None:
         """Set the model's buffers, in place, to what :meth:`read_buffers` wrote."""
+        plain, pairs = self._buffers_beside(model, numbers)
         with torch.no_grad():
-            for place, buffer in zip(self.buffers, model.buffers()):
-                buffer.copy_(torch.from_numpy(self._value(place, numbers)).view(place.shape))
+            if plain:
+                torch._foreach_copy_([buffer for buffer, _ in plain], [parts[0] for _, parts in plain])
+            for buffer, parts in pairs:
+                buffer.copy_(parts[0].double() + parts[1])
+
+    def _buffers_beside(self, model: nn.Module, numbers: Any) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
+        """Buffers with their numbers, (1, *shape) or, of those in the second list, (2, *shape)."""
+        array, found = torch.as_tensor(numbers), list[list[Any]]([[], []])
+        for place, buffer in zip(self.buffers, model.buffers()):
+            parts = array[place.begin : place.end].view(1 + place.pair, *place.shape)
+            found[place.pair].append((buffer, parts))
+        return found
 
     def _value(self, place: Buffer, numbers: np.ndarray) -> np.ndarray:
         part = numbers[place.begin : place.end]
@@ -250,12 +263,24 @@ class _Packer(cloudpickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    def __init__(self, file: Any, parameters: Sequence[nn.Parameter]) -> None:
+    """Puts parameters in their places, and all other packed tensors on a device."""
+
+    def __init__(self, file: Any, parameters: Sequence[nn.Parameter], device: torch.device) -> None:
         super().__init__(file)
-        self._parameters = parameters
+        self._parameters, self._device = parameters, device
 
     def persistent_load(self, number: int) -> nn.Parameter:
         return self._parameters[number]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("torch.storage", "_load_from_bytes"):
+            return partial(_load, device=self._device)
+        return super().find_class(module, name)
+
+
+def _load(data: bytes, device: torch.device) -> Any:
+    """Load a tensor's storage as torch pickles it."""
+    return torch.load(io.BytesIO(data), map_location=device, weights_only=False)
 
 
 def pack(model: nn.Module, loss: Any, factory: Any = None) -> bytes:
@@ -280,15 +305,21 @@ def pack(model: nn.Module, loss: Any, factory: Any = None) -> bytes:
     raise UsageError(f"the model or the loss cannot be sent to workers: {_first(problem)}{remedy}") from problem
 
 
-def unpack(program: bytes, layout: Layout, flat: np.ndarray) -> tuple[nn.Module, Any]:
-    """Restore a separate model, with its parameters in ``flat``, and the loss."""
+def unpack(program: bytes, layout: Layout, flat: Any) -> tuple[nn.Module, Any]:
+    """Restore a separate model and the loss, with the parameters in ``flat``: an array, or a tensor on any device."""
     views = layout.views(flat)
     parameters = [nn.Parameter(view, place.trained) for view, place in zip(views, layout.places)]
-    found, loss = _Unpacker(io.BytesIO(program), parameters).load()
+    device = views[0].device
+    found, loss = _Unpacker(io.BytesIO(program), parameters, device).load()
     if isinstance(found, nn.Module):
         return found, loss
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = found()
+    model.to(device)
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor):  # a constant not registered as a buffer
+                setattr(module, name, value.to(device))
     for parameter, view, place in zip(model.parameters(), views, layout.places):
         parameter.data = view
         parameter.requires_grad_(place.trained)
