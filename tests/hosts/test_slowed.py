@@ -254,8 +254,9 @@ def test_waiting_ends_when_the_run_is_closed(exchange: str) -> None:
         toy(400), workers=2, host="threads", exchange=exchange, link="latency=1000s", step=0.3, epochs=1
     )
     next(run)
-    when(lambda: run.progress().rows_done >= 100, run.close)
+    closing = when(lambda: run.progress().rows_done >= 100, run.close)
     assert [*run] == []
+    closing.join()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-") and thread.is_alive()]
 
 

@@ -3,7 +3,8 @@
 *A coordinate is synchronised after a worker has updated it about m times, however popular it is*: features are ranked
 by document frequency f and cut into tiers, in each of which f falls by half; a tier is merged every ``m / f`` rows. A
 feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
-time of the rows between; the cost of a merge on this machine is measured when first needed.
+time of the rows between; the cost of a merge on this machine is measured when first needed. Of a wide model, numbered
+by popularity, features in fewer rows are shared in place instead (``private_features``).
 
 **Why this is not enough: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
 private weights of the tier move by ``-S H e``, where e is their error, ``S = sum_i step * c_i`` with c_i the loss's
@@ -54,7 +55,7 @@ PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that
 FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
 GROWTH = 2.0  # of the interval from tier to tier
 SPAN = 3  # neighbouring tiers whose features are taken to move together
-RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only
+RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only, or not copied at all
 NEVER = 1 << 60  # rows
 LARGEST = 1e30  # largest rate: float32 must hold it
 PER_EPOCH = 2  # fewest merges of every other tier
@@ -74,10 +75,7 @@ FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
 Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
 USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # used where timing would make results differ from run to run
-CHEAPEST: Price = (
-    1e-7,
-    5e-10,
-)  # less than on any machine: if even this costs too much, nothing is timed
+CHEAPEST: Price = 1e-7, 5e-10  # less than on any machine: if even this costs too much, nothing is timed
 
 
 def plan_tiers(
