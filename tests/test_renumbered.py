@@ -275,7 +275,6 @@ def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch)
 
     assert renumbers(500)
     assert not renumbers(1 << 20)
-    assert not renumbers(500, epochs=1)  # it would not pay
     assert not renumbers(500, discipline="aig")
     assert not renumbers(500, renumber="never")
     enough = 4 * rows.width // 4  # for weights alone

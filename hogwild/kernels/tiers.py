@@ -271,9 +271,9 @@ def no_tiers() -> Tiers:
     return as_tiers([], [0], [], [], [], [], [])
 
 
-def one_tier(width: int) -> Tiers:
+def one_tier(width: int, in_place: bool = False) -> Tiers:
     """A tier that is merged after every row."""
-    return as_tiers(range(width), [0, width], [1], [1], [1.0], np.ones(width), np.ones(2))
+    return as_tiers([] if in_place else range(width), [0, width], [1], [1], [1.0], np.ones(width), np.ones(2))
 
 
 def as_tiers(*parts: Any) -> Tiers:

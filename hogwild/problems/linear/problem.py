@@ -359,7 +359,7 @@ class LinearProblem(InChunks):
     def rehearse(self, n_rows: int, width: int) -> float:
         """Seconds one worker takes for rows without features; if tiered, with a merge of ``width`` of them each."""
         order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width, delay=min(self.delay, 1))
-        tiers = one_tier(width) if self.discipline == "tiered" else no_tiers()
+        tiers = one_tier(width, self.page > FLOATS) if self.discipline == "tiered" else no_tiers()
         flat = aligned(small.size)
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
         blocks = np.arange(n_rows, dtype=np.int32)

@@ -68,7 +68,9 @@ MERGES = 128  # that are timed at once
 NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
 MISSES = 4  # times the price of a merge of weights that no cache holds
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
-TRANSFER_SECONDS = 4e-9  # what a cache line that another core has written costs a row, for each worker that wants it
+# What a cache line that another core has written costs a row, for each worker that wants it: between the 4 of an AMD
+# EPYC (Zen 5) and the 14 of an Intel Xeon (Emerald Rapids)
+TRANSFER_SECONDS = 8e-9
 CACHED = 1 << 15  # lines
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
