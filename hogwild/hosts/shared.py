@@ -134,7 +134,7 @@ def overlaid(shared: np.ndarray, parts: Sequence[tuple[int, int]]) -> np.ndarray
 @lru_cache(None)
 def can_overlay() -> bool:
     """Whether this system maps memory twice; Linux does."""
-    if sys.platform != "linux" or sys.byteorder != "little":
+    if sys.platform != "linux":
         return False
     try:
         array = np.frombuffer(mmap.mmap(-1, 2 * mmap.PAGESIZE), dtype=np.float32)
@@ -150,7 +150,8 @@ class _Mapping:
 
     def __init__(self, address: int, count: int) -> None:
         self._unmap, self._about = _libc().munmap, (address, 4 * count)  # kept: at exit, modules go first
-        self.__array_interface__ = {"data": (address, False), "shape": (count,), "typestr": "<f4", "version": 3}
+        about = {"data": (address, False), "shape": (count,), "version": 3}
+        self.__array_interface__ = about | {"typestr": np.dtype(np.float32).str}
 
     def __del__(self) -> None:
         self._unmap(*self._about)

@@ -35,7 +35,7 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 KAPPA = 1.0  # see problems/linear/tiers.py
 FLOATS = 16  # float32 in a cache line
-SHARING = np.uint32(6)  # binary logarithm of the features that share a packed rate: PACK of data/rows/degrees.py
+SHARING = np.uint32(6)  # binary logarithm of the features that share a packed rate
 
 
 class Tiers(NamedTuple):

@@ -57,12 +57,12 @@ def _sides(
         }  # fmt: skip
         if workers > 1:
             runs[SINGLE] = Together([start(1, "serial", SINGLE[1]) for _ in range(workers)])
-        times = interleaved({", ".join(name): side for name, side in runs.items()}, plan.repeats, plan.note)
-        seconds = {name: times[", ".join(name)].seconds for name in runs}
+        sides = {", ".join(name): side for name, side in runs.items()}
+        times = dict(zip(runs, interleaved(sides, plan.repeats, plan.note).values()))
+        seconds = {name: timing.seconds for name, timing in times.items()}
         for name, side in runs.items():
             discipline, way = name
-            passes = workers if name == SINGLE else 1
-            timing = times[", ".join(name)]
+            passes, timing = workers if name == SINGLE else 1, times[name]
             yield about(plan.names[names["family"]], rows) | timing.fields() | names | {
                 "workers": workers, "discipline": discipline, "numbering": way,
                 "nonzeros_per_second": timing.per_second(passes * rows.nnz),

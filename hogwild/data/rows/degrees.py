@@ -9,8 +9,7 @@ A model that outgrows the cache trains two to three times as fast if features ar
 mean, the penalty) visits those only that can differ from zero. Rare features are numbered in packs of equal degree,
 which is all that the rate of their penalty depends on: a pack shares one. Features that no training row holds share
 the last number, whose weight stays zero. Sums over features are taken in the user's order, so they are the same to the
-last bit.
-Models and checkpoints are in the user's numbering, and so is everything outside of ``LinearCase``.
+last bit. Models and checkpoints are in the user's numbering, and so is everything outside of ``LinearCase``.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.counts_kernel import count_features, look_up, put_back, sort_by_degree
 from hogwild.data.scaled import Columns
+from hogwild.kernels.tiers import SHARING
 
 OWN_BYTES = 64 << 20  # for all threads' arrays together
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
 PIECE = 1 << 20  # entries renumbered at a time
-PACK = 64  # features of equal degree that are numbered one after the other
+PACK = 1 << int(SHARING)  # features of equal degree that are numbered one after the other
 HIGHEST = 1 << 12  # degrees from which features are popular in any case
 Arrays = dict[str, np.ndarray]
 FLAT = ("flat", "mean")  # arrays of all parameters; of the others "coef" has an element for each feature
