@@ -27,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "stopwatch.md"
 HOGWILD = [sys.executable, "-m", "hogwild"]
 TORCH = [sys.executable, "-c", "import torch"]
 TARGETS = {"one worker": 0.9, "two threads": 0.9, "two processes": 1.9, "first run": 8.0}  # times TORCH
-PARTS = ("start", "reading", "set-up", "compiling", "step", "training", "evaluation", "saving")
+PARTS = ("start", "reading", "l2", "set-up", "compiling", "step", "training", "evaluation", "saving")
 BIG, BIG_TITLE = "synthetic:rcv1?rows=2000000", "generated: 2,000,000 rows, 146 M nonzeros"
 
 # title: (data, options); of the options those that name a file of the folder begin with @
@@ -92,7 +92,7 @@ def summary(found: dict[str, list[float]]) -> Iterator[str]:
 
 def parts_of(printed: str) -> dict[str, float]:
     """The stopwatch's parts in what ``train -v`` printed."""
-    lines = re.findall(r"^([a-z][a-z -]*?) +([0-9.]+) s +[0-9]+%$", printed, re.MULTILINE)
+    lines = re.findall(r"^([a-z][a-z0-9 -]*?) +([0-9.]+) s +[0-9]+%$", printed, re.MULTILINE)
     return {name: float(seconds) for name, seconds in lines}
 
 
@@ -107,7 +107,7 @@ def table(runs: dict[str, tuple[str, list[str]]], torch: float) -> str:
         whole, printed = stopwatch(command)
         parts = parts_of(printed)
         cells = [f"{parts[part]:.2f}" if part in parts else "" for part in PARTS]
-        over = whole / (parts["training"] + parts.get("step", 0.0) + torch)
+        over = whole / (sum(parts.get(part, 0.0) for part in ("l2", "step", "training")) + torch)
         cells += [f"{seconds:.2f}" for seconds in (whole - parts["in all"], whole, over)]
         lines.append(f"| {' | '.join([title, *cells])} |")
     return "\n".join(lines)
