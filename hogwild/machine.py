@@ -70,6 +70,19 @@ def one_cpu_a_core() -> list[int]:
     return list(cores.values())
 
 
+def cpus_of(workers: int) -> list[int | None]:
+    """Assign each worker a CPU of its own physical core; None, no pinning, with too few cores or for one worker.
+
+    The process number chooses among disjoint groups of cores, so that runs of several processes rarely meet on the
+    same ones while others are idle. Two runs of one worker would share a core, and it has nobody to be apart from.
+    """
+    cpus = one_cpu_a_core()
+    if not 1 < workers <= len(cpus):
+        return [None] * workers
+    first = os.getpid() % (len(cpus) // workers) * workers
+    return [*cpus[first : first + workers]]
+
+
 def caches() -> dict[str, str]:
     """Size of each cache that the first usable CPU sees, such as ``{"L2": "2048K"}``."""
     found = {}

@@ -64,3 +64,15 @@ def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "caches", dict)
     assert machine.cache_bytes() is None
     assert machine.l2_bytes() > 0
+
+
+def test_each_worker_has_a_core_and_processes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(10)))
+    monkeypatch.setattr(machine, "_text", lambda path: "")
+    found = set()
+    for number in range(7, 10):
+        monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        found.add(tuple(machine.cpus_of(3)))
+    assert found == {(0, 1, 2), (3, 4, 5), (6, 7, 8)}
+    assert machine.cpus_of(10) == [*range(10)]
+    assert (machine.cpus_of(1), machine.cpus_of(11)) == ([None], [None] * 11)

@@ -27,7 +27,7 @@ from hogwild.bench.plan import BenchPlan
 from hogwild.bench.rounds import Side, interleaved, ratio
 from hogwild.bench.sides import ENDLESS, Running
 from hogwild.errors import HogwildWarning
-from hogwild.machine import one_cpu_a_core
+from hogwild.machine import cpus_of, one_cpu_a_core
 from hogwild.problems.module.case import NamedLoss
 from hogwild.problems.module.feed import Batch, Examples, feed_of, take_data
 from hogwild.problems.module.training import train_module
@@ -126,13 +126,11 @@ class _Official:
         context = multiprocessing.get_context("forkserver")
         arrays, _ = examples.lay_out(shared=False)
         tensors = {name: torch.from_numpy(np.array(array)).share_memory_() for name, array in arrays.items()}
-        cpus: list[int | None] = [*one_cpu_a_core()[:workers]] if 1 < workers <= len(one_cpu_a_core()) else []
         self._ends: list[Connection] = []
         self._processes = []
-        for number in range(workers):
+        for number, cpu in enumerate(cpus_of(workers)):
             mine, theirs = context.Pipe()
             about = self._model, self._loss, examples.kind, tensors, step, batch, workers, whole
-            cpu = cpus[number] if cpus else None
             process = context.Process(target=_official, args=(theirs, cpu, number, *about), daemon=True)
             process.start()
             theirs.close()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import os
-import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -23,7 +20,6 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning
 from hogwild.hosts.job import Job, Task, WorkerState
-from hogwild.machine import one_cpu_a_core
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.training.run import Run
@@ -60,19 +56,13 @@ class Running:
 
 
 class Training(Running):
-    """A side for a run of :func:`hogwild.train`, which it starts.
-
-    Several worker threads are pinned to a core each, as worker processes pin themselves, because an epoch of
-    milliseconds ends before the scheduler has moved two threads apart.
-    """
+    """A side for a run of :func:`hogwild.train`, which it starts."""
 
     def __init__(self, rows: Any, step: float, **options: Any) -> None:
         given: dict[str, Any] = {"l2": L2, "schedule": "constant", "epochs": ENDLESS, "step": step} | options
-        others = {thread.ident for thread in threading.enumerate()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller warns once
             run = train(rows, **given)
-        _pin([thread for thread in threading.enumerate() if thread.ident not in others])
         super().__init__(run)
 
     @property
@@ -100,15 +90,6 @@ class Together:
     @property
     def objective(self) -> float:
         return self._runs[0].objective
-
-
-def _pin(threads: list[threading.Thread]) -> None:
-    """Pin several threads to a core each, if there are enough."""
-    cpus = one_cpu_a_core()
-    if 1 < len(threads) <= len(cpus):
-        for thread, cpu in zip(threads, cpus):
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(thread.native_id or 0, {cpu})
 
 
 class Loop:

@@ -26,7 +26,7 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.messages import Began, Ended
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
-from hogwild.machine import one_cpu_a_core
+from hogwild.machine import cpus_of
 from hogwild.problems.work import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker without progress in between, after which the run ends
@@ -131,7 +131,7 @@ class Processes(Pool):
         self._end = weakref.finalize(self, _end, self._crew, self._held, os.getpid())
         _pools.add(self)
         try:
-            for number, cpu in enumerate(_cpus(workers)):
+            for number, cpu in enumerate(cpus_of(workers)):
                 self._crew.append(_Worker(number, cpu))
             for worker in self._crew:
                 worker.wait_for_process()
@@ -297,10 +297,3 @@ def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
                 worker.receive()
         left = [worker for worker in left if worker.ended is None]
     return left
-
-
-def _cpus(workers: int) -> list[int | None]:
-    """Assign each worker a CPU of its own physical core; no pinning with too few cores, or for one worker."""
-    cpus = one_cpu_a_core()
-    # A single worker has nobody to be separated from, and two such runs would share the first core.
-    return [*cpus[:workers]] if 1 < workers <= len(cpus) else [None] * workers

@@ -2,12 +2,15 @@
 
 The kernels release the GIL, so threads race on the parameter array exactly as processes do. Nothing is copied, and no
 ``if __name__ == "__main__"`` is needed. Processes have one advantage, survival: a killed thread is a killed
-program.
+program. Each worker pins itself to a core, as processes do: the scheduler may wake two on the same one, and an epoch
+of milliseconds ends before it has moved them apart.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import queue
 import threading
 import weakref
@@ -17,6 +20,7 @@ from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT
+from hogwild.machine import cpus_of
 
 
 class Threads(Pool):
@@ -35,9 +39,9 @@ class Threads(Pool):
         self._threads: list[threading.Thread] = []
         self._end = weakref.finalize(self, _end, self._threads, self._inboxes, self._held)
         try:
-            for k, inbox in enumerate(self._inboxes):
+            for k, (inbox, cpu) in enumerate(zip(self._inboxes, cpus_of(workers), strict=True)):
                 thread = threading.Thread(
-                    target=_serve, args=(k, inbox, self._outbox), name=f"hogwild-{k}", daemon=True
+                    target=_serve, args=(k, cpu, inbox, self._outbox), name=f"hogwild-{k}", daemon=True
                 )
                 thread.start()
                 self._threads.append(thread)
@@ -113,7 +117,10 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
     held.clear()
 
 
-def _serve(worker: int, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
+def _serve(worker: int, cpu: int | None, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
+    if cpu is not None:
+        with contextlib.suppress(OSError):  # the set of usable CPUs changed
+            os.sched_setaffinity(0, {cpu})  # of this thread only
     desk = WorkerState(worker)
     while (received := inbox.get()) is not None:
         number, message = received

@@ -226,22 +226,6 @@ def test_threads_that_start_pools_keep_the_main_module() -> None:
     assert {name: main.get(name) for name in before} == before
 
 
-def test_workers_are_pinned_only_where_each_has_a_core() -> None:
-    usable = os.sched_getaffinity(0)
-    cores = len({tuple(sorted(_siblings(cpu))) for cpu in usable})
-    assert module._cpus(1) == [None]
-    assert module._cpus(cores + 1) == [None] * (cores + 1)
-    if cores > 1:
-        cpus = module._cpus(cores)
-        assert len(set(cpus)) == cores
-        assert set(cpus) <= usable
-
-
-def _siblings(cpu: int) -> list[str]:
-    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-    return path.read_text().split() if path.exists() else [str(cpu)]
-
-
 def test_a_worker_computes_on_one_thread(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
     """No pool of BLAS or OpenMP threads beside it: its own thread, and the one that waits for the parent's death."""
     job = make_job(pool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from hogwild.errors import TrainingError, UsageError
+from hogwild.hosts import threads
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
@@ -24,6 +26,18 @@ from tests.runs import until
 
 def alive() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-")]
+
+
+def test_workers_have_a_core_each_and_the_caller_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[tuple[str, set[int]]] = []
+    monkeypatch.setattr(threads, "cpus_of", lambda workers: [*range(5, 5 + workers)])
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda pid, cpus: pinned.append((threading.current_thread().name, cpus))
+    )
+    pool = Threads(2)
+    until(lambda: len(pinned) == 2)
+    pool.close()
+    assert sorted(pinned) == [("hogwild-0", {5}), ("hogwild-1", {6})]
 
 
 def test_one_job_after_another(make_job: Callable, run_epoch: Callable) -> None:
