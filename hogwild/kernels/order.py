@@ -12,10 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
+from hogwild.kernels.atomics import prefetch
+from hogwild.kernels.options import JIT, inlined
 
 BLOCKS_PER_CHUNK = 64  # enough draws for a chunk of a label-sorted file to have the file's mix of labels
-PADDING = 8  # rows past a chunk's end that may be prefetched; they repeat its last row
+# How many rows ahead weights, entries, and offsets with targets are prefetched
+WEIGHTS_AHEAD, ROW_AHEAD, OFFSETS_AHEAD = 2, 5, 8
+PADDING = OFFSETS_AHEAD  # rows past a chunk's end that may be prefetched; they repeat its last row
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -93,3 +96,17 @@ def chunk_rows(rows, blocks, chunk, n_rows, block, shuffled, seed, epoch):
     for k in range(PADDING):
         rows[n + k] = rows[n - 1]
     return n
+
+
+@inlined
+def prefetch_entries(data, rows, i, unit=0):
+    """Prefetch entries of rows a little ahead of ``rows[i]``; ``rows`` is padded, so nothing is out of range."""
+    row = rows[i + OFFSETS_AHEAD]
+    prefetch(data.begin, row)
+    prefetch(data.end, row)
+    prefetch(data.targets, row)
+    row = rows[i + ROW_AHEAD]
+    for j in range(data.begin[row], data.end[row], 16):
+        prefetch(data.indices, j)
+        if not unit:
+            prefetch(data.values, j)

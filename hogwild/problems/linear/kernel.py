@@ -34,7 +34,7 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import bend, dloss, ease
 from hogwild.kernels.options import JIT, called, inlined
-from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due, place_of_rate
 
@@ -56,8 +56,6 @@ NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED, APART = PENALTIES.values()
 # rates then stay in the cache, and epochs with a penalty are up to 1.4 times as fast
 NEAR, FAR, PACKED = range(3)
 
-# How many rows ahead weights, entries, and offsets with targets are prefetched
-WEIGHTS_AHEAD, ROW_AHEAD, OFFSETS_AHEAD = 2, 5, 8
 TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient is not divided by zero
 ZERO, ONE = np.float32(0), np.float32(1)
 # Cells of a worker's state, from which a call continues where the last one returned: rows in the current chunk, how
@@ -213,24 +211,15 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
 
 
 @inlined
-def prefetch_row(far, penalty, parameters, data, rows, i, unit=0):
-    """Prefetch data for rows a little ahead of ``rows[i]``; ``rows`` is padded, so nothing is out of range."""
-    row = rows[i + OFFSETS_AHEAD]
-    prefetch(data.begin, row)
-    prefetch(data.end, row)
-    prefetch(data.targets, row)
-    row = rows[i + ROW_AHEAD]
-    for j in range(data.begin[row], data.end[row], 16):
-        prefetch(data.indices, j)
-        if not unit:
-            prefetch(data.values, j)
-    if far:
-        row = rows[i + WEIGHTS_AHEAD]
-        for j in range(data.begin[row], data.end[row]):
-            u = np.uint32(data.indices[np.uint64(j)])
-            prefetch(parameters.coef, u)
-            if visits(penalty) and far != PACKED:
-                prefetch(data.rates, u)
+def prefetch_weights(far, penalty, adagrad, parameters, data, row):
+    """Prefetch the weights of a row and what goes with them; sums of squares only where rates need no prefetch."""
+    for j in range(data.begin[row], data.end[row]):
+        u = np.uint32(data.indices[np.uint64(j)])
+        prefetch(parameters.coef, u)
+        if visits(penalty) and far != PACKED:
+            prefetch(data.rates, u)
+        elif adagrad:
+            prefetch(parameters.coef_squares, u)
 
 
 @inlined
@@ -305,7 +294,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
     same to the last bit. ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading weights and writing
     them. ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed.
     """
-    rule, ahead = SERIAL if discipline in PLAIN else discipline, penalty if far else NO_PENALTY
+    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -332,7 +321,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(far, ahead, parameters, data, rows, i, unit)
+                prefetch_entries(data, rows, i, unit)
+                if far:
+                    prefetch_weights(far, penalty, adagrad, parameters, data, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
                     if penalty == L2_SCALED:

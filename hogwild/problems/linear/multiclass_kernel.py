@@ -24,7 +24,7 @@ from hogwild.kernels.lanes import LANES
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.losses import SOFTMAX, bend, dloss, ease
 from hogwild.kernels.options import JIT, inlined
-from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, merge_due, place_of_rate
 from hogwild.problems.linear.kernel import (
@@ -44,7 +44,6 @@ from hogwild.problems.linear.kernel import (
     SERIAL,
     TIERED,
     VISITED,
-    WEIGHTS_AHEAD,
     ZERO,
     apart,
     claim,
@@ -52,7 +51,6 @@ from hogwild.problems.linear.kernel import (
     go_out,
     intercept_move,
     lock_row,
-    prefetch_row,
     row_factor,
     unlock_row,
     visits,
@@ -107,12 +105,14 @@ def add_product(lanes, gathered, total, coef, data, stride, begin, j, k):
 
 
 @inlined
-def prefetch_weights(coef, data, stride, row):
-    """Prefetch the weights of a row."""
+def prefetch_weights(adagrad, parameters, data, stride, row):
+    """Prefetch the weights of a row and their sums of squares."""
     for j in range(data.begin[row], data.end[row]):
         first = np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
         for k in range(0, stride, 16):
-            prefetch(coef, first + np.uint64(k))
+            prefetch(parameters.coef, first + np.uint64(k))
+            if adagrad:
+                prefetch(parameters.coef_squares, first + np.uint64(k))
 
 
 @inlined
@@ -270,9 +270,9 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
             for i in range(first, last):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(0, NO_PENALTY, parameters, data, rows, i)
+                prefetch_entries(data, rows, i)
                 if far:
-                    prefetch_weights(coef, data, stride, rows[i + WEIGHTS_AHEAD])
+                    prefetch_weights(adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i)
                     if penalty == L2_SCALED:

@@ -22,18 +22,15 @@ from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.losses import dloss, ease
 from hogwild.kernels.options import JIT, inlined
-from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
+from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
 from hogwild.problems.linear.kernel import (
     APART,
     ELASTIC,
     L2_TABLE,
-    NO_PENALTY,
     ONE,
     TINY,
-    WEIGHTS_AHEAD,
     ZERO,
-    prefetch_row,
     row_factor,
     visits,
 )
@@ -166,7 +163,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
             for i in range(length):
                 row = rows[i]
                 begin, end = data.begin[row], data.end[row]
-                prefetch_row(0, NO_PENALTY, parameters, data, rows, i)
+                prefetch_entries(data, rows, i)
                 if far:
                     prefetch_lanes(penalty, folded, coef, data, size, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
