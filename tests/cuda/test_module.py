@@ -570,14 +570,6 @@ def test_fewer_rows_than_a_minibatch() -> None:
     assert backend.captured == 0
 
 
-def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Minibatches so large that one is put together at a time."""
-    posed = pose(network(), dense_data(), rule="momentum")
-    usual = drive(posed)
-    monkeypatch.setattr("hogwild.cuda.module.replica.ROOM", 1)
-    np.testing.assert_array_equal(drive(posed), usual)
-
-
 def test_several_inputs_and_parts() -> None:
     X, y = dense_data()
 
@@ -615,8 +607,6 @@ def test_noise() -> None:
 
 def test_refusals() -> None:
     posed = pose(network(), dense_data())
-    with pytest.raises(UsageError, match="launch='other': expected one of graphs"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4, launch="other")
 
     class Single(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:

@@ -71,7 +71,7 @@ class CompletionLauncher(Launcher):
         self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
     ) -> None:
         self.problem, self.sides = problem, SIDES[problem.discipline]
-        self._seed, self.rehearsed, self.backend = seed, False, backend
+        self._seed, self.backend = seed, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
         device = backend.device

@@ -15,7 +15,7 @@ from torch.nn.functional import embedding_bag, relu, softplus
 from hogwild.problems.linear.objective_kernel import POISSON_CAP
 from hogwild.problems.linear.problem import LinearProblem
 
-PIECE = 1 << 24  # margins at a time
+PIECE = 1 << 20  # margins at a time
 
 Loss = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 
@@ -73,9 +73,8 @@ def _margins(problem: LinearProblem, parameters: Any, data: Mapping[str, torch.T
     begin, end = data["begin"][own], data["end"][own]
     base, stop = int(begin[0]), int(end[-1])
     values = data["values"][base:stop] if "values" in data else None
-    table, offsets = parameters.coef.view(-1, problem.stride), (begin - base).to(data["indices"].dtype)
-    indices = data["indices"][base:stop]
-    found = embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=values).double()
+    table, indices = parameters.coef.view(-1, problem.stride), data["indices"][base:stop].to(begin.dtype)
+    found = embedding_bag(indices, table, begin - base, mode="sum", per_sample_weights=values).double()
     if "scales" in data:
         found *= data["scales"][own, None]
     return (found + parameters.intercept)[:, : problem.classes]
