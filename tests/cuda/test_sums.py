@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hogwild.cuda.completion.launcher import CompletionLauncher
-from hogwild.cuda.linear import sums as on_device
+from hogwild.cuda.linear import launcher as on_device
 from hogwild.cuda.streams import Streams
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import RatingObjective

@@ -29,18 +29,14 @@ SHARED, OWN = 33, 5  # features of each row, all rows' or its own
 Check = Callable[[int], float]  # of a number of examples: the largest difference
 
 
-def parameters(run: Run[Any]) -> np.ndarray:
-    """Finish a run and return its flat array of parameters."""
-    with run:
-        run.finish()
-        return np.array(run.engine.job.export())
-
-
 def difference(one: Callable[..., Run[Any]], **on_device: Any) -> float:
     """Largest difference of the parameters trained on the device from those of one worker of the CPU."""
-    mine = parameters(one(device="cuda", **on_device))
-    theirs = parameters(one(workers=1, discipline="serial"))
-    return float(np.abs(mine - theirs).max())
+    found = []
+    for options in ({"device": "cuda", **on_device}, {"workers": 1, "discipline": "serial"}):
+        with one(**options) as run:
+            run.finish()
+            found.append(run.engine.job.export())
+    return float(np.abs(found[0] - found[1]).max())
 
 
 def rows_of(n: int, classes: int, shared: bool) -> Rows:
