@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.rows import bytes_of, part_of
+from hogwild.data.rows.container import Rows
 
 
 class Visits(NamedTuple):
@@ -61,17 +63,22 @@ class Launcher:
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
     problem: Any
     objective: Any  # of a sample of the examples
+    rows: Rows | None = None  # sparse rows, if examples are such
+    unit = False  # whether all their values are one, and not needed
+    arrays: Mapping[str, np.ndarray]  # of all examples, besides
     block = 1  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
     granule = 0  # examples of a minibatch; 0: there are none
     trials = 1  # epochs that begin with a trial of how many examples may be in flight
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The host's arrays of examples ``first`` to ``last`` (exclusive), which are examples 0, 1, ... of the part."""
-        raise NotImplementedError
+        entries = {} if self.rows is None else part_of(self.rows, first, last, self.unit)
+        return entries | {name: array[first:last] for name, array in self.arrays.items()}
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes of :meth:`part`; without making it, unless it consists of slices."""
-        return sum(array.nbytes for array in self.part(first, last).values())
+        """Bytes of :meth:`part`, without making it."""
+        entries = 0 if self.rows is None else bytes_of(self.rows, first, last, self.unit)
+        return entries + sum(array[first:last].nbytes for array in self.arrays.values())
 
     def room(self) -> int:
         """Examples in flight when the device is full."""

@@ -72,21 +72,18 @@ class CompletionLauncher(Launcher):
         self.problem, self.sides = problem, SIDES[problem.discipline]
         self._seed, self.backend = seed, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
-        self._ratings = {name: arrays[name] for name in names}
+        self.arrays = {name: arrays[name] for name in names}
         device = backend.device
         self.flat = torch.zeros(problem.size, dtype=torch.float32, device=device)
         tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
         views: Any = problem.parameters(self.flat)
         self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
 
-    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        return {name: array[first:last] for name, array in self._ratings.items()}
-
     @cached_property
     def objective(self) -> RatingObjective:
         """The mean loss of evenly spaced ratings."""
-        p, some = self.problem, np.unique(np.linspace(0, len(self._ratings["users"]) - 1, JUDGED).astype(np.int64))
-        users, items, *values = (array[some] for array in self._ratings.values())
+        p, some = self.problem, np.unique(np.linspace(0, len(self.arrays["users"]) - 1, JUDGED).astype(np.int64))
+        users, items, *values = (array[some] for array in self.arrays.values())
         stars = values[0] * p.scale + p.mean if values else np.ones(len(some))
         ratings = Ratings(users, items, stars.astype(np.float32), (p.users, p.items))
         return RatingObjective(ratings, p.loss, mean=p.mean, negatives=p.negatives)

@@ -11,7 +11,6 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from hogwild.cuda.backend import Backend
-from hogwild.cuda.rows import bytes_of, part_of
 from hogwild.cuda.work import Launcher
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows
@@ -27,27 +26,17 @@ class LinearLauncher(Launcher):
 
     name = "linear"
     problem: LinearProblem
+    rows: Rows
 
     def __init__(self, problem: LinearProblem, arrays: Mapping[str, np.ndarray], backend: Backend) -> None:
         self.flat = torch.zeros(problem.size, device=backend.device)
         self.rates = torch.from_numpy(np.array(arrays["rates"])).to(backend.device)  # (width,) or empty
         self.problem, self.backend = problem, backend
         self.parameters: Any = problem.parameters(self.flat)  # views of it
-        self._per_row = {name: arrays[name] for name in ("weights", "scales") if len(arrays[name])}
-        ends = arrays["begin"], arrays["end"]
-        self._rows = Rows(ends, arrays["indices"], arrays["values"], arrays["targets"], problem.width, check=False)
-        self.mean = self._rows.nnz / max(len(self._rows), 1)  # nonzeros of a row
-
-    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """``begin end indices targets`` and, unless they are all one, ``values weights scales``."""
-        found = part_of(self._rows, first, last) | {"targets": self._rows.targets[first:last]}
-        if self.problem.unit:
-            del found["values"]
-        return found | {name: array[first:last] for name, array in self._per_row.items()}
-
-    def bytes_of(self, first: int, last: int) -> int:
-        entries = bytes_of(self._rows, first, last, self.problem.unit)
-        return entries + 4 * (1 + len(self._per_row)) * (last - first)
+        self.arrays = {name: arrays[name] for name in ("targets", "weights", "scales") if len(arrays[name])}
+        ends, targets = (arrays["begin"], arrays["end"]), arrays["targets"]
+        self.rows = Rows(ends, arrays["indices"], arrays["values"], targets, problem.width, check=False)
+        self.unit, self.mean = problem.unit, self.rows.nnz / max(len(self.rows), 1)  # nonzeros of a row
 
     def room(self) -> int:
         return self.backend.programs()  # a row each
@@ -68,17 +57,17 @@ class LinearLauncher(Launcher):
             margins = (found + intercept)[:, : p.classes].contiguous().cpu().numpy()
             return judge.tally(margins[:, 0] if p.classes == 1 else margins, first, last, None)
 
-        return sum(map_pieces(len(self._rows), max(PIECE // p.stride, 1), of_piece), np.zeros(4))
+        return sum(map_pieces(len(self.rows), max(PIECE // p.stride, 1), of_piece), np.zeros(4))
 
     @cached_property
     def objective(self) -> Objective:
-        ids, weights = self._rows.spread(SHARE_NONZEROS, SHARE_ROWS), self._per_row.get("weights")
+        ids, weights = self.rows.spread(SHARE_NONZEROS, SHARE_ROWS), self.arrays.get("weights")
         weights = None if weights is None else weights[ids]
-        return self._objective(self._rows.select(ids).compact(), weights, self.problem.normalize)
+        return self._objective(self.rows.select(ids).compact(), weights, self.problem.normalize)
 
     @cached_property
     def _judge(self) -> Objective:
-        return self._objective(self._rows, self._per_row.get("weights"), "none")
+        return self._objective(self.rows, self.arrays.get("weights"), "none")
 
     def _objective(self, rows: Rows, weights: np.ndarray | None, normalize: str) -> Objective:
         p = self.problem

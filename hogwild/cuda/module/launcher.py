@@ -21,7 +21,6 @@ import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
 from hogwild.cuda.module.replica import DeviceReplica, of_arrays, of_rows
-from hogwild.cuda.rows import bytes_of, part_of
 from hogwild.cuda.work import Launcher, Segment
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, UsageError
@@ -58,33 +57,22 @@ class ModuleLauncher(Launcher):
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
             )
         self.problem, self.backend, self.granule = problem, backend, batch
-        self._arrays = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
-        self._rows: Rows | None = None
+        self.arrays = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
         if problem.kind == "sparse":
             ends = arrays["begin"], arrays["end"]
-            self._rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
-        self._graphs = launch != "eager" and self._rows is None and batch <= len(arrays["target"])
+            self.rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
+        self._graphs = launch != "eager" and self.rows is None and batch <= len(arrays["target"])
         if self._graphs and problem.layout.workers > 1:
             warn_of_noise(problem)
         # by a copy, which waits: other streams would not wait for zeros set on the default stream
         self.flat = torch.zeros(problem.size).to(backend.device)
-
-    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """What the module is given, in order, or what that is made from; and the target."""
-        entries = {} if self._rows is None else part_of(self._rows, first, last)
-        return entries | {name: array[first:last] for name, array in self._arrays.items()}
-
-    def bytes_of(self, first: int, last: int) -> int:
-        if self._rows is None:
-            return super().bytes_of(first, last)
-        return bytes_of(self._rows, first, last) + self._arrays["target"][first:last].nbytes
 
     def room(self) -> int:
         return self.granule * self.problem.layout.workers
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
-        minibatch = of_arrays if self._rows is None else of_rows
+        minibatch = of_arrays if self.rows is None else of_rows
         replica = DeviceReplica(self.problem, self.flat, number, self.granule, minibatch)
         stream.run(replica.begin)
         if self._graphs:
