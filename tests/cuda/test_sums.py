@@ -39,6 +39,16 @@ def test_rows_as_the_evaluator_sums_them(loss, classes, seed, monkeypatch):
     assert found[2] == 0 or np.isnan(found[2])
 
 
+def test_more_nonzeros_than_an_int32_counts(monkeypatch):
+    found = []
+    for most in (1 << 30, 1):
+        monkeypatch.setattr("hogwild.cuda.rows.INT32", most)
+        trial = Trial(small_rows(n=30), l2=0.02)
+        assert trial.data()["begin"].dtype == (torch.int64 if most == 1 else torch.int32)
+        found.append(trial.launcher.sums(trial.data()))
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("biases", [True, False])
 def test_ratings_as_the_evaluator_sums_them(biases, monkeypatch):
     monkeypatch.setattr("hogwild.cuda.completion.launcher.EVALUATED", 100)
