@@ -254,10 +254,10 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pyt
         status = "failed: it differs" if code else "ok"
         assert door.main(["--quick", "--json", str(path)]) == code
         assert [part for part, *_ in asked] == ["correctness", "streams", "linear", "completion"]
-        assert sum(seconds for _, seconds, _ in asked) < door.SECONDS * 2
+        assert all(seconds <= door.SECONDS for _, seconds, _ in asked)
         assert asked[0][1:] == (door.SECONDS * 0.3, ["--quick"])
     kept = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["measured"] for row in kept if row.get("summary")] == [None, 4, 4, 4, *[None] * 4]
+    assert [row["measured"] for row in kept if row.get("summary")] == [4] * 4 + [None] * 4
     assert len(kept) == 16
     assert door.main(["--part", "linear", "--seconds", "7", "--json", str(path)]) == 0
     assert asked[-1] == ("linear", 7.0, [])
