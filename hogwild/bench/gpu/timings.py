@@ -37,10 +37,10 @@ LENGTH = 10.0  # norm of an input
 WRONG = 0.2  # share of wrong labels: they give the loss a floor, without which it keeps falling, depending on the order
 
 IN_FLIGHT = (300, 1200, 4224)  # rows; 4,224 fill an H100 or H200
-LINEAR = {"step": STEPS["rcv1"], "l2": L2}
+LINEAR: Row = {"step": STEPS["rcv1"], "l2": L2}
 
 RANKS = (64, 128)
-COMPLETION = {"problem": "completion", "step": 0.03, "l2": 0.05}  # as in the section completion
+COMPLETION: Row = {"problem": "completion", "step": 0.03, "l2": 0.05}  # as in the section completion
 HELD_OUT = 0.01
 FLOAT, RATING = 4, 12  # bytes of a number; of a user, an item and a value
 COPIES = 10  # copies timed together: one takes a millisecond or two
@@ -129,13 +129,13 @@ def linear(size: Size, pace: Pace) -> Iterator[Row]:
     that is not above it.
     """
     rows, gpu = open_data(size.rows), {"device": "cuda"}
-    cpu = {"workers": machine.physical_cores(), "host": "threads"}
+    cpu: Row = {"workers": machine.physical_cores(), "host": "threads"}
     ways: dict[str, Row] = {"default": gpu, CPU: cpu}
     for more, options in (("", {}), (", no intercept", {"intercept": False})):
         ways |= {f"{count} in flight{more}": gpu | options | {"in_flight": count} for count in IN_FLIGHT}
     ways["stored, default"] = gpu | {"discipline": "hogwild"}
     about: Row = {"unit": "nonzeros/s", "rival": CPU}
-    usual: Row = LINEAR | {"evaluate_every": size.epochs["linear"]}
+    usual = LINEAR | {"evaluate_every": size.epochs["linear"]}
     sides = {name: Side(trained(rows, "objective", usual | way), rows.nnz, about) for name, way in ways.items()}
     yield from race("linear", sides, pace)
     with Training(rows, **LINEAR, **cpu) as first:
@@ -166,9 +166,9 @@ def completion(size: Size, pace: Pace) -> Iterator[Row]:
     """
     train, test = open_ratings(size.ratings).split(HELD_OUT)
     for rank in RANKS:
-        options: Row = COMPLETION | {"rank": rank, "test": test, "evaluate_every": size.epochs["completion"]}
+        options = COMPLETION | {"rank": rank, "test": test, "evaluate_every": size.epochs["completion"]}
         start = partial(trained, train, "test_rmse")
-        on_gpu: Row = options | {"device": "cuda"}
+        on_gpu = options | {"device": "cuda"}
         ways = {
             "added": start(on_gpu),
             "items added": with_sides((False, True), start(on_gpu)),
