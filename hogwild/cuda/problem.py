@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -86,13 +85,12 @@ class OnDevice:
 
 
 def lay_out(
-    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0,
-    options: Mapping[str, Any] = MappingProxyType({}),
-) -> Job:  # fmt: skip
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, **options: Any
+) -> Job:
     """Return the job of a run whose workers are on a device.
 
-    ``arrays`` are those of all examples, as the launcher takes them; ``options["batch"]`` are the examples of a
-    minibatch, if the problem has them.
+    ``arrays`` are those of all examples, as the launcher takes them, as are the ``options``; ``batch``: the examples of
+    a minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
     chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)

@@ -42,7 +42,7 @@ def test_rows_as_the_evaluator_sums_them(loss, classes, seed, monkeypatch):
 def test_more_nonzeros_than_an_int32_counts(monkeypatch):
     found = []
     for most in (1 << 30, 1):
-        monkeypatch.setattr("hogwild.cuda.rows.INT32", most)
+        monkeypatch.setattr("hogwild.cuda.work.INT32", most)
         trial = Trial(small_rows(n=30), l2=0.02)
         assert trial.data()["begin"].dtype == (torch.int64 if most == 1 else torch.int32)
         found.append(trial.launcher.sums(trial.data()))

@@ -39,14 +39,6 @@ def difference(one: Callable[..., Run[Any]], **on_device: Any) -> float:
     return float(np.abs(found[0] - found[1]).max())
 
 
-def rows_of(n: int, classes: int, shared: bool) -> Rows:
-    """Rows of the same features, each 1; or of features and values of their own."""
-    rng, each = np.random.default_rng(0), SHARED if shared else OWN
-    indices = np.tile(np.arange(each), n) if shared else np.arange(n * each)
-    values = np.ones(n * each) if shared else rng.normal(size=n * each)
-    return Rows(np.arange(n + 1) * each, indices, values, np.arange(n) % classes, int(indices[-1]) + 1)
-
-
 def linear(rows: Rows, in_flight: int, **options: Any) -> float:
     """Sparse rows, each of which is visited as on the CPU."""
     usual = {"epochs": 1, "step": 0.1, "schedule": "constant", "order": "file", "l2": 0.01}
@@ -56,7 +48,9 @@ def linear(rows: Rows, in_flight: int, **options: Any) -> float:
 
 def apart(n: int, classes: int = 2, **options: Any) -> float:
     """Rows with nothing in common, all in flight."""
-    return linear(rows_of(n, classes, shared=False), n, **{"epochs": 2, "step": 0.5, "intercept": False} | options)
+    values = np.random.default_rng(0).normal(size=n * OWN)
+    rows = Rows(np.arange(n + 1) * OWN, np.arange(n * OWN), values, np.arange(n) % classes, n * OWN)
+    return linear(rows, n, **{"epochs": 2, "step": 0.5, "intercept": False} | options)
 
 
 def one_row(n: int, classes: int = 2, **options: Any) -> float:
@@ -69,13 +63,15 @@ def one_row(n: int, classes: int = 2, **options: Any) -> float:
 
 def added(n: int, classes: int) -> float:
     """Share of equal changes that are not in the sum: with the hinge loss far from its kink all are ``step``."""
+    indices, labels = np.tile(np.arange(SHARED), n), np.arange(n) % classes
+    rows = Rows(np.arange(n + 1) * SHARED, indices, np.ones(n * SHARED), labels, SHARED)
     run = train(
-        rows_of(n, classes, shared=True), device="cuda", in_flight=n, discipline="atomic", loss="hinge", step=STEP,
-        schedule="constant", epochs=1, l2=0.0, intercept=False,
+        rows, device="cuda", in_flight=n, discipline="atomic", loss="hinge", step=STEP, schedule="constant", epochs=1,
+        l2=0.0, intercept=False,
     )  # fmt: skip
     with run:
         found = run.finish().coef_  # (1, width) or (classes, width)
-    own = np.bincount(np.arange(n) % classes, minlength=classes)
+    own = np.bincount(labels, minlength=classes)
     wanted = STEP * (2 * own - n)[1 if classes == 2 else slice(None), None]
     return float(np.abs(found - wanted).max() / (STEP * n))
 
