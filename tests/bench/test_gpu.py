@@ -280,6 +280,27 @@ def test_what_was_taken_before_an_interrupt_is_kept(
     assert "it" in capfd.readouterr().out
 
 
+STAND_IN = """
+import sys
+if "hogwild.bench.gpu" in sys.orig_argv:
+    from tests.bench.tiny_gpu import take_place
+    from tests.cuda.standin import StandIn
+    take_place(setattr, StandIn(3))
+"""
+
+
+def test_a_part_from_the_command_to_the_table(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STAND_IN)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-W", "ignore", "-m", "hogwild.bench.gpu", "--part", "streams", "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout[:8]) == (0, "streams\n"), done.stderr
+    kept = [json.loads(line) for line in (tmp_path / "gpu-rows.jsonl").read_text().splitlines()]
+    assert [row["status"] for row in kept] == ["ok"] * (1 + 2 * 7 + 7)  # the device, two rounds, the figures
+    assert "16: 16 replicas" in done.stdout
+    assert "streams: 16: eager, round 1" in done.stderr
+
+
 def test_sizes_are_whole_minibatches() -> None:
     for size in (FULL, QUICK):
         assert size.samples % (REPLICAS[-1] * 128) == 0

@@ -18,7 +18,7 @@ from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import SHARE_NONZEROS, SHARE_ROWS
 
-PIECE = 1 << 20  # margins at a time
+PIECE = 1 << 22  # margins at a time
 
 
 class LinearLauncher(Launcher):
