@@ -195,7 +195,9 @@ for name, end in {"faulty": lambda: sys.exit(3), "gone": lambda: os.kill(os.getp
             say(name, "failed: a fault")
         end()
 say("good", "began")
+print("a library's greeting", flush=True)
 if part == "slow":
+    print('{"what": "go', end="", flush=True)
     time.sleep(60)
 say("good", "ok", seconds=0.5, work=1)
 """

@@ -100,6 +100,9 @@ def follow(part: str, seconds: float, command: Sequence[str]) -> Iterator[Row]:
         try:
             assert child.stdout is not None
             for line in child.stdout:
+                if not (line.startswith("{") and line.endswith("\n")):  # a library's words, or a row that was cut off
+                    sys.stderr.write(line)
+                    continue
                 last = json.loads(line)
                 if last["status"] == BEGAN:
                     print(f"{part}: {last['what']}, round {last['round']}", file=sys.stderr, flush=True)
