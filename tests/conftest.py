@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-import platformdirs
-
 # Before anything imports numba, and before tests get a cache folder of their own: or each session would compile anew.
-os.environ.setdefault("NUMBA_CACHE_DIR", platformdirs.user_cache_dir("hogwild"))
+with contextlib.suppress(ImportError):  # tests on a machine with a GPU run without it
+    import platformdirs
+
+    os.environ.setdefault("NUMBA_CACHE_DIR", platformdirs.user_cache_dir("hogwild"))
 # One thread for torch and NumPy, here and in what tests start: several wait for each other by spinning, and where tests
 # run side by side that takes most of the time (the GPU's stand-in: ten times as long); torch rounds by their number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -115,7 +117,7 @@ def no_leaks() -> Iterator[None]:
 
 def of_others(segment: str) -> bool:
     """Whether a living process that is none of ours made it: tests run side by side."""
-    if segment.startswith(("joblib_", "sem.loky-")):  # scikit-learn's workers, whose own tracker removes it
+    if segment.startswith(("joblib_", "sem.loky-", "cuda.shm.")):  # of scikit-learn's workers, and of a GPU's driver
         return True
     maker = re.search(r"_(\d+)_", segment)
     if maker is None:

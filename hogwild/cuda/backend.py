@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError
 from hogwild.methods import MOST_STREAMS
 
 WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves in the first
@@ -37,47 +37,37 @@ class Lane:
     """
 
     def __init__(self, stream: Any) -> None:
-        self.stream = stream
+        self.stream, self.users = stream, 0
         self._graphs: Callable[[], Graphs | None] = lambda: None
 
     def keep(self, graph: Any) -> Callable[[], None]:
         """Return a function that launches the graph."""
-        graphs = self._graphs()
-        if graphs is None:
-            graphs = Graphs()
-            self._graphs = weakref.ref(graphs)
-        number = len(graphs)
+        graphs = self._graphs() or Graphs()
+        self._graphs, number = weakref.ref(graphs), len(graphs)
         graphs.append(graph)
         return lambda: graphs[number].replay()
 
+    def leave(self) -> None:
+        self.users -= 1
+
 
 class Lanes:
-    """The streams of a device, each leased to one run of the process at a time.
+    """The streams of a device: each leased to one run at a time, unless open runs want more than there are.
 
-    torch hands out 32 and then the same again: two runs would wait for each other and share a cuBLAS workspace.
+    torch hands out 32 and then the same again, also to itself, so all are taken at once. Runs on one stream wait for
+    each other, and do no other harm.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._made = make, 0
-        self._idle: list[Lane] = []
+        self._make = make
+        self.lanes: list[Lane] = []
 
     def lease(self, user: object) -> tuple[Lane, weakref.finalize[..., Any]]:
-        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies.
-
-        Raises
-        ------
-        UsageError
-            If open runs have them all.
-        """
-        if not self._idle:
-            if self._made > MOST_STREAMS:
-                raise UsageError(
-                    f"device cuda: open runs have all of its {self._made} streams: close one, or use fewer workers"
-                )
-            self._idle.append(Lane(self._make()))
-            self._made += 1
-        lane = self._idle.pop()
-        give_back = weakref.finalize(user, self._idle.append, lane)
+        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies."""
+        self.lanes = self.lanes or [Lane(self._make()) for _ in range(MOST_STREAMS + 1)]
+        lane = min(self.lanes, key=lambda lane: lane.users)
+        lane.users += 1
+        give_back = weakref.finalize(user, lane.leave)
         give_back.atexit = False
         return lane, give_back
 
@@ -145,7 +135,7 @@ class Backend:
         self._lanes = LANES.setdefault(index, Lanes(lambda: torch.cuda.Stream(torch.device("cuda", index))))
 
     def stream(self) -> DeviceStream:
-        """Return a stream that no other run has."""
+        """Return a stream that no other run has, if there is one."""
         return DeviceStream(self._lanes)
 
     def free(self) -> int:

@@ -92,34 +92,32 @@ class Loads:
         memory is reused.
         """
         n, chunk, steps = self._order.n_rows, self._order.chunk, list(steps)
-        while steps and self.whole is not None:
-            count, rate = (1, 0.0) if self._launcher.granule else alike(steps[: max(TOGETHER // n, 1)])
-            load = self._load(epoch, 0, start * chunk, n, count, steps[0], rate)
-            load.data = self.whole
-            yield load
+        while steps:
+            count, rate, visited = 1, 0.0, epoch * n
+            if self.whole is not None and not self._launcher.granule:
+                count, rate = alike(steps[: max(TOGETHER // n, 1)])
+            parts = np.arange(len(self._parts))
+            if self._order.shuffled:
+                parts = np.random.default_rng((self._seed, epoch)).permutation(parts)
+            for part in parts.tolist():
+                length = self._parts[part][1] - self._parts[part][0]
+                if start * chunk < length:
+                    yield self._load(epoch, part, start * chunk, length, count, steps[0], rate, visited)
+                start, visited = max(start - -(-length // chunk), 0), visited + length
             epoch, start, steps = epoch + count, 0, steps[count:]
-        for k, step in enumerate(steps, epoch):
-            visited, skipped = k * n, start if k == epoch else 0
-            for part in self._sequence(k):
-                first, last = self._parts[part]
-                length, chunks = last - first, -(-(last - first) // chunk)
-                if skipped < chunks:
-                    yield self._load(k, part, skipped * chunk, length, 1, step, 0.0, visited)
-                skipped, visited = max(skipped - chunks, 0), visited + length
 
     def _load(
-        self, epoch: int, part: int, skip: int, length: int, epochs: int, step: Step, rate: float,
-        visited: int | None = None,
-    ) -> Load:  # fmt: skip
+        self, epoch: int, part: int, skip: int, length: int, epochs: int, step: Step, rate: float, visited: int
+    ) -> Load:
         """Begin to copy a part, if it is not there, and to permute its minibatches, without the first ``skip``."""
-        visited, (scale, offset, power) = epoch * length if visited is None else visited, step
+        scale, offset, power = step
         key = int(np.random.SeedSequence((self._seed, part)).generate_state(1)[0])
         since = max(offset + visited, TINY)
         visits = Visits(
             skip, epochs * length - skip, length, key, epoch, scale, rate, since, power, self._order.shuffled,
             self._together,
         )  # fmt: skip
-        load = Load(visits, epochs, visited)
+        load = Load(visits, epochs, visited, self.whole or {})
         if self.whole is None:
             self._stream.run(self._copy(load, part))
         if self._launcher.granule:
@@ -136,13 +134,6 @@ class Loads:
         """Delay all later copies and permutations until the device has reached these events."""
         for event in events:
             self._stream.after(event)
-
-    def _sequence(self, epoch: int) -> list[int]:
-        """Return the parts in an epoch's order."""
-        count = len(self._parts)
-        if not self._order.shuffled:
-            return list(range(count))
-        return [int(part) for part in np.random.default_rng((self._seed, epoch)).permutation(count)]
 
     def _copy(self, load: Load, part: int) -> Callable[[], None]:
         staged = {name: self._backend.stage(array) for name, array in self._launcher.part(*self._parts[part]).items()}
@@ -184,11 +175,11 @@ def cut_parts(launcher: Launcher, order: DeviceOrder, room: int) -> list[tuple[i
         If a chunk is too large.
     """
     n, chunk = order.n_rows, order.chunk
-    spans = [(first, min(first + chunk, n)) for first in range(0, n, chunk)]
     entry = ENTRY if launcher.block > 1 or launcher.granule else 0
-    bytes_of = [launcher.bytes_of(first, last) + entry * (last - first) for first, last in spans]
-    if sum(bytes_of) <= room and n <= LARGEST:
+    if launcher.bytes_of(0, n) + entry * n <= room and n <= LARGEST:
         return [(0, n)]
+    spans = [(first, min(first + chunk, n)) for first in range(0, n, chunk)]
+    bytes_of = [launcher.bytes_of(first, last) + entry * (last - first) for first, last in spans]
     most = room // SLOTS
     limit = min(most, max(LARGEST_PART, *bytes_of))
     parts, begin, size = [], 0, 0

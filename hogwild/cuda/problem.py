@@ -6,10 +6,8 @@ The device decides the order of an epoch (see ``streams.py``).
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,14 +17,16 @@ from hogwild.cuda.backend import Backend
 from hogwild.cuda.work import Launcher
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NEXT
+from hogwild.methods import located
 
 CHUNKS = 256  # of an epoch: where a run can be stopped and resumed
 FEWEST = 1024  # examples in one, unless the run has fewer
+MINIBATCHES = 8  # in one, where examples come in minibatches
 
 _LAUNCHERS = {
-    "LinearProblem": ("hogwild.cuda.linear.launcher", "LinearLauncher"),
-    "CompletionProblem": ("hogwild.cuda.completion.launcher", "CompletionLauncher"),
-    "ModuleProblem": ("hogwild.cuda.module.launcher", "ModuleLauncher"),
+    "LinearProblem": "hogwild.cuda.linear.launcher:LinearLauncher",
+    "CompletionProblem": "hogwild.cuda.completion.launcher:CompletionLauncher",
+    "ModuleProblem": "hogwild.cuda.module.launcher:ModuleLauncher",
 }
 
 
@@ -38,12 +38,6 @@ class DeviceOrder:
     chunk: int
     shuffled: bool
     n_blocks: int = 0
-
-    @classmethod
-    def of(cls, n_rows: int, shuffled: bool, granule: int = 0) -> DeviceOrder:
-        """About 256 chunks, of whole minibatches of ``granule`` examples if there are any."""
-        chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
-        return cls(n_rows, -(-chunk // granule) * granule if granule else chunk, shuffled)
 
     @property
     def n_chunks(self) -> int:
@@ -85,20 +79,22 @@ class OnDevice:
 
     def launcher(self, arrays: Mapping[str, np.ndarray], backend: Backend) -> Launcher:
         """Put the problem's kernels and arrays on a device."""
-        module, name = _LAUNCHERS[type(self.problem).__name__]
-        made: Launcher = getattr(importlib.import_module(module), name)(self.problem, arrays, backend, **self.options)
+        kind = located(_LAUNCHERS[type(self.problem).__name__])
+        made: Launcher = kind(self.problem, arrays, backend, **self.options)
         return made
 
 
 def lay_out(
-    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0,
-    options: Mapping[str, Any] = MappingProxyType({}),
-) -> Job:  # fmt: skip
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, **options: Any
+) -> Job:
     """Return the job of a run whose workers are on a device.
 
-    ``arrays`` are those of all examples, as the launcher takes them; ``options["batch"]`` are the examples of a
-    minibatch, if the problem has them.
+    ``arrays`` are those of all examples, as the launcher takes them, as are the ``options``; ``batch``: the examples of
+    a minibatch, if the problem has them.
     """
     on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
-    order = DeviceOrder.of(n_rows, config.order == "shuffled", options.get("batch", 0))
+    chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
+    if "batch" in options:  # a segment, or one minibatch if replicas take turns at each
+        chunk = options["batch"] * (1 if problem.discipline == "locked" else MINIBATCHES)
+    order = DeviceOrder(n_rows, chunk, config.order == "shuffled")
     return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)

@@ -35,13 +35,12 @@ DEPTH = 2  # segments queued on a stream at a time
 SHARES = 4  # least segments of a load for each of several replicas
 MOST = 1 << 24  # most examples in a segment: some 5 to 50 ms
 TURNS = 1 << 14  # most examples in it for each in flight; one takes a microsecond or two
-MINIBATCHES = 8  # in one segment, if examples come in minibatches
-REHEARSED = 64  # examples in the trial launch
+REHEARSED = 64  # examples in the launches before the clock runs
 MORE = 1.2  # growth of the examples in flight at which replicas are made anew
 
 
 class Share(NamedTuple):
-    """One segment to be queued: visits ``first`` to ``last`` (exclusive) of a load, and how many chunks end in it."""
+    """One segment: visits ``first`` to ``last`` (exclusive) of a load, and how many chunks end in it."""
 
     load: Load
     first: int
@@ -84,7 +83,7 @@ class DeviceJob:
             self._launcher.judge(job.flat)  # so that it inspects the data off the clock
         if not self._granule:
             self._rehearse()
-        self._filled = False  # the trial's changes are undone before the first epoch
+        self._filled = False  # what that changed is undone before the first epoch
 
     def begin(self, task: Task) -> None:
         """Start a task."""
@@ -101,7 +100,6 @@ class DeviceJob:
                 self._make(max(wanted, 1))
         self._shares = self._cut(task)
         self._next = next(self._shares, None)
-        self._may_stop = True
 
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
@@ -113,7 +111,7 @@ class DeviceJob:
                 else:
                     self._given.append(one)
                     queued[one.worker] += 1
-            more = self._next is not None and not (self._may_stop and self.job.control[STOP])
+            more = self._next is not None and not self.job.control[STOP]
             if not more and not self._given:
                 return True
             if more and min(queued) < DEPTH:
@@ -161,9 +159,17 @@ class DeviceJob:
         self.in_flight = share * len(self._streams)
 
     def _rehearse(self) -> None:
-        """Launch the kernel over a few examples with a step of zero, so that it is compiled off the clock."""
-        stream, load = self._streams[0], next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
-        self._run(stream, self._launcher.replica(0, stream, 1), load, 0, min(REHEARSED, load.visits.n))
+        """Launch what any number in flight may choose with a step of zero: compiled and loaded off the clock."""
+        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
+        for in_flight in (1, self._launcher.room()):
+            self._visit(load, in_flight, min(REHEARSED, load.visits.n))
+
+    def _visit(self, load: Load, in_flight: int, visits: int) -> None:
+        """Make the first visits of an epoch, or of several, on the first stream, with so many in flight."""
+        stream, n = self._streams[0], load.visits.n
+        launch = self._launcher.replica(0, stream, in_flight)
+        for first in range(0, visits, n):
+            self._run(stream, launch, Share(load, 0, min(visits - first, n), 0))
         stream.record().synchronize()
 
     def _try(self, step: float) -> int:
@@ -171,15 +177,10 @@ class DeviceJob:
         self.pull()
         most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
         load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)]))
-        stream, length = self._streams[0], load.visits.n
 
         def loss_after(in_flight: int) -> float:
             self._fill()
-            launch, left = self._launcher.replica(0, stream, in_flight), trial.TURNS * most
-            while left > 0:
-                self._run(stream, launch, load, 0, min(left, length))
-                left -= length
-            stream.record().synchronize()
+            self._visit(load, in_flight, trial.TURNS * most)
             return self._launcher.judge(self._launcher.flat.cpu().numpy())
 
         found = trial.most_in_flight(loss_after, self._launcher.judge(self.job.flat), most)
@@ -207,16 +208,10 @@ class DeviceJob:
             for at in range(chunk, n + chunk, chunk)
         ]
         ends = ends[bisect.bisect_right(ends, first) :]
-        if self._granule:
-            size = self._granule * (1 if self._locked else MINIBATCHES)
-            for end in ends:
-                for last in [*range(first + size, end, size), end]:
-                    yield Share(load, first, last, int(last == end))
-                    first = last
-            return
         together = max(min(MOST, TURNS * (self.in_flight or 1)) // chunk, 1)
         if len(self._streams) > 1:
             together = min(together, max(-(-len(ends) // (SHARES * len(self._streams))), 1))
+        together = 1 if self._granule else together
         for k in range(0, len(ends), together):
             some = ends[k : k + together]
             yield Share(load, first, some[-1], len(some))
@@ -229,16 +224,16 @@ class DeviceJob:
         if self._locked and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
-        self._run(stream, self._replicas[number], share.load, share.first, share.last)
+        self._run(stream, self._replicas[number], share)
         self._chain = stream.record()
         self._given.append(Given(number, self._chain, share.last - share.first))
         self.job.control[NEXT] += share.chunks
-        self._may_stop = share.chunks > 0  # a run resumes at the end of a chunk
         self._next = next(self._shares, None)
 
     @staticmethod
-    def _run(stream: DeviceStream, launch: Callable[[Segment], None], load: Load, first: int, last: int) -> None:
+    def _run(stream: DeviceStream, launch: Callable[[Segment], None], share: Share) -> None:
         """Queue visits on a stream, to wait for the data unless they are there to stay."""
+        load, first, last, _ = share
         if load.ready is not None:
             stream.after(load.ready)
         stream.run(lambda: launch(load.segment(first, last)))

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.data.rows.container import Rows
+
+INT32 = 2**31 - 2**10  # kernels look a little beyond a row's end
 
 
 class Visits(NamedTuple):
@@ -61,17 +64,22 @@ class Launcher:
     flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
     problem: Any
     objective: Any  # of a sample of the examples
+    rows: Rows | None = None  # sparse rows, if examples are such
+    unit = False  # whether all their values are one, and not needed
+    arrays: Mapping[str, np.ndarray]  # of all examples, besides
     block = 1  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
     granule = 0  # examples of a minibatch; 0: there are none
     trials = 1  # epochs that begin with a trial of how many examples may be in flight
 
     def part(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The host's arrays of examples ``first`` to ``last`` (exclusive), which are examples 0, 1, ... of the part."""
-        raise NotImplementedError
+        entries = {} if self.rows is None else part_of(self.rows, first, last, self.unit)
+        return entries | {name: array[first:last] for name, array in self.arrays.items()}
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes of :meth:`part`; without making it, unless it consists of slices."""
-        return sum(array.nbytes for array in self.part(first, last).values())
+        """Bytes of :meth:`part`, without making it."""
+        entries = 0 if self.rows is None else bytes_of(self.rows, first, last, self.unit)
+        return entries + sum(array[first:last].nbytes for array in self.arrays.values())
 
     def room(self) -> int:
         """Examples in flight when the device is full."""
@@ -95,3 +103,32 @@ class Launcher:
     def sums(self, data: Mapping[str, torch.Tensor]) -> np.ndarray | None:
         """Sums over all examples, which are on the device, as the problem's evaluator makes them; None: it must."""
         return None
+
+
+def part_of(rows: Rows, first: int, last: int, unit: bool = False) -> dict[str, np.ndarray]:
+    """``begin end indices values`` of some rows: slices, but entries of rows not stored consecutively are copied.
+
+    ``unit``: without the values, which are all one.
+    """
+    rows = rows.block(first, last)
+    if rows.contiguous and len(rows):
+        base = int(rows.begin[0])
+        entries = slice(base, int(rows.end[-1]))
+    else:
+        rows, base, entries = rows.compact(), 0, slice(None)
+    offsets = _offsets(rows.nnz)
+    found = {
+        "begin": (rows.begin - base).astype(offsets), "end": (rows.end - base).astype(offsets),
+        "indices": rows.indices[entries],
+    }  # fmt: skip
+    return found if unit else found | {"values": rows.values[entries]}
+
+
+def bytes_of(rows: Rows, first: int, last: int, unit: bool = False) -> int:
+    """Bytes of :func:`part_of`, without making it."""
+    nonzeros = int((rows.end[first:last] - rows.begin[first:last]).sum())
+    return 2 * np.dtype(_offsets(nonzeros)).itemsize * (last - first) + (4 if unit else 8) * nonzeros
+
+
+def _offsets(nonzeros: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if nonzeros < INT32 else np.int64

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ import pytest
 import torch
 
 from hogwild.bench.gpu import __main__ as door
-from hogwild.bench.gpu import linear as gpu_linear
-from hogwild.bench.gpu import suite
-from hogwild.bench.gpu.sides import BEGAN, Faulty, Pace, Side, race
-from hogwild.bench.gpu.sizes import FULL, QUICK, REPLICAS, update_bytes
+from hogwild.bench.gpu import suite, timings
+from hogwild.bench.gpu.sides import BEGAN, LATE, Pace, Side, Timings, race
 from hogwild.bench.gpu.summary import summary, table
+from hogwild.bench.gpu.timings import FULL, QUICK, REPLICAS, update_bytes
 from hogwild.cuda.completion.launcher import SIDES
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildError, InputError, TrainingError
@@ -57,9 +55,8 @@ def test_streams(device: StandIn) -> None:
     found = measured("streams")
     one, eager = found["16: one graph"], found["16: eager"]
     assert one["ratio"] == eager["over_eager"] == 1
-    assert [row["kind"] for row in found.values()] == [
-        "one", "replicas", "replicas", "eager", "synchronous", "locked"
-    ]  # fmt: skip
+    assert [row["kind"] for row in found.values()] == ["one", *["replicas"] * 3, "eager", "synchronous", "locked"]
+    assert [row["workers"] for row in found.values()] == [1, 4, 8, 16, 1, 1, 8]  # more than torch has streams
     for row in found.values():
         assert (row["status"], row["epochs"], row["rounds"]) == ("ok", 2, 2)
         assert row["measured"] == pytest.approx(TINY.samples / row["seconds"])
@@ -111,40 +108,36 @@ def test_bytes_of_an_update_are_those_of_the_arrays() -> None:
 
 
 class Steady:
-    """A side that fails at its ``last`` timing."""
+    """A side whose timings fail at the ``last``; ``closed`` says whether it has been."""
 
-    def __init__(self, last: int = 99, error: Exception | None = None, ending: Exception | None = None) -> None:
-        self.left, self.error, self.ending, self.closed = last, error, ending, False
+    def __init__(self, last: int = 99, error: Exception | None = None) -> None:
+        self.left, self.error, self.closed = last, error, False
 
-    def start(self, stack: ExitStack) -> Callable[[], Row]:
-        stack.callback(self.close)
-        return self.work
-
-    def work(self) -> Row:
-        self.left -= 1
-        if self.left < 0:
+    def timings(self) -> Timings:
+        try:
+            while self.left > 0:
+                self.left -= 1
+                yield {"seconds": 0.5, "loss": 0.25}
             raise self.error or TrainingError("diverged")
-        return {"seconds": 0.5, "loss": 0.25}
+        finally:
+            self.closed = True
 
-    def close(self) -> None:
-        self.closed = True
-        if self.ending is not None:
-            raise self.ending
+
+def refused() -> Timings:
+    """A side that does not begin."""
+    raise InputError("not this one")
+    yield {}
 
 
 def test_what_fails_keeps_its_place_and_the_rest_goes_on() -> None:
-    full, good = Steady(1, torch.OutOfMemoryError("out of\nmemory")), Steady()
-
-    def refused(stack: ExitStack) -> Callable[[], Row]:
-        raise InputError("not this one")
-
-    about = {"rival": "good"}
-    three = {"refused": Side(refused, 3), "full": Side(full.start, 3, about), "good": Side(good.start, 3, about)}
+    full, good, about = Steady(1, torch.OutOfMemoryError("out of\nmemory")), Steady(), {"rival": "good"}
+    three = {name: Side(one.timings(), 3, about) for name, one in (("full", full), ("good", good))}
+    three = {"refused": Side(refused(), 3, {})} | three
     rows = []
     for row in race("p", three, Pace(100.0)):
         if row["status"] != BEGAN:
             rows.append(row)
-        assert full.closed == (len(rows) > 3 and row["what"] == "good")  # at once
+        assert full.closed == (len(rows) > 3)  # at once
     assert [row["what"] for row in rows] == ["refused", "full", "good", "full", *["good"] * 3]
     assert rows[0]["status"] == "failed: InputError: not this one"
     assert rows[3]["status"] == "failed: OutOfMemoryError: out of memory"
@@ -155,33 +148,23 @@ def test_what_fails_keeps_its_place_and_the_rest_goes_on() -> None:
     assert "out of memory" in table(figures.values())
 
 
-def test_a_fault_ends_the_process_after_its_row() -> None:
-    fault = RuntimeError("CUDA error: an illegal memory access was encountered")
-    good, bad = Steady(ending=fault), Steady(0, fault, fault)  # nothing can be freed after it
-    sides = {"good": Side(good.start), "bad": Side(bad.start), "other": Side(Steady().start)}
-    rows = race("p", sides, Pace(100.0, works=lambda: False))
-    assert [next(rows)["status"] for _ in range(3)] == [BEGAN, "ok", BEGAN]
-    assert "illegal memory access" in next(rows)["status"]
-    with pytest.raises(Faulty):
-        next(rows)
-    left = race("p", {"bad": sides["bad"], "other": sides["other"]}, Pace(100.0, skipped=("bad",)))
-    assert {row["what"] for row in left} == {"other"}
-
-
-def test_no_timing_is_begun_that_would_not_end() -> None:
-    assert not list(race("p", {"a": Side(Steady().start)}, Pace(-1.0)))
+def test_what_there_is_no_time_for_says_so() -> None:
+    [row] = race("p", {"a": Side(Steady().timings(), 1, {})}, Pace(-1.0))
+    assert row["status"] == LATE
     pace = Pace(100.0)
-    rows = race("p", {"a": Side(Steady().start)}, pace)
+    rows = race("p", {"a": Side(Steady().timings(), 1, {})}, pace)
     next(rows), next(rows)
-    pace._end -= 100.0
-    assert not list(rows)
+    pace.end -= 100.0
+    assert not list(rows)  # no timing is begun that would not end
+    left = race("p", {"bad": Side(refused(), 1, {}), "other": Side(Steady().timings(), 1, {})}, Pace(9.0, ("bad",)))
+    assert {row["what"] for row in left} == {"other"}
 
 
 def test_steps_that_are_not_captured_are_no_graphs(device: StandIn) -> None:
     device.captures = False
     found = measured("streams")
     assert found["16: eager"]["status"] == "ok"
-    for name in ("one graph", "2 replicas"):
+    for name in ("one graph", "4 replicas"):
         assert "captured" in found[f"16: {name}"]["status"]
         assert found[f"16: {name}"]["measured"] is None
     assert found["16: eager"]["ratio"] is None
@@ -190,8 +173,8 @@ def test_steps_that_are_not_captured_are_no_graphs(device: StandIn) -> None:
 def test_a_loss_that_is_not_reached(device: StandIn) -> None:
     rows = open_data(TINY.rows)
     with pytest.raises(TrainingError, match="after 2 epochs, 0.00000 was asked"):
-        gpu_linear.to_loss(rows, 1e-9, 2, {"device": "cuda"})
-    found = gpu_linear.to_loss(rows, 10.0, 2, {"device": "cuda"})
+        next(timings.to_loss(rows, 1e-9, 2, {"device": "cuda"}))
+    found = next(timings.to_loss(rows, 10.0, 2, {"device": "cuda"}))
     assert found["seconds"] > 0
     assert found["epochs"] == 1
 
@@ -212,7 +195,9 @@ for name, end in {"faulty": lambda: sys.exit(3), "gone": lambda: os.kill(os.getp
             say(name, "failed: a fault")
         end()
 say("good", "began")
+print("a library's greeting", flush=True)
 if part == "slow":
+    print('{"what": "go', end="", flush=True)
     time.sleep(60)
 say("good", "ok", seconds=0.5, work=1)
 """
@@ -229,6 +214,36 @@ def test_another_process_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) 
     assert last["status"] == "failed: took more than 0 s"
 
 
+@pytest.mark.parametrize("first", ["", "print(json.dumps({'what': 'device', 'status': 'ok'}), flush=True);"])
+def test_a_process_that_fails_at_no_sides_work_is_not_started_again(first: str) -> None:
+    command = [sys.executable, "-c", f"import json; {first} raise ImportError('no such module')"]
+    *_, last = door.follow("streams", 100.0, command)
+    assert (last["what"], last["status"]) == ("streams", "failed: the process ended with status 1")
+
+
+def test_a_fault_ends_the_process_at_once(
+    device: StandIn, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is closed: what is freed after a fault fails too, and that must not hide it."""
+    bad, other = Steady(0, RuntimeError("CUDA error: an illegal memory access was encountered")), Steady()
+    both = {"other": Side(other.timings(), 1, {}), "bad": Side(bad.timings(), 1, {})}
+    monkeypatch.setitem(suite.PARTS, "streams", lambda size, pace: race("streams", both, pace))
+    monkeypatch.setattr(door, "works", lambda: False)
+    monkeypatch.setattr(door.signal, "signal", lambda *_: None)
+    ended: list[Any] = []
+
+    def leave(code: int) -> None:
+        ended.append((code, other.closed))
+        raise SystemExit(code)
+
+    monkeypatch.setattr(door.os, "_exit", leave)
+    with pytest.raises(SystemExit):
+        door.main(["--here", "--part", "streams", "--quick"])
+    assert ended == [(door.FAULT, False)]
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert "illegal memory access" in rows[-1]["status"]
+
+
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def follow(part: str, seconds: float, command: list[str]) -> Iterator[Row]:
         asked.append((part, seconds, command[3:]))
@@ -241,13 +256,51 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pyt
         status = "failed: it differs" if code else "ok"
         assert door.main(["--quick", "--json", str(path)]) == code
         assert [part for part, *_ in asked] == ["correctness", "streams", "linear", "completion"]
-        assert sum(seconds for _, seconds, _ in asked) < 600 * 2
-        assert asked[0][1:] == (600 / 8, ["--quick"])
+        assert all(seconds <= door.SECONDS for _, seconds, _ in asked)
+        assert asked[0][1:] == (door.SECONDS * 0.3, ["--quick"])
     kept = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [row["measured"] for row in kept if row.get("summary")] == [None, 4, 4, 4, *[None] * 4]
+    assert [row["measured"] for row in kept if row.get("summary")] == [4] * 4 + [None] * 4
     assert len(kept) == 16
     assert door.main(["--part", "linear", "--seconds", "7", "--json", str(path)]) == 0
     assert asked[-1] == ("linear", 7.0, [])
+    capfd.readouterr()
+    assert door.main(["--json", str(tmp_path)]) == 1
+    assert capfd.readouterr().err.startswith(f"error: --json {tmp_path}: cannot write there")
+
+
+def test_what_was_taken_before_an_interrupt_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def follow(part: str, seconds: float, command: list[str]) -> Iterator[Row]:
+        yield {"section": "gpu", "part": part, "what": "it", "round": 1, "status": "ok", "seconds": 0.5, "work": 2}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(door, "follow", follow)
+    path = tmp_path / "rows.jsonl"
+    assert door.main(["--json", str(path)]) == door.INTERRUPTED
+    assert [json.loads(line)["part"] for line in path.read_text().splitlines()] == ["correctness"] * 2
+    assert "it" in capfd.readouterr().out
+
+
+STAND_IN = """
+import sys
+if "hogwild.bench.gpu" in sys.orig_argv:
+    from tests.bench.tiny_gpu import take_place
+    from tests.cuda.standin import StandIn
+    take_place(setattr, StandIn(3))
+"""
+
+
+def test_a_part_from_the_command_to_the_table(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STAND_IN)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-W", "ignore", "-m", "hogwild.bench.gpu", "--part", "streams", "--quick"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout[:8]) == (0, "streams\n"), done.stderr
+    kept = [json.loads(line) for line in (tmp_path / "gpu-rows.jsonl").read_text().splitlines()]
+    assert [row["status"] for row in kept] == ["ok"] * (1 + 2 * 7 + 7)  # the device, two rounds, the figures
+    assert "16: 16 replicas" in done.stdout
+    assert "streams: 16: eager, round 1" in done.stderr
 
 
 def test_sizes_are_whole_minibatches() -> None:
@@ -255,13 +308,12 @@ def test_sizes_are_whole_minibatches() -> None:
         assert size.samples % (REPLICAS[-1] * 128) == 0
 
 
-def test_driver(tmp_path: Path) -> None:
+def test_driver(tmp_path: Path, device: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "version"
-    assert suite.driver(path) is None
-    path.write_text(
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build\nGCC version: 12\n"
-    )
-    assert suite.driver(path) == "565.57.01"
+    monkeypatch.setattr(suite, "DRIVER", path)
+    assert suite.about(device)["gpu_driver"] is None
+    path.write_text("NVRM version: NVIDIA UNIX Open Kernel Module  565.57.01  Release Build\nGCC version: 12\n")
+    assert suite.about(device)["gpu_driver"].endswith("565.57.01  Release Build")
 
 
 # ---- a bare machine

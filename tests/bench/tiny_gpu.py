@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hogwild.bench.gpu import completion, sides, streams, suite
-from hogwild.bench.gpu.sizes import Size
+from hogwild.bench.gpu import sides, suite, timings
+from hogwild.bench.gpu.timings import Size
 from hogwild.cuda import backend
 from hogwild.cuda import streams as pool
 from tests.cuda.standin import StandIn
 
 TINY = Size(
-    1 << 16, "synthetic:ratings?users=30&items=20&ratings=150", "synthetic:rcv1?rows=200&features=200&nnz=8", 192,
+    1 << 16, "synthetic:ratings?users=30&items=20&ratings=150", "synthetic:rcv1?rows=200&features=200&nnz=8", 256,
     {"completion": 2, "linear": 3, "streams": 1}, goal=2, most=40, checked=24,
 )  # fmt: skip
 
@@ -21,8 +21,7 @@ def take_place(change: Callable[[object, str, object], None], device: StandIn) -
     for module in (backend, pool):
         change(module, "connect", lambda: device)
     change(suite, "QUICK", TINY)
-    change(completion, "RANKS", (8,))
     change(suite, "Pace", lambda *about: sides.Pace(*about, rounds=1))
-    for name, value in {"BATCHES": (16,), "INPUTS": 12, "HIDDEN": 8, "REPLICAS": (2, 3), "LOCKED": 2}.items():
-        change(streams, name, value)
+    for name, value in {"RANKS": (8,), "BATCHES": (16,), "INPUTS": 12, "HIDDEN": 8}.items():
+        change(timings, name, value)
     return device

@@ -37,17 +37,13 @@ class Compiled:
     """In a kernel's place: keeps what it is to be compiled for."""
 
     def __init__(self, kernel):
-        self.kernel, self.beforehand, self.launched = kernel, None, None
+        self.kernel, self.launched = kernel, None
 
     def __getitem__(self, grid):
         return self.launch
 
-    def warmup(self, *args, grid, **options):
-        self.beforehand = self.described(args, **options)
-
     def launch(self, *args, **options):
         self.launched = self.described(args, **options)
-        assert self.beforehand in (None, self.launched)  # compiled beforehand as it is launched
 
     def described(self, args, **given):
         options = {name: given.pop(name) for name in OPTIONS if given.get(name) is not None}

@@ -122,7 +122,7 @@ class StandIn:
 
     def advance(self) -> bool:
         """Do one thing of one stream."""
-        queues = self.queues[:]
+        queues = [queue for queue in self.queues if queue]
         self.random.shuffle(queues)
         return any(map(self._next, queues))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 import pytest
 import torch
@@ -36,8 +35,8 @@ def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         visit(launcher, segment._replace(visits=one_less), in_flight)
 
     monkeypatch.setattr(torch_linear, "visit", lossy)
-    check = partial(correctness.checked, correctness.CHECKS[KERNELS[0]], 64)
-    [_, row] = race("correctness", {"it": Side(check)}, Pace(100.0, rounds=0))
+    check = correctness.checked(correctness.CHECKS[KERNELS[0]], 64)
+    [_, row] = race("correctness", {"it": Side(check, 1, {})}, Pace(100.0, rounds=0))
     assert "differs by" in row["status"]
 
 

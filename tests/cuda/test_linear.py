@@ -185,7 +185,7 @@ def test_long_numbers(monkeypatch, classes):
     for long in (False, True):
         trial = Trial(small_rows(classes=classes), l2=0.02)
         if long:
-            monkeypatch.setattr("hogwild.cuda.rows.INT32", 1)
+            monkeypatch.setattr("hogwild.cuda.work.INT32", 1)
             monkeypatch.setattr(linear_kernels, "INT32", 1)
             assert trial.data()["begin"].dtype == torch.int64
         trial.visit(linear_kernels, visits_of(), 2)

@@ -293,7 +293,8 @@ def test_whole_minibatches_wait_for_nothing(kind: str, rule: str, monkeypatch: p
     driven = Driven(posed, Nowhere())
     rows = orders(9 * BATCH, 1)[0]
     driven.epoch(rows)
-    assert landed == [] if rule == "adagrad" else landed == ["meta"] * (3 + 9)  # rehearsed, and run
+    each = 0 if rule == "adagrad" else 2 if kind == "Embedding" and rule != "sgd" else 1  # whole arrays, and rows
+    assert landed == ["meta"] * (3 + 9) * each  # rehearsed, and run
 
 
 def test_momentum_of_zero() -> None:
@@ -570,14 +571,6 @@ def test_fewer_rows_than_a_minibatch() -> None:
     assert backend.captured == 0
 
 
-def test_more_than_fit_are_put_together_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Minibatches so large that one is put together at a time."""
-    posed = pose(network(), dense_data(), rule="momentum")
-    usual = drive(posed)
-    monkeypatch.setattr("hogwild.cuda.module.replica.ROOM", 1)
-    np.testing.assert_array_equal(drive(posed), usual)
-
-
 def test_several_inputs_and_parts() -> None:
     X, y = dense_data()
 
@@ -615,8 +608,6 @@ def test_noise() -> None:
 
 def test_refusals() -> None:
     posed = pose(network(), dense_data())
-    with pytest.raises(UsageError, match="launch='other': expected one of graphs"):
-        ModuleLauncher(posed.problem, posed.arrays, StandIn(), batch=4, launch="other")
 
     class Single(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:

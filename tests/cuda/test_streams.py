@@ -84,9 +84,7 @@ launchers: list[Counting] = []
 
 def parts_of(n, workers, discipline="hogwild", seed=0, free=1 << 30, shuffled=True, in_flight=8, chunk=None, **options):
     backend = StandIn(seed, free=free)
-    order = DeviceOrder.of(n, shuffled, options.get("granule", 0))
-    if chunk is not None:
-        order = DeviceOrder(n, chunk, shuffled)
+    order = DeviceOrder(n, chunk or n, shuffled)
     options = {"row_bytes": 8 if options.get("granule") else 44} | options
     problem = Posed(Counts(n, discipline), None if options.get("granule") else in_flight, 3 * n, options)
     pool, job = Streams(workers, backend), Job.of(problem, order, 7, workers, {}, shared=False)
@@ -192,7 +190,7 @@ def test_stops_at_a_chunk_and_goes_on_there(workers, free, granule, monkeypatch)
 
 def test_locked_replicas_take_turns():
     def starts(discipline, seed):
-        pool, job, launcher = parts_of(160, 4, discipline, seed, granule=4, chunk=16, shuffled=False)
+        pool, job, launcher = parts_of(160, 4, discipline, seed, granule=4, chunk=4, shuffled=False)
         do(pool, job, Task(0, 0, STEP))
         return [int(visited[0]) for _, visited, _ in launcher.log]
 
@@ -290,7 +288,7 @@ def test_failures_are_one_line():
 def test_one_job_after_another():
     pool, job, _launcher = parts_of(50, 2)
     do(pool, job, Task(0, 0, STEP))
-    other = Job.of(Posed(Counts(20), 8, 0, {}), DeviceOrder.of(20, True), 0, 2, {}, shared=False)
+    other = Job.of(Posed(Counts(20), 8, 0, {}), DeviceOrder(20, 20, True), 0, 2, {}, shared=False)
     pool.open(other)
     assert pool.job is other
     assert (job.flat == 1).all()  # it came home
@@ -329,7 +327,7 @@ def test_restored_parameters_are_those_that_are_trained():
 
 
 def in_use(device):
-    return len(device.queues) - len(device.lanes._idle)
+    return sum(lane.users for lane in device.lanes.lanes)
 
 
 def test_open_runs_have_streams_of_their_own():
@@ -340,8 +338,11 @@ def test_open_runs_have_streams_of_their_own():
     assert in_use(device) == 2
     third = Streams(30, device)
     assert len(device.queues) == 32
-    with pytest.raises(UsageError, match="open runs have all of its 32 streams: close one, or use fewer workers"):
-        Streams(1, device)
+    assert {lane.users for lane in device.lanes.lanes} == {1}
+    more = Streams(31, device)  # each shares one, and no two of them the same
+    assert len({id(stream.queue) for stream in more._streams}) == 31
+    assert len(device.queues) == 32
+    more.close()
     del third  # never closed
     gc.collect()
     assert in_use(device) == 2

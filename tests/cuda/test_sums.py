@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hogwild.cuda.completion.launcher import CompletionLauncher
-from hogwild.cuda.linear import sums as on_device
+from hogwild.cuda.linear import launcher as on_device
 from hogwild.cuda.streams import Streams
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import RatingObjective
@@ -37,6 +37,16 @@ def test_rows_as_the_evaluator_sums_them(loss, classes, seed, monkeypatch):
     found = trial.launcher.sums(trial.data())
     assert np.isnan(found[1])
     assert found[2] == 0 or np.isnan(found[2])
+
+
+def test_more_nonzeros_than_an_int32_counts(monkeypatch):
+    found = []
+    for most in (1 << 30, 1):
+        monkeypatch.setattr("hogwild.cuda.work.INT32", most)
+        trial = Trial(small_rows(n=30), l2=0.02)
+        assert trial.data()["begin"].dtype == (torch.int64 if most == 1 else torch.int32)
+        found.append(trial.launcher.sums(trial.data()))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("biases", [True, False])

@@ -6,9 +6,7 @@ Where all have everything in common, each of many equal changes counts: whatever
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -16,8 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from hogwild.bench.gpu.sides import Pace, Row, Side, race
-from hogwild.bench.gpu.sizes import Size
+from hogwild.bench.gpu.sides import Pace, Row, Side, Timings, race
+from hogwild.bench.gpu.timings import Size
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import TrainingError
@@ -31,34 +29,28 @@ SHARED, OWN = 33, 5  # features of each row, all rows' or its own
 Check = Callable[[int], float]  # of a number of examples: the largest difference
 
 
-def parameters(run: Run[Any]) -> np.ndarray:
-    """Finish a run and return its flat array of parameters."""
-    with run:
-        run.finish()
-        return np.array(run.engine.job.export())
-
-
 def difference(one: Callable[..., Run[Any]], **on_device: Any) -> float:
     """Largest difference of the parameters trained on the device from those of one worker of the CPU."""
-    mine = parameters(one(device="cuda", **on_device))
-    theirs = parameters(one(workers=1, discipline="serial"))
-    return float(np.abs(mine - theirs).max())
+    found = []
+    for options in ({"device": "cuda", **on_device}, {"workers": 1, "discipline": "serial"}):
+        with one(**options) as run:
+            run.finish()
+            found.append(run.engine.job.export())
+    return float(np.abs(found[0] - found[1]).max())
 
 
-def rows_of(n: int, classes: int, shared: bool) -> Rows:
-    """Rows of the same features, each 1; or of features and values of their own."""
-    rng, each = np.random.default_rng(0), SHARED if shared else OWN
-    indices = np.tile(np.arange(each), n) if shared else np.arange(n * each)
-    values = np.ones(n * each) if shared else rng.normal(size=n * each)
-    return Rows(np.arange(n + 1) * each, indices, values, np.arange(n) % classes, int(indices[-1]) + 1)
-
-
-def linear(n: int, classes: int = 2, **options: Any) -> float:
-    """Rows with nothing in common, as many in flight as asked or as there are."""
-    usual = {"epochs": 2, "step": 0.5, "schedule": "constant", "intercept": False, "order": "file", "l2": 0.01}
-    rows = rows_of(n, classes, shared=False)
-    on_device = {"in_flight": options.pop("in_flight", n), "discipline": options.pop("discipline", "atomic")}
+def linear(rows: Rows, in_flight: int, **options: Any) -> float:
+    """Sparse rows, each of which is visited as on the CPU."""
+    usual = {"epochs": 1, "step": 0.1, "schedule": "constant", "order": "file", "l2": 0.01}
+    on_device = {"in_flight": in_flight, "discipline": options.pop("discipline", "atomic")}
     return difference(partial(train, rows, **usual | options), **on_device)
+
+
+def apart(n: int, classes: int = 2, **options: Any) -> float:
+    """Rows with nothing in common, all in flight."""
+    values = np.random.default_rng(0).normal(size=n * OWN)
+    rows = Rows(np.arange(n + 1) * OWN, np.arange(n * OWN), values, np.arange(n) % classes, n * OWN)
+    return linear(rows, n, **{"epochs": 2, "step": 0.5, "intercept": False} | options)
 
 
 def one_row(n: int, classes: int = 2, **options: Any) -> float:
@@ -66,32 +58,30 @@ def one_row(n: int, classes: int = 2, **options: Any) -> float:
     rng = np.random.default_rng(0)
     chosen = [np.flatnonzero(rng.random(40) < 0.3) for _ in range(n)]
     begin, indices = np.cumsum([0, *map(len, chosen)]), np.concatenate(chosen)
-    rows = Rows(begin, indices, rng.normal(size=len(indices)), rng.integers(0, classes, n), 40)
-    usual = {"epochs": 1, "step": 0.1, "schedule": "constant", "order": "file", "l2": 0.01}
-    return difference(partial(train, rows, **usual | options), in_flight=1, discipline="atomic")
+    return linear(Rows(begin, indices, rng.normal(size=len(indices)), rng.integers(0, classes, n), 40), 1, **options)
 
 
 def added(n: int, classes: int) -> float:
     """Share of equal changes that are not in the sum: with the hinge loss far from its kink all are ``step``."""
-    rows = rows_of(n, classes, shared=True)
+    indices, labels = np.tile(np.arange(SHARED), n), np.arange(n) % classes
+    rows = Rows(np.arange(n + 1) * SHARED, indices, np.ones(n * SHARED), labels, SHARED)
     run = train(
         rows, device="cuda", in_flight=n, discipline="atomic", loss="hinge", step=STEP, schedule="constant", epochs=1,
         l2=0.0, intercept=False,
     )  # fmt: skip
     with run:
         found = run.finish().coef_  # (1, width) or (classes, width)
-    own = np.bincount(np.arange(n) % classes, minlength=classes)
+    own = np.bincount(labels, minlength=classes)
     wanted = STEP * (2 * own - n)[1 if classes == 2 else slice(None), None]
     return float(np.abs(found - wanted).max() / (STEP * n))
 
 
 def completion(n: int, rank: int, in_flight: int | None = None, **options: Any) -> float:
     """Ratings of which no two share a user or an item, or with one in flight any."""
-    rng = np.random.default_rng(0)
     users = items = np.arange(n, dtype=np.int32)
     if in_flight == 1:
-        users, items = (users // 11).astype(np.int32), (items % 11).astype(np.int32)
-    ratings = Ratings(users, items, rng.normal(3, 1, n).astype(np.float32), (n, n))
+        users, items = users // 11, items % 11
+    ratings = Ratings(users, items, np.random.default_rng(0).normal(3, 1, n).astype(np.float32), (n, n))
     usual = {"problem": "completion", "rank": rank, "step": 0.1, "epochs": 1, "order": "file"}
     return difference(partial(train, ratings, **usual | options), in_flight=in_flight or n, discipline="atomic")
 
@@ -115,10 +105,10 @@ CHECKS: dict[str, Check] = {
     "linear, one row in flight": one_row,
     "linear, one row in flight, AdaGrad and l1": partial(one_row, adagrad=True, l1=0.001),
     "linear, one row in flight, 5 classes": partial(one_row, classes=5),
-    "linear, all in flight, nothing in common": linear,
-    "linear, the same, shuffled": partial(linear, order="shuffled"),
-    "linear, the same, stored": partial(linear, discipline="hogwild"),
-    "linear, the same, 5 classes": partial(linear, classes=5),
+    "linear, all in flight, nothing in common": apart,
+    "linear, the same, shuffled": partial(apart, order="shuffled"),
+    "linear, the same, stored": partial(apart, discipline="hogwild"),
+    "linear, the same, 5 classes": partial(apart, classes=5),
     **{f"linear, every change is added, {classes} classes": partial(added, classes=classes)
        for classes in (2, 3, 7, 16)},
     "completion, one rating in flight": partial(completion, rank=64, in_flight=1),
@@ -130,20 +120,18 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 
 
-def checked(check: Check, n: int, _: ExitStack) -> Callable[[], Row]:
-    """A check of ``n`` examples as a side, which takes no time."""
-
-    def compare() -> Row:
-        found = check(n)
-        if not found <= ALLOWED:
-            raise TrainingError(f"differs by {found:.3g}, at most {ALLOWED:g} was asked")
-        return {"difference": found}
-
-    return compare
+def checked(check: Check, n: int) -> Timings:
+    """A check of ``n`` examples, whose seconds do not count."""
+    found = check(n)
+    if not found <= ALLOWED:
+        raise TrainingError(f"differs by {found:.3g}, at most {ALLOWED:g} was asked")
+    yield {"difference": found}
 
 
 def measure(size: Size, pace: Pace) -> Iterator[Row]:
     """Yield a row for each check."""
     about = {"unit": "difference", "asked": ALLOWED}
-    sides = {name: Side(partial(checked, check, size.checked), 1, about) for name, check in CHECKS.items()}
-    yield from race("correctness", sides, dataclasses.replace(pace, rounds=0))
+    pace.rounds = 0
+    yield from race(
+        "correctness", {name: Side(checked(check, size.checked), 1, about) for name, check in CHECKS.items()}, pace
+    )

@@ -1,119 +1,91 @@
 """Sides that take turns on a GPU, each timing a row that is given away as soon as it is taken.
 
 A side that is refused, runs out of memory, diverges or meets a fault of the device gives a row with the reason, and the
-others go on. After a fault nothing works in this process any more: then :class:`Faulty` ends it, and the parent
-(``__main__.py``) starts another without that side.
+others go on; so does one that there was no time for. After a fault nothing works in its process any more, which then
+ends (``__main__.py``).
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
 
 from hogwild.bench.sides import Running, Training
 from hogwild.errors import TrainingError
 
 CPU = "CPU"
-BEGAN = "began"  # status of a row that says which side is at work, should the process end there
+BEGAN, FAILED = "began", "failed: "  # statuses: of a row that says which side is at work; before a reason
+LATE = "not begun: no time was left"
 LONGER = 1.5  # a timing is not begun unless so many times the side's longest are left
 
 Row = dict[str, Any]
+Timings = Generator[Row, None, None]
 
 
-class Faulty(Exception):
-    """The device does not work in this process any more."""
-
-
-@dataclass(frozen=True)
-class Side:
+class Side(NamedTuple):
     """A way to do a part's work, ``work`` units in one timing; ``about`` are fields of its rows.
 
-    ``start`` returns a function that does the work once and returns its ``seconds`` and what else is worth a field
-    (loss, step, examples in flight, ...). What frees the memory is called back by the stack.
+    For each row that it yields, ``timings`` does the work once; the row has its ``seconds`` and what else is worth a
+    field (loss, step, examples in flight, ...). What it holds is freed when it is closed or fails.
     """
 
-    start: Callable[[ExitStack], Callable[[], Row]]
-    work: float = 1
-    about: Mapping[str, Any] = field(default_factory=dict)
+    timings: Timings
+    work: float
+    about: Row
 
 
-@dataclass
 class Pace:
-    """The time that is left, and the sides that an earlier process found faulty."""
+    """The time that is left, the sides that an earlier process found faulty, and the rounds that count."""
 
-    seconds: float
-    skipped: tuple[str, ...] = ()
-    works: Callable[[], bool] = lambda: True  # whether the device still does
-    rounds: int = 3  # that count; one more precedes them
-
-    def __post_init__(self) -> None:
-        self._end = time.monotonic() + self.seconds
-
-    def allows(self, seconds: float) -> bool:
-        """Whether so much time is left."""
-        return time.monotonic() + seconds <= self._end
+    def __init__(self, seconds: float, skipped: tuple[str, ...] = (), rounds: int = 3) -> None:
+        self.end, self.skipped, self.rounds = time.monotonic() + seconds, skipped, rounds
 
 
-def continued(stack: ExitStack, running: Running, loss: str) -> Callable[[], Row]:
-    """A function that continues a run to its next row; ``loss`` is the row's field to compare."""
-    stack.callback(running.close)
-    config = running.run.config
-
-    def timing() -> Row:
-        seconds, last = running(), running.last
-        if last["status"] != "ok":
-            raise TrainingError(last["status"])
-        return {
-            "seconds": seconds, "in_flight": last["in_flight"], "epochs": last["epoch"], "step": config.step,
-            "kind": config.discipline, "workers": config.workers, "device": config.device, "loss": last[loss],
-        }  # fmt: skip
-
-    return timing
+def continued(running: Running, loss: str) -> Timings:
+    """Timings of a run, which is continued to its next row; ``loss`` is the row's field to compare."""
+    with closing(running):
+        config = running.run.config
+        while True:
+            seconds, last = running(), running.last
+            if last["status"] != "ok":
+                raise TrainingError(last["status"])
+            yield {
+                "seconds": seconds, "in_flight": last["in_flight"], "epochs": last["epoch"], "step": config.step,
+                "kind": config.discipline, "workers": config.workers, "device": config.device, "loss": last[loss],
+            }  # fmt: skip
 
 
-def trained(stack: ExitStack, data: Any, step: float, loss: str, **options: Any) -> Callable[[], Row]:
-    """Start a run of :func:`hogwild.train`."""
-    return continued(stack, Training(data, step, **options), loss)
+def trained(data: Any, loss: str, options: Row) -> Timings:
+    """Timings of a run of :func:`hogwild.train`, which the first one starts."""
+    yield from continued(Training(data, **options), loss)
 
 
 def race(part: str, sides: Mapping[str, Side], pace: Pace) -> Iterator[Row]:
-    """Yield a row for each timing, and one with the reason for each side that ends early.
-
-    Raises
-    ------
-    Faulty
-        After the row of a side at whose work the device ceased to work.
-    """
-    started: dict[str, Callable[[], Row]] = {}
+    """Yield a row for each timing after one that it began, and one with the reason for each side that ends early."""
+    waiting = {name: side for name, side in sides.items() if name not in pace.skipped}
     longest: dict[str, float] = {}
-    waiting = [name for name in sides if name not in pace.skipped]
-    with ExitStack() as stack:
-        stacks = {name: stack.enter_context(ExitStack()) for name in waiting}
-        for turn in range(pace.rounds + 1):
-            for name in [*waiting]:
-                row: Row = {"part": part, "what": name, "round": turn}
-                if not pace.allows(LONGER * longest.get(name, 0.0)):
+    try:
+        for turn in range(pace.rounds + 1):  # the first does not count
+            for name, side in [*waiting.items()]:
+                begin, row = time.monotonic(), {"part": part, "what": name, "round": turn}
+                if begin + LONGER * longest.get(name, 0.0) > pace.end:
+                    if turn == 0:
+                        yield row | side.about | {"status": LATE}
                     continue
                 yield row | {"status": BEGAN}
                 status = "ok"
-                begin = time.monotonic()
                 try:
-                    if name not in started:
-                        started[name] = sides[name].start(stacks[name])
-                    row |= {"work": sides[name].work} | started[name]()
+                    row |= {"work": side.work} | next(side.timings)
                 except Exception as error:  # of torch, of Triton's compiler, a refusal: what it is, its row says
-                    waiting.remove(name)
-                    status = "failed: " + " ".join(f"{type(error).__name__}: {error}".split())[:400]
-                yield row | dict(sides[name].about) | {"status": status}
+                    status = FAILED + " ".join(f"{type(error).__name__}: {error}".split())[:400]
+                    del waiting[name]
+                yield row | side.about | {"status": status}
                 longest[name] = max(longest.get(name, 0.0), time.monotonic() - begin)
-                if name not in waiting:
-                    if not pace.works():
-                        stack.pop_all()  # nothing can be freed any more
-                        raise Faulty
-                    started.pop(name, None)
-                    stacks[name].close()
+                if status != "ok":
                     gc.collect()  # the next ones check the device's free memory
+    finally:
+        for side in sides.values():
+            side.timings.close()

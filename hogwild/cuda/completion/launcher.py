@@ -1,9 +1,8 @@
 """Matrix completion on a device: the memory layout and the kernel launches.
 
-Discipline ``atomic`` adds the changes of both rows atomically. ``hogwild`` stores both rows, and so does ``serial``,
-whose single rating in flight makes the two equal. Stores overwrite concurrent updates, on popular items nearly all of
-them, long before concurrent additions would diverge. ``sides`` can combine additions on one side with stores on the
-other: a user is seldom in flight twice.
+Discipline ``atomic`` adds the changes of both rows atomically. ``hogwild`` stores both rows: stores overwrite
+concurrent updates, on popular items nearly all of them, long before concurrent additions would diverge. ``sides`` can
+combine additions on one side with stores on the other: a user is seldom in flight twice.
 
 Ratings should lie in random order, so that neighbours can be visited together (``block``): reading a rating's 12 bytes
 at random places takes 96 bytes of memory traffic, compared with 1,024 for rows of 64.
@@ -25,7 +24,7 @@ from hogwild.problems.completion.objective import RatingObjective
 from hogwild.problems.completion.problem import CompletionProblem
 
 #: Whether changes of users, and of items, are added atomically.
-SIDES = {"serial": (False, False), "hogwild": (False, False), "atomic": (True, True)}
+SIDES = {"hogwild": (False, False), "atomic": (True, True)}
 SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 SHARE = 2  # 1 / SHARE of the programs that fit on a device run at once: each has 128 registers
@@ -71,23 +70,20 @@ class CompletionLauncher(Launcher):
         self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
     ) -> None:
         self.problem, self.sides = problem, SIDES[problem.discipline]
-        self._seed, self.rehearsed, self.backend = seed, False, backend
+        self._seed, self.backend = seed, backend
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
-        self._ratings = {name: arrays[name] for name in names}
+        self.arrays = {name: arrays[name] for name in names}
         device = backend.device
         self.flat = torch.zeros(problem.size, dtype=torch.float32, device=device)
         tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
         views: Any = problem.parameters(self.flat)
         self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
 
-    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        return {name: array[first:last] for name, array in self._ratings.items()}
-
     @cached_property
     def objective(self) -> RatingObjective:
         """The mean loss of evenly spaced ratings."""
-        p, some = self.problem, np.unique(np.linspace(0, len(self._ratings["users"]) - 1, JUDGED).astype(np.int64))
-        users, items, *values = (array[some] for array in self._ratings.values())
+        p, some = self.problem, np.unique(np.linspace(0, len(self.arrays["users"]) - 1, JUDGED).astype(np.int64))
+        users, items, *values = (array[some] for array in self.arrays.values())
         stars = values[0] * p.scale + p.mean if values else np.ones(len(some))
         ratings = Ratings(users, items, stars.astype(np.float32), (p.users, p.items))
         return RatingObjective(ratings, p.loss, mean=p.mean, negatives=p.negatives)
@@ -98,20 +94,16 @@ class CompletionLauncher(Launcher):
             return None
         p, q, b_u, b_i = self.tables[:4]
         found, rows = torch.zeros(2, dtype=torch.float64, device=p.device), max(EVALUATED // self.problem.stride, 1)
-        for first in range(0, len(data["users"]), rows):
-            u, i = data["users"][first : first + rows], data["items"][first : first + rows]
-            e = (p[u] * q[i]).sum(1).double() - data["values"][first : first + rows]
-            e = (e + b_u[u] + b_i[i] if self.problem.biases else e) * self.problem.scale
+        for u, i, values in zip(*(data[name].split(rows) for name in ("users", "items", "values"))):
+            e = ((p[u] * q[i]).sum(1).double() + b_u[u] + b_i[i] - values) * self.problem.scale
             found += torch.stack((e.square().sum(), e.abs().sum()))
         sums: np.ndarray = found.cpu().numpy()
         return sums
 
     def room(self) -> int:
-        """Ratings in flight when the device is full and none waits for another's end; one, if they must be serial."""
-        if self.problem.discipline == "serial":
-            return 1
-        group, programs = self.grid(1 << 30)[0], max(self.backend.programs() // SHARE, 1)
-        return group * (programs if self._width()[1] <= self._space() else max(programs // 2, 1))
+        """Ratings in flight when the device is full and none waits for another's end."""
+        group, programs = self.grid(1 << 30)[0], self.backend.programs() // SHARE
+        return group * max(programs if self._tile()[2] else programs // 2, 1)
 
     def salt(self, segment: Segment) -> int:
         """Seed of the draws of a segment's first visit, uint64; each later visit adds one."""
@@ -119,25 +111,21 @@ class CompletionLauncher(Launcher):
 
     def constants(self) -> dict[str, Any]:
         """Constants that kernels are compiled for, except the number of ratings per program."""
-        problem, (width, tile) = self.problem, self._width()
-        constants: dict[str, Any] = {
+        problem, (width, tile, fitting) = self.problem, self._tile()
+        # products and sums are fused, whatever Triton's default, and no program waits for another's registers
+        return {
             "LOSS": problem.loss, "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "BIASED": problem.biases,
             "PER_ROW": problem.penalty == "per-row", "NONNEGATIVE": problem.nonnegative,
             "USER_ATOMIC": self.sides[0], "ITEM_ATOMIC": self.sides[1],
+            "num_warps": 1, "enable_fp_fusion": True, "maxnreg": REGISTERS if fitting else None,
         }  # fmt: skip
-        # products and sums are fused, whatever Triton's default, and no program waits for another's registers
-        registers = REGISTERS if tile <= self._space() else None
-        return constants | {"num_warps": 1, "enable_fp_fusion": True, "maxnreg": registers}
 
-    def _width(self) -> tuple[int, int]:
-        """Floats read of a row, in whole sectors, and the next power of two."""
+    def _tile(self) -> tuple[int, int, int]:
+        """Floats read of a row, in whole sectors; the next power of two; and how many such rows a tile has room for."""
         width = -(-self.problem.rank // SECTOR) * SECTOR
-        return width, 1 << (width - 1).bit_length()
-
-    def _space(self) -> int:
-        """Float32 that fit in a program's tile, given its registers; one row always fits."""
+        tile = 1 << (width - 1).bit_length()
         crowded = self.problem.loss != "squared-error" or (self.problem.nonnegative and any(self.sides))
-        return TILE // 2 if crowded else TILE  # a third row, or both the old and the new row, is in registers
+        return width, tile, TILE // (2 if crowded else 1) // tile  # a third row, or the old one, is in registers
 
     def grid(self, in_flight: int) -> tuple[int, int]:
         """Ratings per program, and programs, for ``in_flight`` ratings in total.
@@ -145,6 +133,6 @@ class CompletionLauncher(Launcher):
         Ratings per program are as many as fit, a power of two, or one: a kernel for each number between would be
         compiled on the clock.
         """
-        most = min(max(self._space() // self._width()[1], 1), MOST)
+        most = min(max(self._tile()[2], 1), MOST)
         group = 1 << (most.bit_length() - 1)
         return (group, in_flight // group) if in_flight >= group else (1, in_flight)

@@ -260,10 +260,6 @@ def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
         *tables[:4], data["users"], data["items"], data.get("values", tables.p), *tables[4:],
         launcher.salt(segment), problem.items, problem.negatives, problem.l2, *visits.arguments,
     )  # fmt: skip
-    constants = launcher.constants() | visits.constants
     group, programs = launcher.grid(in_flight)
-    kernel: Any = visit_ratings
-    if not launcher.rehearsed:  # with little in flight, so the kernel of a full program is compiled as well
-        launcher.rehearsed = True
-        kernel.warmup(*arguments, grid=(1,), GROUP=launcher.grid(1 << 30)[0], **constants)
-    kernel[(min(programs, -(-visits.size // group)),)](*arguments, GROUP=group, **constants)
+    kernel: Any = visit_ratings[(min(programs, -(-visits.size // group)),)]
+    kernel(*arguments, GROUP=group, **launcher.constants(), **visits.constants)

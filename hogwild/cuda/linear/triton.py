@@ -322,33 +322,22 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
     """Return the constants that a kernel is compiled for."""
     columns = _columns(problem)
     held = HELD if columns >= problem.classes else 1  # else a row's classes take turns in what is held
+    penalty = "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none"
     return {
-        "LOSS": problem.loss,
-        "PENALTY": "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none",
-        "ADAGRAD": problem.adagrad,
-        "ATOMIC": problem.discipline == "atomic",
-        "INTERCEPT": held if problem.intercept > 0 else 0,
-        "WEIGHTED": weighted,
-        "SCALED": scaled,
-        "BLOCK": block,
-        "UNIT": problem.unit,
-        "CLASSES": problem.classes,
-        "STRIDE": problem.stride,
-        "COLUMNS": columns,
-        "WIDE": (problem.width + 1) * problem.stride >= INT32,
-    }
+        "LOSS": problem.loss, "PENALTY": penalty, "ADAGRAD": problem.adagrad, "ATOMIC": problem.discipline == "atomic",
+        "INTERCEPT": held if problem.intercept > 0 else 0, "UNIT": problem.unit, "WEIGHTED": weighted,
+        "SCALED": scaled, "BLOCK": block, "CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": columns,
+        "WIDE": (problem.width + 1) * problem.stride >= INT32, "num_warps": 1, "enable_fp_fusion": True,
+    }  # fmt: skip
 
 
 def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     """Launch ``in_flight`` programs that visit a segment's rows on the current stream."""
     problem, data, visits = launcher.problem, segment.data, segment.visits
-    targets = data["targets"]  # placeholder for missing arrays
-    weights, scales = data.get("weights"), data.get("scales")
+    other = data["targets"]  # in place of missing arrays
     visit_rows[(min(in_flight, visits.size),)](
-        *launcher.parameters, launcher.rates,
-        data["begin"], data["end"], data["indices"], data.get("values", targets), targets,
-        targets if weights is None else weights, targets if scales is None else scales,
-        problem.l1, problem.l2, problem.loss_param, problem.intercept, *visits.arguments, **visits.constants,
-        **constants(problem, block_of(problem, launcher.mean), weights is not None, scales is not None),
-        num_warps=1, enable_fp_fusion=True,
+        *launcher.parameters, launcher.rates, data["begin"], data["end"], data["indices"], data.get("values", other),
+        other, data.get("weights", other), data.get("scales", other), problem.l1, problem.l2, problem.loss_param,
+        problem.intercept, *visits.arguments, **visits.constants,
+        **constants(problem, block_of(problem, launcher.mean), "weights" in data, "scales" in data),
     )  # fmt: skip

@@ -1,13 +1,9 @@
 """Any ``torch.nn.Module`` on a device: replicas on streams that race on one flat array, with a CUDA graph per step.
 
 A step is dozens of small kernels, which Python and torch launch at a fifth of the rate at which the device could run
-them. So each replica's step is captured once and then replayed, on its own stream and in its own memory pool. A graph
-reads fixed memory only: the same stream puts minibatches there, several at a time, and a number in the device's memory
-selects the next. So a minibatch costs one launch, whether data stay on the device or come part by part. The step size
-lies there too.
-
-Capturing runs the step a few times without effect: what it writes, including the parameters, is copied before and
-restored after it on the same stream, and the replica is not returned before the device has reached that point.
+them. So each replica's step is captured once and then replayed, on its own stream and in its own memory pool. Capturing
+runs the step a few times without effect: what it writes, including the parameters, is copied before and restored after
+it on the same stream, and the replica is not returned before the device has reached that point.
 
 A short minibatch runs without a graph, and so do all of sparse rows. What else cannot be captured is refused, and
 ``launch="eager"`` asked for. Noise (dropout) comes from the device's own generator, which replays advance too: such
@@ -25,11 +21,9 @@ import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
 from hogwild.cuda.module.replica import DeviceReplica, of_arrays, of_rows
-from hogwild.cuda.rows import bytes_of, part_of
 from hogwild.cuda.work import Launcher, Segment
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning, UsageError, expected_one_of
-from hogwild.methods import LAUNCHES
+from hogwild.errors import HogwildWarning, UsageError
 from hogwild.problems.module.layout import unpack
 from hogwild.problems.module.problem import ModuleProblem, describe
 
@@ -58,49 +52,34 @@ class ModuleLauncher(Launcher):
         self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int,
         launch: str = "graphs",
     ) -> None:  # fmt: skip
-        if launch not in LAUNCHES:
-            raise UsageError(f"launch={launch!r}: {expected_one_of(LAUNCHES, launch)}")
         if problem.kind == "items":
             raise UsageError(
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
             )
-        sparse = problem.kind == "sparse"
         self.problem, self.backend, self.granule = problem, backend, batch
-        names = [] if sparse else [name for name in arrays if name.startswith("input")]
-        self._arrays = {name: arrays[name] for name in (*names, "target")}
-        self._rows: Rows | None = None
-        if sparse:
+        self.arrays = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
+        if problem.kind == "sparse":
             ends = arrays["begin"], arrays["end"]
-            self._rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
-        self._graphs = launch != "eager" and not sparse and batch <= len(arrays["target"])
+            self.rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
+        self._graphs = launch != "eager" and self.rows is None and batch <= len(arrays["target"])
         if self._graphs and problem.layout.workers > 1:
             warn_of_noise(problem)
         # by a copy, which waits: other streams would not wait for zeros set on the default stream
         self.flat = torch.zeros(problem.size).to(backend.device)
-
-    def part(self, first: int, last: int) -> dict[str, np.ndarray]:
-        """What the module is given, in order, or what that is made from; and the target."""
-        entries = {} if self._rows is None else part_of(self._rows, first, last)
-        return entries | {name: array[first:last] for name, array in self._arrays.items()}
-
-    def bytes_of(self, first: int, last: int) -> int:
-        if self._rows is None:
-            return super().bytes_of(first, last)
-        return bytes_of(self._rows, first, last) + self._arrays["target"][first:last].nbytes
 
     def room(self) -> int:
         return self.granule * self.problem.layout.workers
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Segment], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
-        minibatch = of_arrays if self._rows is None else of_rows
+        minibatch = of_arrays if self.rows is None else of_rows
         replica = DeviceReplica(self.problem, self.flat, number, self.granule, minibatch)
         stream.run(replica.begin)
         if self._graphs:
             some = self.part(0, self.granule)
-            stream.run(lambda: replica.prepare(some, self.backend))
+            stream.run(lambda: replica.prepare(some))
             try:
-                replica.replay = stream.capture(replica.next)
+                replica.replay = stream.capture(replica.step)
             except RuntimeError as error:
                 raise UsageError(
                     f"the module's step cannot be captured as a CUDA graph ({describe(error)}): give launch='eager', "

@@ -45,17 +45,16 @@ def land(
 ) -> None:
     """Update the parameters that have a gradient; ``step`` is a scalar tensor on the device."""
     moved, dense = [], []
-    for one, grad in zip(trained, grads):
-        if grad is None:
-            continue
-        if grad.layout != torch.strided:
-            if grad.layout == torch.sparse_coo and grad.sparse_dim() == 1:
+    found = [(one, grad) for one, grad in zip(trained, grads) if grad is not None]
+    if rule == "adam" and found:
+        torch._foreach_add_([one.counts for one, _ in found], 1.0)
+    for one, grad in found:
+        if grad.layout == torch.sparse_coo and grad.sparse_dim() == 1:
+            if one.place.size:
                 _rows(rule, one, grad._indices()[0], grad._values().reshape(-1, one.place.dim), step, betas)
-                continue
-            grad = grad.to_dense()
-        if one.place.size:
+        elif one.place.size:
             moved.append(one)
-            dense.append(_flat(grad))
+            dense.append(_flat(grad if grad.layout == torch.strided else grad.to_dense()))
     if moved:
         _whole(rule, moved, dense, step, betas)
 
@@ -68,35 +67,14 @@ def _flat(grad: torch.Tensor) -> torch.Tensor:
     return grad.reshape(()).view(1) if grad.numel() == 1 else grad.reshape(-1).contiguous()
 
 
-def changes(
-    rule: str, g: torch.Tensor, first: torch.Tensor, second: torch.Tensor, t: torch.Tensor, step: torch.Tensor,
-    betas: Betas,
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
-    """The changes of the weights and of both parts of the state for a gradient ``g``; ``t`` already counts it."""
-    beta1, beta2 = betas
-    if rule == "sgd":
-        return -step * g, None, None
-    if rule == "momentum":
-        dm = g + (beta1 - 1.0) * first
-        return -step * (first + dm), dm, None
-    if rule == "adagrad":
-        dv = g * g
-        return -step * g / ((first + dv).sqrt() + ADAGRAD_EPS), dv, None
-    dm, dv = (1.0 - beta1) * (g - first), (1.0 - beta2) * (g * g - second)
-    root = (1.0 - beta2 ** t.double()).sqrt()  # powers near one need float64, here as elsewhere
-    scaled = (step.double() * root / (1.0 - beta1 ** t.double())).float()
-    return -scaled * (first + dm) / ((second + dv).sqrt() + (ADAM_EPS * root).float()), dm, dv
-
-
 def _whole(rule: str, moved: list[Trained], grads: list[torch.Tensor], step: torch.Tensor, betas: Betas) -> None:
     """Update whole parameters."""
     weights, first = [one.weights for one in moved], [one.first for one in moved]
     if rule == "adam":
-        counts = [one.counts for one in moved]
-        torch._foreach_add_(counts, 1.0)
+        second, counts = [one.second for one in moved], [one.counts for one in moved]
         torch._fused_adam_(
-            weights, grads, first, [one.second for one in moved], [], counts, lr=step, beta1=betas[0], beta2=betas[1],
-            weight_decay=0.0, eps=ADAM_EPS, amsgrad=False, maximize=False,
+            weights, grads, first, second, [], counts, lr=step, beta1=betas[0], beta2=betas[1], weight_decay=0.0,
+            eps=ADAM_EPS, amsgrad=False, maximize=False,
         )  # fmt: skip
     elif rule == "adagrad":
         torch._foreach_addcmul_(first, grads, grads)
@@ -119,21 +97,18 @@ def _rows(
 ) -> None:
     """Update the rows of a parameter at ``indices`` (nnz,) by gradients ``values`` (nnz, dim)."""
     dim = one.place.dim
-    table = one.weights.view(-1, dim) if dim else one.weights
     if rule == "sgd":
-        table.index_add_(0, indices, values * -step)
-        return
-    if rule == "adam":
-        one.counts.add_(1.0)
-    if not len(indices) or not dim:
-        return
-    named, sums, used = coalesced(indices, values)
-    states = [part.view(-1, dim) if part.numel() else part for part in (one.first, one.second)]
-    first, second = (state.index_select(0, named) if state.numel() else state for state in states)
-    found = changes(rule, sums, first, second, one.counts, step, betas)
-    for array, change in zip((table, *states), found):
-        if change is not None:
-            array.index_add_(0, named, change * used)
+        one.weights.view(-1, dim).index_add_(0, indices, values * -step)
+    elif len(indices):
+        named, sums, used = coalesced(indices, values)
+        tables = [array.view(-1, dim) for array in (one.weights, one.first, one.second) if array.numel()]
+        old = [table.index_select(0, named) for table in tables]
+        new = [rows.clone() for rows in old]
+        names = ("weights", "first", "second")
+        picked = one._replace(**{name: rows.view(-1) for name, rows in zip(names, new)})
+        _whole(rule, [picked], [sums.view(-1)], step, betas)
+        for table, before, after in zip(tables, old, new):
+            table.index_add_(0, named, (after - before) * used)
 
 
 def coalesced(indices: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -96,7 +96,7 @@ class CompletionCase:
             from hogwild.cuda import problem as on_device
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
-            return on_device.lay_out(c, p, self.n, arrays, options={"seed": c.seed})
+            return on_device.lay_out(c, p, self.n, arrays, seed=c.seed)
         self.order, arrays = p.lay_out(*about, grid=self._grid)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow, group=c.group)
