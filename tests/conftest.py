@@ -31,7 +31,7 @@ from hogwild.hosts import fork_server
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = ("test_modes.py", "test_docs.py", "test_wheel.py", "test_campaigns.py")
-GRACE = 3.0  # seconds in which what a test left may still go
+GRACE = 15.0  # seconds in which what a test left may still go, on a busy machine
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,8 +99,7 @@ def no_leaks() -> Iterator[None]:
     yield
     deadline = time.monotonic() + GRACE
     while True:
-        tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, fork_server.pid()}
-        leaked = descendants() - processes - tracked
+        leaked = descendants() - processes - helpers()
         left = {name for name in set(os.listdir("/dev/shm")) - segments if not of_others(name)}
         if not leaked and not left:
             return
@@ -111,6 +110,13 @@ def no_leaks() -> Iterator[None]:
     for pid in leaked:  # so that the next test starts clean
         os.kill(pid, signal.SIGKILL)
     pytest.fail(f"leaked processes {named or 'none'}, segments in /dev/shm {sorted(left) or 'none'}", pytrace=False)
+
+
+def helpers() -> set[int | None]:
+    """Processes that serve all tests: fork servers, and the trackers of Python and of joblib."""
+    loky = sys.modules.get("joblib.externals.loky.backend.resource_tracker")
+    trackers = [module._resource_tracker._pid for module in (resource_tracker, loky) if module]
+    return {forkserver._forkserver._forkserver_pid, fork_server.pid(), *trackers}
 
 
 def of_others(segment: str) -> bool:
