@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from hogwild.hosts import fork_server
@@ -32,6 +33,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = ("test_modes.py", "test_docs.py", "test_wheel.py", "test_campaigns.py")
 GRACE = 15.0  # seconds in which what a test left may still go, on a busy machine
+
+# Every commit is tried on the same examples, however slow the machine; `--hypothesis-profile search` draws others.
+for profile, same in (("gate", True), ("search", False)):
+    hypothesis.settings.register_profile(
+        profile, derandomize=same, database=None, deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )  # fmt: skip
+hypothesis.settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
