@@ -67,6 +67,11 @@ def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
     return True
 
 
+def living() -> set[threading.Thread]:
+    """All that live: what a test leaves are those that were not there before, for others may end meanwhile."""
+    return set(threading.enumerate())
+
+
 def memory(pid: int | str = "self", fields: tuple[str, ...] = ("RssAnon", "RssShmem")) -> int:
     """Bytes of a process that are not pages of files."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
