@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from hogwild.training.engine import start_pool
 from hogwild.training.probe import Probe
 from hogwild.training.run import resolve
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
-from tests.runs import QUIET, long_epochs, start, toy, until, when
+from tests.runs import QUIET, living, long_epochs, start, toy, until, when
 
 AVERAGING, ONE_SHOT = [*EXCHANGES][1:3]
 ROWS = f"{AVERAGING}:mean=rows"
@@ -423,13 +422,13 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
         assert ("exchange_replicas" in load_checkpoint(path)[0]) == (exchange == ONE_SHOT)
     run = hogwild.train(rows, exchange=AVERAGING, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
     assert [row["epoch"] for row in run] == [2]
-    before = threading.active_count()
+    before = living()
     with pytest.raises(
         UsageError, match=r"cannot resume with 1 workers: .* the 2 of before .*give workers=2"
     ) as caught:
         hogwild.train(rows, exchange=ONE_SHOT, workers=1, epochs=2, checkpoint=tmp_path / ONE_SHOT, **options)
     assert "\n" not in str(caught.value)
-    assert threading.active_count() == before
+    assert not living() - before
     with pytest.raises(InputError, match="exchange was 'averaging'"):
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
 
