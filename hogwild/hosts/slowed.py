@@ -124,7 +124,7 @@ class Slowed(DirectLink):
         return self._answers.pop(ticket, None)
 
     def _go_on(self) -> None:
-        """Send requests, serve those that have arrived, in the order in which a shard was asked, and receive answers."""
+        """Send requests, serve those that have arrived, in the order that they were made in, and receive answers."""
         for trip in self._trips.values():
             if trip.due is None:
                 trip.due = self._travel(self.replica, trip.shard % self.replicas, trip.request)

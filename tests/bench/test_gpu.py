@@ -224,9 +224,9 @@ def test_another_process_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) 
     assert found == [
         ("faulty", "failed: a fault"), ("gone", "failed: the process ended with status -9"), ("good", "ok"),
     ]  # fmt: skip
-    monkeypatch.setattr(door, "GRACE", 0.5)
+    monkeypatch.setattr(door, "GRACE", 2.0)  # in which a busy machine starts Python
     *_, last = door.follow("slow", 0.0, [*command, "--skip=faulty", "--skip=gone"])
-    assert last["status"] == "failed: took more than 0 s"
+    assert last["status"] == "failed: took more than 2 s"
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
