@@ -40,7 +40,7 @@ from hogwild.training import run as training
 from hogwild.training.checkpoint import fingerprint
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run, resolve
-from tests.runs import QUIET, living, long_epochs, start, toy, until, when
+from tests.runs import QUIET, living, long_epochs, start, stopped_inside, toy, until, when
 
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
@@ -437,7 +437,7 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
     plain = hogwild.train(rows, epochs=2, workers=1, exchange=exchange)
     assert run.config.step == plain.config.step
     plain.close()
-    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)  # a probe would take hours
+    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)
     next(one)
     when(lambda: one.progress().seconds > 0.1, one.stop)
     row = next(one)
@@ -445,7 +445,7 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
         "interrupted",
         one.engine.job.order.chunk,
     )  # finished without further delays
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 600  # a probe would take hours
 
 
 # ---- stopping
@@ -664,12 +664,10 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     options |= {"tol": 0.9} if name == "adaptive" else {}  # five epochs without such progress divide the step
     whole = hogwild.train(rows, epochs=total, **options)
     whole.finish()
-    part = hogwild.train(rows, epochs=3 if inside else 2, checkpoint=tmp_path, **options)
     if inside:
-        next(part), next(part)
-        stop_inside(part)
-        assert part.history[-1]["status"] == "interrupted"
+        part = stopped_inside(lambda: hogwild.train(rows, epochs=3, checkpoint=tmp_path, **options), 1, 5000)
     else:
+        part = hogwild.train(rows, epochs=2, checkpoint=tmp_path, **options)
         part.finish()
     again = hogwild.train(rows, epochs=total, checkpoint=tmp_path, resume=True, **options)
     assert again.config.step == whole.config.step
@@ -684,12 +682,6 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     assert not MACHINE & set(found[0])
     if name == "adaptive":
         assert found[-1]["step"] < found[0]["step"]
-
-
-def stop_inside(run: Run) -> None:
-    """Stop a run some chunks into its next epoch."""
-    when(lambda: run.progress().rows_done > 5000, run.stop)
-    next(run)
 
 
 def test_resumed_after_many_stops(tmp_path: Path) -> None:

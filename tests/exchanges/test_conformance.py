@@ -20,7 +20,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import NO_LIMIT
 from hogwild.methods import BETWEEN_WORKERS, Choice, Number, listed, parse_named
-from tests.runs import living, long_epochs, start, toy, when
+from tests.runs import living, long_epochs, start, stopped_inside, toy, when
 
 
 class Case(NamedTuple):
@@ -269,11 +269,8 @@ def test_a_killed_worker_is_missed_by_nobody(name: str, tmp_path: Path) -> None:
 def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) -> None:
     rows = long_epochs(tmp_path, 100)
     quiet = {"exchange": spelled(name, 300), "workers": 3, "host": host, "checkpoint": tmp_path / "state"}
-    run = start(rows, epochs=2, **quiet)
-    next(run)
-    when(lambda: run.progress().rows_done > 3000, run.stop)
-    row = next(run)
-    assert row["status"] == "interrupted"
+    run = stopped_inside(lambda: start(rows, epochs=2, **quiet), 0, 3000)
+    row = run.history[-1]
     again = start(rows, epochs=1, resume=True, **quiet)
     assert again._job.export().tobytes() == run._job.export().tobytes()
     (last,) = again

@@ -31,7 +31,7 @@ from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import plan_tiers
 from hogwild.problems.work import InChunks, OrderSlice, Shared
 from tests.exchanges.test_conformance import CASES, spelled, trained
-from tests.runs import living, long_epochs, start, toy, when
+from tests.runs import living, long_epochs, start, stopped_inside, toy, when
 
 NO_LOCKS = np.empty(0, np.int32)
 DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered")
@@ -427,11 +427,8 @@ def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
 def test_stopping_in_the_middle_and_going_on(name: str, host: str, tmp_path: Path) -> None:
     data = long_epochs(tmp_path, 100)
     quiet: dict[str, Any] = {"exchange": grouped(name, 300), "workers": 4, "host": host, "discipline": "hogwild"}
-    run = start(data, epochs=2, checkpoint=tmp_path / "state", **quiet)
-    next(run)
-    when(lambda: run.progress().rows_done > 3000, run.stop)
-    row = next(run)
-    assert row["status"] == "interrupted"
+    run = stopped_inside(lambda: start(data, epochs=2, checkpoint=tmp_path / "state", **quiet), 0, 3000)
+    row = run.history[-1]
     again = start(data, epochs=1, resume=True, checkpoint=tmp_path / "state", **quiet)
     assert again._job.export().tobytes() == run._job.export().tobytes()
     (last,) = again
