@@ -61,7 +61,7 @@ def test_inside_a_daemonic_process() -> None:
         "process = multiprocessing.get_context('fork').Process(target=train, daemon=True)\n"
         "process.start(); process.join()\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (result.stdout, result.stderr) == ("4\n", "")
 
 

@@ -185,7 +185,7 @@ def test_no_descriptors_left() -> None:
         "except hogwild.TrainingError as error:\n"
         "    print(error)\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert re.fullmatch(r"cannot start a worker process \(.*Too many open files.*\): try .*\n", result.stdout)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -261,7 +261,7 @@ def test_any_script_will_do(tmp_path: Path, how: str) -> None:
         "stdin": ([*python, "-"], SCRIPT),
         "interactive": ([*python, "-i", "-q"], SCRIPT),
     }[how]
-    result = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
     assert result.stdout == SAID, result.stderr
     assert result.returncode == 0
     assert "Error" not in result.stderr
@@ -275,7 +275,7 @@ ENDINGS = {"at its end": "", "in an error": "raise ValueError('mine')", "while w
 def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
     code = SCRIPT.partition("print([")[0].replace("epochs=2", "epochs=1000000").replace('"processes"', repr(host))
     code += f"next(run)\nrun.itself = run\n{ENDINGS[how]}\n"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert result.stdout == "started\n"
     assert result.returncode == (1 if how == "in an error" else 0), result.stderr
     assert result.stderr.count("Traceback") == (how == "in an error")

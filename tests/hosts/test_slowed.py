@@ -191,7 +191,7 @@ def traded(name: str, wire: Wire | None) -> tuple[tuple[int, int], np.ndarray, n
 
 
 def drive(going: list[tuple[Any, Iterator[None]]], leaves: bool) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while going:
         assert time.monotonic() < deadline
         for each in [*going]:
