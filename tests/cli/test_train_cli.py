@@ -54,7 +54,7 @@ def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp
     kept = directory()  # all but one small kernel, for a test should not wait for all of them
     assert kept is not None
     shutil.copytree(
-        kept, tmp_path / "kernels" / kept.name, ignore=shutil.ignore_patterns("kernel.shrink_table*", "*.tmp.*")
+        kept, tmp_path / "kernels" / kept.name, ignore=shutil.ignore_patterns("kernel.shrink_table*", "*.nbc.*")
     )
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
     said = []
