@@ -240,6 +240,7 @@ def test_mistakes_of_a_suite(hogwild: Callable, tmp_path: Path, options: list[st
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.slow
 def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Path) -> None:
     options = ("--suite", "paper", "--scale", 1e-5, "--epochs", 2, "--methods", "hogwild,round-robin", "--workers", 2)
