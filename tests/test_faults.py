@@ -164,7 +164,7 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path, discip
         "resume from the last checkpoint, or choose a lock-free one",
         str(caught.value),
     )
-    assert not any(running(pid) for pid in workers)
+    assert until(lambda: not any(running(pid) for pid in workers))
     assert np.array_equal(run.model.coef_, coef)
     assert load_checkpoint(tmp_path)[1]["epoch"] == epoch
     assert list(run) == []
@@ -377,7 +377,7 @@ def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: i
     _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert err == ""
-    assert not any(running(pid) for pid in workers)
+    assert until(lambda: not any(running(pid) for pid in workers))
     assert until(lambda: descendants() <= before)
     assert not segments_since(segments)
     model, (_, state) = load_model(tmp_path / "model"), load_checkpoint(tmp_path / "state")
