@@ -75,15 +75,21 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return long_epochs(tmp_path_factory.mktemp("long"), 300)
 
 
+def few(rows: Rows, discipline: str) -> Rows:
+    """So many that an epoch lasts some tenths of a second: atomic additions take five times as long."""
+    return rows.block(0, 60_000) if discipline == "atomic" else rows
+
+
 # ---- killed workers
 
 
 @pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2), ("tiered", 2)])
 def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: str, workers: int) -> None:
+    rows = few(rows, discipline)
     run = start(rows, discipline=discipline, workers=workers, host="processes", epochs=2)
     next(run)
     killed, noticed, victim = Clock(), Clock(), pids(run)[0]
-    killing = when(lambda: run.progress().rows_done > 20_000, lambda: (killed(), kill(victim)))
+    killing = when(lambda: run.progress().rows_done > 10_000, lambda: (killed(), kill(victim)))
     noticing = when(lambda: run.engine.pool.lost, noticed)
     row = next(run)
     killing.join(), noticing.join()
@@ -97,9 +103,10 @@ def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: s
 
 @pytest.mark.parametrize("discipline", LOCK_FREE)
 def test_all_workers_killed_at_once(rows: Rows, discipline: str) -> None:
+    rows = few(rows, discipline)
     run = start(rows, discipline=discipline, workers=2, host="processes", epochs=1)
     next(run)
-    when(lambda: run.progress().rows_done > 20_000, lambda: kill(*pids(run)))
+    when(lambda: run.progress().rows_done > 10_000, lambda: kill(*pids(run)))
     row = next(run)
     assert (row["status"], row["workers_lost"]) == ("ok", 2)
     assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(rows)
