@@ -76,9 +76,10 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
     patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("user-data")))
-    for name in ("HOGWILD_DATA", "HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS"):
+    for name in ("HOGWILD_DATA", "HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS", "LINES"):
         patch.delenv(name, raising=False)
     patch.setenv("NO_COLOR", "1")
+    patch.setenv("TERM", "xterm")  # on a dumb one nothing is shown live
     yield
     patch.undo()
 
