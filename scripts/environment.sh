@@ -25,16 +25,23 @@ find_python() {
     return 1
 }
 
-# prepare "" installs the package; prepare test adds its test extra.
-prepare() {
-    local extra="$1" stamp="$root/.venv/.installed${1:+-$1}" file fresh=yes
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$root" ] || fresh=no
+# Whether this stamp is of this checkout, and newer than what says what to install.
+is_fresh() {
+    local file
+    [ -f "$1" ] && [ "$(cat "$1")" = "$root" ] || return 1
     for file in setup.cfg pyproject.toml constraints.txt; do
-        [ "$stamp" -nt "$root/$file" ] || fresh=no
+        [ "$1" -nt "$root/$file" ] || return 1
     done
-    if [ $fresh = yes ] && is_recent "$python"; then
-        return
-    fi
+}
+
+# prepare "" installs the package, unless it is there with an extra; prepare test adds its test extra.
+prepare() {
+    local extra="$1" stamp="$root/.venv/.installed${1:+-$1}" found
+    for found in "$stamp" "$stamp"-*; do
+        if is_fresh "$found" && is_recent "$python"; then
+            return
+        fi
+    done
     if ! is_recent "$python"; then
         local base
         base="$(find_python)"

@@ -26,6 +26,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from hogwild.hosts import fork_server
@@ -33,7 +34,15 @@ from hogwild.hosts import fork_server
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = ("test_modes.py", "test_docs.py", "test_wheel.py", "test_campaigns.py")
-GRACE = 3.0  # seconds in which what a test left may still go
+GRACE = 15.0  # seconds in which what a test left may still go, on a busy machine
+
+# Every commit is tried on the same examples, however slow the machine; `--hypothesis-profile search` draws others.
+for profile, same in (("gate", True), ("search", False)):
+    hypothesis.settings.register_profile(
+        profile, derandomize=same, database=None, deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )  # fmt: skip
+hypothesis.settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,9 +78,10 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
     patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("user-data")))
-    for name in ("HOGWILD_DATA", "HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS"):
+    for name in ("HOGWILD_DATA", "HOGWILD_DEBUG", "FORCE_COLOR", "COLUMNS", "LINES"):
         patch.delenv(name, raising=False)
     patch.setenv("NO_COLOR", "1")
+    patch.setenv("TERM", "xterm")  # on a dumb one nothing is shown live
     yield
     patch.undo()
 
@@ -101,8 +111,7 @@ def no_leaks() -> Iterator[None]:
     yield
     deadline = time.monotonic() + GRACE
     while True:
-        tracked = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid, fork_server.pid()}
-        leaked = descendants() - processes - tracked
+        leaked = descendants() - processes - helpers()
         left = {name for name in set(os.listdir("/dev/shm")) - segments if not of_others(name)}
         if not leaked and not left:
             return
@@ -113,6 +122,13 @@ def no_leaks() -> Iterator[None]:
     for pid in leaked:  # so that the next test starts clean
         os.kill(pid, signal.SIGKILL)
     pytest.fail(f"leaked processes {named or 'none'}, segments in /dev/shm {sorted(left) or 'none'}", pytrace=False)
+
+
+def helpers() -> set[int | None]:
+    """Processes that serve all tests: fork servers, and the trackers of Python and of joblib."""
+    loky = sys.modules.get("joblib.externals.loky.backend.resource_tracker")
+    trackers = [module._resource_tracker._pid for module in (resource_tracker, loky) if module]
+    return {forkserver._forkserver._forkserver_pid, fork_server.pid(), *trackers}
 
 
 def of_others(segment: str) -> bool:

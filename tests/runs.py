@@ -45,7 +45,7 @@ def start(rows: Rows, **options: Any) -> hogwild.Run:
     return run
 
 
-def when(condition: Callable[[], Any], action: Callable[[], Any], seconds: float = 30.0) -> threading.Thread:
+def when(condition: Callable[[], Any], action: Callable[[], Any], seconds: float = 120.0) -> threading.Thread:
     """Start a thread that does ``action`` as soon as ``condition`` holds."""
 
     def watch() -> None:
@@ -57,7 +57,7 @@ def when(condition: Callable[[], Any], action: Callable[[], Any], seconds: float
     return thread
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> bool:
     """Wait until ``condition`` holds; whether it ever did."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -65,6 +65,35 @@ def until(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
             return False
         time.sleep(0.002)
     return True
+
+
+def stopped_inside(begin: Callable[[], hogwild.Run], epochs: int, examples: int) -> hogwild.Run:
+    """A run that was stopped after so many epochs and some more ``examples``; begun again where its epoch was over
+    before the thread that stops it had its turn.
+    """
+    for _ in range(20):
+        run, over = begin(), threading.Event()
+        for _ in range(epochs + 1):
+            next(run)
+
+        def inside(run: hogwild.Run = run, over: threading.Event = over) -> bool:
+            progress = run.progress()
+            return over.is_set() or (progress.epoch == epochs and progress.rows_done > examples)
+
+        stopping = when(inside, run.stop)
+        row = next(run)
+        over.set()
+        stopping.join()
+        if epochs < row["epoch"] < epochs + 1:
+            assert row["status"] == "interrupted"
+            return run
+        run.close()
+    raise AssertionError("no epoch was long enough to be stopped")
+
+
+def living() -> set[threading.Thread]:
+    """All that live: what a test leaves are those that were not there before, for others may end meanwhile."""
+    return set(threading.enumerate())
 
 
 def memory(pid: int | str = "self", fields: tuple[str, ...] = ("RssAnon", "RssShmem")) -> int:

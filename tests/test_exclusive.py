@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def test_another_process_has_them(tmp_path: Path) -> None:
 
 
 def test_a_run_lets_go_at_its_end_and_when_it_cannot_begin(tmp_path: Path) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     run = hogwild.train(toy(), checkpoint=tmp_path, epochs=1, **QUIET)
     with pytest.raises(UsageError, match="is being written there") as refused:

@@ -23,16 +23,17 @@ from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import save_store
 from hogwild.errors import TrainingError
+from hogwild.hosts.job import Job
 from hogwild.kernels.control import LINE, ROWS, WORKERS
 from hogwild.model_file import load_checkpoint
 from hogwild.models import load_model
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run
-from tests.conftest import ROOT, descendants
-from tests.runs import QUIET, long_epochs, start, toy, until, when
+from tests.conftest import ROOT, descendants, of_others
+from tests.runs import QUIET, living, long_epochs, start, toy, until, when
 
 LOCK_FREE, HOLDING = ["hogwild", "atomic", "tiered"], ["aig", "locked", "round-robin"]
-NOTICED = 5.0  # seconds; less than two, were the machine idle
+NOTICED = 20.0  # seconds; less than two, were the machine idle
 
 
 def pids(run: Run) -> list[int]:
@@ -43,7 +44,7 @@ def kill(*pids: int, wait: bool = False) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    assert not wait or until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 5)  # reaped
+    assert not wait or until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))  # reaped
 
 
 def running(pid: int) -> bool:
@@ -51,6 +52,11 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def segments_since(before: set[str]) -> set[str]:
+    """Shared memory that is there since, but for what belongs to other programs."""
+    return {name for name in set(os.listdir("/dev/shm")) - before if not of_others(name)}
 
 
 class Clock:
@@ -69,19 +75,26 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return long_epochs(tmp_path_factory.mktemp("long"), 300)
 
 
+def few(rows: Rows, discipline: str) -> Rows:
+    """So many that an epoch lasts some tenths of a second: atomic additions take five times as long."""
+    return rows.block(0, 60_000) if discipline == "atomic" else rows
+
+
 # ---- killed workers
 
 
 @pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2), ("tiered", 2)])
 def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: str, workers: int) -> None:
+    rows = few(rows, discipline)
     run = start(rows, discipline=discipline, workers=workers, host="processes", epochs=2)
     next(run)
     killed, noticed, victim = Clock(), Clock(), pids(run)[0]
-    when(lambda: run.progress().rows_done > 20_000, lambda: (kill(victim), killed()))
-    when(lambda: run.engine.pool.lost, noticed)
+    killing = when(lambda: run.progress().rows_done > 10_000, lambda: (killed(), kill(victim)))
+    noticing = when(lambda: run.engine.pool.lost, noticed)
     row = next(run)
+    killing.join(), noticing.join()
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(rows) - run.engine.job.order.chunk <= row["updates"] < len(rows)
+    assert len(rows) - run.engine.job.order.chunk <= row["updates"] <= len(rows)
     assert 0 < noticed.at - killed.at < NOTICED
     assert row["objective"] < run.history[0]["objective"]
     row = next(run)
@@ -90,12 +103,13 @@ def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: s
 
 @pytest.mark.parametrize("discipline", LOCK_FREE)
 def test_all_workers_killed_at_once(rows: Rows, discipline: str) -> None:
+    rows = few(rows, discipline)
     run = start(rows, discipline=discipline, workers=2, host="processes", epochs=1)
     next(run)
-    when(lambda: run.progress().rows_done > 20_000, lambda: kill(*pids(run)))
+    when(lambda: run.progress().rows_done > 10_000, lambda: kill(*pids(run)))
     row = next(run)
     assert (row["status"], row["workers_lost"]) == ("ok", 2)
-    assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] < len(rows)
+    assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(rows)
 
 
 def test_workers_killed_again_and_again(rows: Rows) -> None:
@@ -113,7 +127,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
                     kill(worker.pid)
                     kills.append(k)
                     seen[k] = done + 2 * run.engine.job.order.chunk
-                    until(lambda: run.engine.pool.lost >= len(kills), 5)
+                    until(lambda: run.engine.pool.lost >= len(kills) or ended.is_set())
             time.sleep(0.001)
 
     thread = threading.Thread(target=work)
@@ -122,32 +136,47 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     ended.set()
     thread.join()
     assert len(kills) > 3
-    assert (row["status"], row["workers_lost"]) == ("ok", len(kills))
-    assert len(run._case._train) - len(kills) * run.engine.job.order.chunk <= row["updates"] < len(run._case._train)
+    assert row["status"] == "ok"
+    assert len(kills) - row["workers_lost"] in (0, 1)  # the last may have died when all was done
+    assert len(run._case._train) - len(kills) * run.engine.job.order.chunk <= row["updates"] <= len(run._case._train)
 
 
 @pytest.mark.parametrize("discipline", HOLDING)
 def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path, discipline: str) -> None:
     """In one line that says who died, of what and what to do; with the model and the checkpoint of the epoch before."""
     rows = rows.block(0, 20_000 if discipline == "round-robin" else 60_000)  # the turn travels at every row
-    run = start(rows, discipline=discipline, workers=2, host="processes", epochs=9, checkpoint=tmp_path)
+    run = start(rows, discipline=discipline, workers=2, host="processes", epochs=99, checkpoint=tmp_path)
     next(run), next(run)
-    coef, workers, killed = run.model.coef_, pids(run), Clock()
-    when(lambda: run.progress().epoch == 1 and run.progress().rows_done > 3000, lambda: (kill(workers[1]), killed()))
+    workers, killed = set(pids(run)), Clock()
+
+    def work() -> None:
+        while not run.engine.ended:  # who was killed between two epochs held nothing, and is replaced
+            if run.progress().epoch and 3000 < run.progress().rows_done < len(rows) - 3000:
+                crew = pids(run)
+                workers.update(crew)
+                killed()
+                kill(*crew[1:])
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    coefs = {1: run.model.coef_}
     with pytest.raises(TrainingError) as caught:
-        next(run)
+        coefs.update((row["epoch"], run.model.coef_) for row in run)
+    thread.join()
+    epoch, coef = max(coefs.items())
     assert 0 < time.monotonic() - killed.at < NOTICED
     assert re.fullmatch(
         rf"worker 1 died \(killed by signal 9, Killed\) and may have held .*: discipline {discipline} cannot go on; "
         "resume from the last checkpoint, or choose a lock-free one",
         str(caught.value),
     )
-    assert not any(running(pid) for pid in workers)
+    assert until(lambda: not any(running(pid) for pid in workers))
     assert np.array_equal(run.model.coef_, coef)
-    assert load_checkpoint(tmp_path)[1]["epoch"] == 1
+    assert load_checkpoint(tmp_path)[1]["epoch"] == epoch
     assert list(run) == []
-    again = start(rows, discipline=discipline, workers=2, host="processes", epochs=2, checkpoint=tmp_path, resume=True)
-    assert [row["epoch"] for row in again] == [2]
+    options: dict[str, Any] = {"discipline": discipline, "workers": 2, "host": "processes", "epochs": epoch + 1}
+    assert [row["epoch"] for row in start(rows, checkpoint=tmp_path, resume=True, **options)] == [epoch + 1]
 
 
 @pytest.mark.parametrize("discipline", LOCK_FREE + HOLDING)
@@ -188,9 +217,9 @@ def test_nothing_piles_up_in_a_long_lived_program() -> None:
 
     def held() -> tuple[int, int, int]:
         maps = Path("/proc/self/maps").read_text()
-        return len(os.listdir("/proc/self/fd")), maps.count("/dev/shm/torch_"), threading.active_count()
+        return len(os.listdir("/proc/self/fd")), maps.count("/dev/shm/torch_"), len(living() - before)
 
-    rows, seen = toy(), []
+    rows, seen, before = toy(), list[tuple[int, int, int]](), living()
     pool = start_pool("processes", 2)
     for round in range(5):
         if round in (2, 3):
@@ -215,23 +244,20 @@ def test_killed_workers_leave_no_descriptors() -> None:
     assert seen == [seen[0]] * 6
 
 
-def test_workers_that_die_before_they_do_anything() -> None:
-    pool, stopping = start_pool("processes", 2), threading.Event()
+class Deadly:
+    """Kills the process that receives it."""
 
-    def work() -> None:
-        while not stopping.wait(0.001):
-            for worker in list(pool._crew):  # type: ignore[attr-defined]
-                kill(worker.pid)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, ("(os := __import__('os')).kill(os.getpid(), 9)",)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        with pytest.raises(TrainingError, match=r"worker \d died 3 times in a row \(killed by signal 9, .*memory\?"):
-            hogwild.train(toy(), pool=pool, step=0.5)
-    finally:
-        stopping.set()
-        thread.join()
-        pool.close()
+
+def test_workers_that_die_before_they_do_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Job, "__getstate__", lambda job: {"deadly": Deadly()})
+    with (
+        contextlib.closing(start_pool("processes", 2)) as pool,
+        pytest.raises(TrainingError, match=r"worker \d died 3 times in a row \(killed by signal 9, .*memory\?"),
+    ):
+        hogwild.train(toy(), pool=pool, step=0.5)
 
 
 # ---- killed parents
@@ -274,9 +300,8 @@ def test_killed_parent_leaves_nothing(spawn: Callable, tmp_path: Path, disciplin
     family = descendants() - before
     process.kill()
     process.wait()
-    assert until(lambda: not any(running(pid) for pid in workers), 5)
-    assert until(lambda: not any(running(pid) for pid in family), 5)
-    assert set(os.listdir("/dev/shm")) <= segments
+    assert until(lambda: not any(running(pid) for pid in [*workers, *family]))
+    assert not segments_since(segments)
 
 
 SAVING = """
@@ -306,7 +331,7 @@ def test_killed_while_saving(spawn: Callable, tmp_path: Path) -> None:
     run = hogwild.train(toy(width=80_000), checkpoint=tmp_path, resume=True, epochs=epoch + 1, **QUIET)
     assert [row["epoch"] for row in run] == [epoch + 1]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]  # the half-written one went, too
-    assert set(os.listdir("/dev/shm")) <= segments
+    assert not segments_since(segments)
 
 
 # ---- the command line
@@ -356,12 +381,12 @@ def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: i
     workers = workers_of(process)
     assert len(workers) == 2
     os.killpg(process.pid, number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert err == ""
-    assert not any(running(pid) for pid in workers)
-    assert until(lambda: descendants() <= before, 5)
-    assert set(os.listdir("/dev/shm")) <= segments
+    assert until(lambda: not any(running(pid) for pid in workers))
+    assert until(lambda: descendants() <= before)
+    assert not segments_since(segments)
     model, (_, state) = load_model(tmp_path / "model"), load_checkpoint(tmp_path / "state")
     assert model.history[-1]["epoch"] == state["history"][-1]["epoch"] > 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.store", "model", "rows", "state"]
@@ -370,10 +395,13 @@ def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: i
 def test_a_killed_worker_of_the_command(train: Callable, tmp_path: Path) -> None:
     process = train("--discipline", "locked")
     time.sleep(0.05)
-    while process.poll() is None and (workers := workers_of(process)):
-        kill(workers[0])  # between two epochs it is only replaced
-        time.sleep(0.2)
-    _, err = process.communicate(timeout=30)
+
+    def over() -> bool:
+        kill(*workers_of(process)[:1])  # between two epochs it is only replaced
+        return until(lambda: process.poll() is not None, 0.2)
+
+    assert until(over, 120)
+    _, err = process.communicate()
     assert process.returncode == 1
     assert re.fullmatch(r"hogwild: error: worker \d died \(killed by signal 9.*model saved to .*\n", err)
     assert load_model(tmp_path / "model").history
@@ -385,7 +413,7 @@ def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
     kill(workers_of(process)[0])
     assert until(lambda: '"workers_lost": 1' in (tmp_path / "rows").read_text())
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, "")
 
 
@@ -398,6 +426,6 @@ def test_a_signal_while_many_workers_start(spawn: Callable, number: int) -> None
     family = descendants() - before
     process.send_signal(number)
     assert until(lambda: not any(running(pid) for pid in family), NOTICED)
-    assert descendants() <= before
+    assert until(lambda: descendants() <= before)  # who was born after the look at the family, too
     assert process.wait() == 128 + number
     assert "Traceback" not in process.stderr.read()

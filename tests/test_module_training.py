@@ -26,7 +26,7 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS
 from hogwild.problems.module.model import ModuleModel
 from hogwild.training.engine import start_pool
-from tests.runs import toy, when
+from tests.runs import stopped_inside, toy, when
 
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
 DISCIPLINES = PROBLEMS["module"]["discipline"]
@@ -127,16 +127,16 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any],
     model = network(nn.BatchNorm1d(24), nn.Dropout(0.3))
     whole = hogwild.train_module(model, "cross-entropy", data(), **options)
     whole.finish()
-    about = {"checkpoint": tmp_path}
-    part = hogwild.train_module(model, "cross-entropy", data(), **about, **options | {"epochs": 3 if inside else 2})
+
+    def part(epochs: int) -> hogwild.Run:
+        about = options | {"epochs": epochs}
+        return hogwild.train_module(model, "cross-entropy", data(), checkpoint=tmp_path, **about)
+
     if inside:
-        next(part), next(part)
-        when(lambda: 0 < part.progress().rows_done < 600, part.stop)
-        assert next(part)["status"] == "interrupted"
-        part.close()
+        stopped_inside(lambda: part(3), 1, 0).close()
     else:
-        part.finish()
-    again = hogwild.train_module(model, "cross-entropy", data(), **about, resume=True, **options)
+        part(2).finish()
+    again = hogwild.train_module(model, "cross-entropy", data(), checkpoint=tmp_path, resume=True, **options)
     again.finish()
     np.testing.assert_array_equal(whole._job.flat, again._job.flat)
     assert [row["objective"] for row in whole.history] == [

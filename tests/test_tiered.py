@@ -17,7 +17,7 @@ from hogwild.data.rows.store import open_store, save_store
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
-from tests.runs import long_epochs, start, toy, when
+from tests.runs import long_epochs, start, stopped_inside, toy, when
 
 TIERED: dict[str, Any] = {"discipline": "tiered", "step": 0.1, "epochs": 6}
 
@@ -160,11 +160,8 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable, ho
     rows = popular()
     rows = rows.select(np.tile(np.arange(len(rows)), 100))
     options = TIERED | {"checkpoint": tmp_path, "epochs": 2, "step": 0.02}
-    run = hogwild.train(rows, pool=pools(host, 2), **options)
-    next(run), next(run)
-    when(lambda: run.progress().epoch == 1 and run.progress().rows_done > 5000, run.stop)
-    stopped = next(run)
-    assert (stopped["status"], 0 < stopped["updates"] < len(rows)) == ("interrupted", True)
+    run = stopped_inside(lambda: hogwild.train(rows, pool=pools(host, 2), **options), 1, 5000)
+    assert 0 < run.history[-1]["updates"] < len(rows)
     np.testing.assert_array_equal(load_checkpoint(tmp_path)[0]["flat"], run._job.export())
     again = hogwild.train(rows, pool=pools(host, 2), resume=True, **options)
     np.testing.assert_array_equal(again._job.export(), run._job.export())
@@ -178,10 +175,7 @@ def test_one_worker_stopped_inside_an_epoch_goes_on_as_if_it_had_not(tmp_path: P
     rows = rows.select(np.tile(np.arange(len(rows)), 100))
     options = TIERED | {"workers": 1, "epochs": 2}
     whole = hogwild.train(rows, **options).finish()
-    run = hogwild.train(rows, checkpoint=tmp_path, **options)
-    next(run)
-    when(lambda: run.progress().rows_done > 5000, run.stop)
-    assert next(run)["status"] == "interrupted"
+    stopped_inside(lambda: hogwild.train(rows, checkpoint=tmp_path, **options), 0, 5000)
     again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options).finish()
     np.testing.assert_array_equal(again.coef_, whole.coef_)
 
@@ -227,7 +221,7 @@ def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
     when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(run._case._train) - run.engine.job.order.chunk <= row["updates"] < len(run._case._train)
+    assert len(run._case._train) - run.engine.job.order.chunk <= row["updates"] <= len(run._case._train)
     assert row["objective"] < 1.1 * whole.history[1]["objective"]
     last = next(run)
     assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._case._train), 1)

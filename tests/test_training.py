@@ -40,7 +40,7 @@ from hogwild.training import run as training
 from hogwild.training.checkpoint import fingerprint
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run, resolve
-from tests.runs import QUIET, long_epochs, start, toy, until, when
+from tests.runs import QUIET, living, long_epochs, start, stopped_inside, toy, until, when
 
 FIELDS = set(
     "run method problem loss l1 l2 discipline order exchange host device workers seed data step schedule epoch phase "
@@ -203,12 +203,12 @@ def test_finish_and_what_comes_after(rows: Rows) -> None:
 
 
 def test_context_manager_ends_the_workers(rows: Rows) -> None:
-    before = threading.active_count()
+    before = living()
     with hogwild.train(rows, epochs=100, step=0.5, workers=2) as run:
         next(run)
-        assert threading.active_count() == before + 2
+        assert len(living() - before) == 2
         assert next(run)["epoch"] == 1
-    assert threading.active_count() == before
+    assert not living() - before
     assert list(run) == []
     assert run.model.history[-1]["epoch"] == 1
 
@@ -229,27 +229,28 @@ def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
     assert torch.__version__  # its import keeps the frames of who asked for it until the next collection
     gc.collect()
     gc.disable()  # reference counts must do
+    before = living()
     try:
         run = hogwild.train(rows, epochs=10, step=0.5, workers=2, host=host)
         next(run)
         next(run)
         if host == "processes":
             pids = [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
-        before = threading.active_count()
+        else:
+            assert len(living() - before) == 2
         del run
         if host == "processes":
             assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))  # the server reaps them
-        else:
-            assert threading.active_count() == before - 2
+        assert not living() - before
     finally:
         gc.enable()
 
 
 def test_last_row_comes_when_the_workers_are_gone(rows: Rows) -> None:
-    before = threading.active_count()
+    before = living()
     run = hogwild.train(rows, epochs=1, **QUIET)
     assert [next(run)["epoch"], next(run)["epoch"]] == [0, 1]
-    assert threading.active_count() == before
+    assert not living() - before
 
 
 def test_what_may_be_given_as_rows(rows: Rows) -> None:
@@ -436,7 +437,7 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
     plain = hogwild.train(rows, epochs=2, workers=1, exchange=exchange)
     assert run.config.step == plain.config.step
     plain.close()
-    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)  # a probe would take hours
+    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)
     next(one)
     when(lambda: one.progress().seconds > 0.1, one.stop)
     row = next(one)
@@ -444,7 +445,7 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
         "interrupted",
         one.engine.job.order.chunk,
     )  # finished without further delays
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 600  # a probe would take hours
 
 
 # ---- stopping
@@ -541,14 +542,14 @@ def test_the_second_ctrl_c_raises_at_once(rows: Rows, monkeypatch: pytest.Monkey
         signal.raise_signal(signal.SIGINT)
         pytest.fail("not reached")
 
-    before = threading.active_count()
+    before = living()
     run = hogwild.train(rows, epochs=5, **QUIET)
     next(run)
     coef = run.model.coef_
     monkeypatch.setattr(LinearCase, "evaluate", twice)
     with pytest.raises(KeyboardInterrupt):
         next(run)
-    assert threading.active_count() == before
+    assert not living() - before
     assert run.history[-1]["epoch"] == 0
     assert np.array_equal(run.model.coef_, coef)
 
@@ -663,12 +664,10 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     options |= {"tol": 0.9} if name == "adaptive" else {}  # five epochs without such progress divide the step
     whole = hogwild.train(rows, epochs=total, **options)
     whole.finish()
-    part = hogwild.train(rows, epochs=3 if inside else 2, checkpoint=tmp_path, **options)
     if inside:
-        next(part), next(part)
-        stop_inside(part)
-        assert part.history[-1]["status"] == "interrupted"
+        part = stopped_inside(lambda: hogwild.train(rows, epochs=3, checkpoint=tmp_path, **options), 1, 5000)
     else:
+        part = hogwild.train(rows, epochs=2, checkpoint=tmp_path, **options)
         part.finish()
     again = hogwild.train(rows, epochs=total, checkpoint=tmp_path, resume=True, **options)
     assert again.config.step == whole.config.step
@@ -683,12 +682,6 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     assert not MACHINE & set(found[0])
     if name == "adaptive":
         assert found[-1]["step"] < found[0]["step"]
-
-
-def stop_inside(run: Run) -> None:
-    """Stop a run some chunks into its next epoch."""
-    when(lambda: run.progress().rows_done > 5000, run.stop)
-    next(run)
 
 
 def test_resumed_after_many_stops(tmp_path: Path) -> None:
@@ -713,10 +706,10 @@ def test_resumed_after_many_stops(tmp_path: Path) -> None:
 def test_nothing_left_to_do(rows: Rows, tmp_path: Path) -> None:
     first = hogwild.train(rows, epochs=3, checkpoint=tmp_path, **QUIET)
     first.finish()
-    before = threading.active_count()
+    before = living()
     for epochs in (3, 2):
         run = hogwild.train(rows, epochs=epochs, checkpoint=tmp_path, resume=True, **QUIET)
-        assert threading.active_count() == before
+        assert not living() - before
         assert list(run) == []
         assert np.array_equal(run.model.coef_, first.model.coef_)
         assert np.array_equal(run.finish().coef_, first.model.coef_)
@@ -760,13 +753,13 @@ def state(rows: Rows, tmp_path: Path) -> Path:
 
 def refused(state: Path, rows: Rows, **options: Any) -> str:
     """The one line with which resuming is refused; no worker was started, and the checkpoint is as it was."""
-    before, threads = (state / CHECKPOINT_NAME).read_bytes(), threading.active_count()
+    before, running = (state / CHECKPOINT_NAME).read_bytes(), living()
     with pytest.raises(InputError) as caught:
         hogwild.train(rows, checkpoint=state, resume=True, **QUIET | {"epochs": 3} | options)
     message = str(caught.value)
     assert message.startswith(str(state))
     assert "\n" not in message
-    assert threading.active_count() == threads
+    assert not living() - running
     assert (state / CHECKPOINT_NAME).read_bytes() == before
     return message
 

@@ -52,10 +52,15 @@ class _Worker:
                 raise cannot_start(str(error)) from error
             undo.pop_all()
 
-    def wait_for_process(self) -> None:
+    def wait_for_process(self, again: bool = True) -> None:
         """Return once the process has begun, which takes a while if the server has just been started."""
         try:
             self.receive()
+            if again and self.ended == Ended(None):  # the server was killed before it took the request
+                self.channel.close()
+                _Worker.__init__(self, self.number, self.cpu)
+                self.wait_for_process(again=False)
+                return
             reason = self.ended and (self.ended.reason or "its fork server died")
         except TimeoutError:
             reason = f"no answer from its fork server for {fork_server.ANSWER:.0f} seconds"

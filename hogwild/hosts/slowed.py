@@ -124,7 +124,12 @@ class Slowed(DirectLink):
         return self._answers.pop(ticket, None)
 
     def _go_on(self) -> None:
-        """Serve requests that have arrived, in the order in which a shard was asked, and receive answers."""
+        """Send requests, serve those that have arrived, in the order that they were made in, and receive answers."""
+        for trip in self._trips.values():
+            if trip.due is None:
+                trip.due = self._travel(self.replica, trip.shard % self.replicas, trip.request)
+            if trip.due is None:
+                break
         unserved = set[int]()
         for ticket, trip in [*self._trips.items()]:
             if trip.reply is None and trip.shard not in unserved:
@@ -138,8 +143,6 @@ class Slowed(DirectLink):
 
     def _visit(self, trip: Trip) -> None:
         """Serve a request if it has arrived."""
-        if trip.due is None:
-            trip.due = self._travel(self.replica, trip.shard % self.replicas, trip.request)
         if trip.due is not None and trip.due <= time.monotonic_ns():
             trip.request, trip.reply = self._served(trip.shard, trip.request)
             trip.due = 0

@@ -7,6 +7,7 @@ judged between epochs is the affair of ``run.py``.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,7 @@ class Engine:
         self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
         self.stopping = False
         self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
+        self._turning = threading.RLock()  # held while counts and task change; a signal's handler may look meanwhile
         try:
             self.job = lay_out(self.pool.shared)
             self._laid_out, self._n = True, examples or self.job.order.n_rows
@@ -140,11 +142,11 @@ class Engine:
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
         task = Task(self.epoch, self.chunk, steps[0], tuple(steps[1:]))
-        before = self.clock.seconds
-        job.begin_epoch(task.epoch, task.start, pool.share(task))
-        # only now, for who watches: the counts are at zero
-        self._task, self._began = task, before
-        self._in_hand = self.updates % self._n if self.chunk else 0
+        before, share = self.clock.seconds, pool.share(task)
+        with self._turning:
+            job.begin_epoch(task.epoch, task.start, share)
+            self._task, self._began = task, before
+            self._in_hand = self.updates % self._n if self.chunk else 0
         if self.stopping:
             job.stop()
         try:
@@ -197,13 +199,14 @@ class Engine:
 
     def progress(self) -> EpochProgress:
         """How far the run is."""
-        rows, nonzeros = self._done()
-        rows += self._in_hand
-        seconds = self.clock.seconds - self._began
-        further = min(rows // max(self._n, 1), len(self._task.further))
-        return EpochProgress(
-            self._task.epoch + further, min(rows - further * self._n, self._n), self._n, nonzeros, seconds
-        )
+        with self._turning:
+            rows, nonzeros = self._done()
+            rows += self._in_hand
+            seconds = self.clock.seconds - self._began
+            further = min(rows // max(self._n, 1), len(self._task.further))
+            return EpochProgress(
+                self._task.epoch + further, min(rows - further * self._n, self._n), self._n, nonzeros, seconds
+            )
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header has to hold."""

@@ -10,9 +10,11 @@ machine, any that is killed or stopped ends the run as machine 0 does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -44,9 +46,11 @@ STARTED, ENDED, ALONE = 120.0, 60.0, 15.0 + SILENCE  # seconds
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the system gives to connections, one of which might take it before machine 0 listens there."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", 10_000 + secrets.randbelow(20_000)))
+            return int(probe.getsockname()[1])
 
 
 class Machines:

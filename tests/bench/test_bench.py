@@ -193,6 +193,7 @@ def test_against(plan: BenchPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = solvers.Outside("absent", "no-such-package", "no_such_module", solvers.Ours, "file")
     ours = [solver for solver in solvers.SOLVERS if solver.module in ("hogwild", "sklearn")]
     monkeypatch.setattr("hogwild.bench.against.SOLVERS", (*ours, absent))
+    monkeypatch.setattr("hogwild.bench.against.PATIENCE", 6000.0)  # however busy the machine
     rows = rows_of("against", plan)
     epochs = [row for row in rows if row["what"] == "epoch"]
     assert {(row["solver"], row["order"]) for row in epochs} == {

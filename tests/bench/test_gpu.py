@@ -209,9 +209,9 @@ def test_another_process_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) 
     assert found == [
         ("faulty", "failed: a fault"), ("gone", "failed: the process ended with status -9"), ("good", "ok"),
     ]  # fmt: skip
-    monkeypatch.setattr(door, "GRACE", 0.5)
+    monkeypatch.setattr(door, "GRACE", 2.0)  # in which a busy machine starts Python
     *_, last = door.follow("slow", 0.0, [*command, "--skip=faulty", "--skip=gone"])
-    assert last["status"] == "failed: took more than 0 s"
+    assert last["status"] == "failed: took more than 2 s"
 
 
 @pytest.mark.parametrize("first", ["", "print(json.dumps({'what': 'device', 'status': 'ok'}), flush=True);"])
@@ -382,7 +382,7 @@ def test_no_gpu_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 def test_the_script_without_a_gpu(python: str | None, tmp_path: Path) -> None:
     settings = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)} | ({"PYTHON": python} if python else {})
     command = [ROOT / "scripts" / "bench-gpu", "--quick"]
-    done = subprocess.run(command, cwd="/", env=settings, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd="/", env=settings, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -397,7 +397,7 @@ def test_the_script_takes_a_torch_that_finds_a_gpu_as_it_is(complete: bool, tmp_
     fake.chmod(0o755)
     settings = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHON": str(fake)}
     command = [ROOT / "scripts" / "bench-gpu", "--quick"]
-    done = subprocess.run(command, cwd="/", env=settings, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd="/", env=settings, capture_output=True, text=True, timeout=300)
     if complete:
         assert (done.returncode, done.stdout) == (0, f"{ROOT} -m hogwild.bench.gpu --quick\n")
     else:

@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_has_come(web: Site, tmp_path: Path) -> None:
         while not part.exists() or part.stat().st_size < 100:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

@@ -141,7 +141,7 @@ def test_sizes() -> None:
 
 def test_info_on_a_pipe_takes_nothing_from_it(svm: Path) -> None:
     command = f"{sys.executable} -m hogwild info --json <(cat {svm})"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["rows"] == 200
 

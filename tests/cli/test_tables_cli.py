@@ -138,7 +138,7 @@ def test_ctrl_c_while_a_table_is_read_leaves_nothing(tmp_path: Path, spawn: Any)
         while not any(here.iterdir()) and process.poll() is None:  # until it writes what it reads
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 130, err
         assert "Traceback" not in err
         assert list(here.iterdir()) == []

@@ -109,7 +109,7 @@ def test_plans_that_are_none(changes: dict, says: str) -> None:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("suite")
-    Suite("paper", SMALL, command="hogwild compare --suite paper", timeout=20.0).run(out)
+    Suite("paper", SMALL, command="hogwild compare --suite paper", timeout=300.0).run(out)
     return out
 
 
@@ -162,7 +162,7 @@ def test_what_is_finished_is_not_run_again(done: Path, monkeypatch: pytest.Monke
     ran: list[str] = []
     original = harness.run_cell
     monkeypatch.setattr(harness, "run_cell", lambda cell, *about: (ran.append(cell.name), original(cell, *about))[1])
-    Suite("paper", SMALL, timeout=20.0).run(tmp_path)
+    Suite("paper", SMALL, timeout=300.0).run(tmp_path)
     assert len(ran) == 1
     for each in PAPER:
         found, before = (rows_of(folder / each.key) for folder in (tmp_path, done))

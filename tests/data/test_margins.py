@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -15,6 +13,7 @@ from hogwild.data.rows.margins import margins
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import UsageError
 from tests import reference
+from tests.runs import living
 
 
 @pytest.fixture
@@ -55,18 +54,18 @@ def test_many_classes_make_chunks_of_few_rows():
 def test_map_chunks_keeps_order_and_stops_early(small_chunks):
     rows, _ = awkward()
     assert list(map_chunks(rows, lambda a, b: (a, b), threads=4)) == list(chunks(rows))
-    before = threading.active_count()
+    before = living()
     walk = map_chunks(rows, lambda a, b: a, threads=2)
     assert next(walk) == 0
     walk.close()
-    assert threading.active_count() == before
+    assert not living() - before
 
     def fail(a, b):
         raise RuntimeError("in a chunk")
 
     with pytest.raises(RuntimeError, match="in a chunk"):
         list(map_chunks(rows, fail, threads=2))
-    assert threading.active_count() == before
+    assert not living() - before
 
 
 @pytest.mark.parametrize("kind", ["none", "l2", "max"])

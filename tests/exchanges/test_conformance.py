@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import NO_LIMIT
 from hogwild.methods import BETWEEN_WORKERS, Choice, Number, listed, parse_named
-from tests.runs import long_epochs, start, toy, when
+from tests.runs import living, long_epochs, start, stopped_inside, toy, when
 
 
 class Case(NamedTuple):
@@ -270,11 +269,8 @@ def test_a_killed_worker_is_missed_by_nobody(name: str, tmp_path: Path) -> None:
 def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) -> None:
     rows = long_epochs(tmp_path, 100)
     quiet = {"exchange": spelled(name, 300), "workers": 3, "host": host, "checkpoint": tmp_path / "state"}
-    run = start(rows, epochs=2, **quiet)
-    next(run)
-    when(lambda: run.progress().rows_done > 3000, run.stop)
-    row = next(run)
-    assert row["status"] == "interrupted"
+    run = stopped_inside(lambda: start(rows, epochs=2, **quiet), 0, 3000)
+    row = run.history[-1]
     again = start(rows, epochs=1, resume=True, **quiet)
     assert again._job.export().tobytes() == run._job.export().tobytes()
     (last,) = again
@@ -286,11 +282,13 @@ def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) 
 @trading
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(name: str, host: str, tmp_path: Path) -> None:
+    before = living()
     run = start(long_epochs(tmp_path, 400), exchange=spelled(name, 300), workers=3, host=host, epochs=2)
     next(run)
-    when(lambda: run.progress().rows_done > 3000, run.close)
+    closing = when(lambda: run.progress().rows_done > 3000, run.close)
     assert [*run] == []
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-") and thread.is_alive()]
+    closing.join()
+    assert not living() - before
 
 
 # ---- names and refusals

@@ -31,7 +31,7 @@ from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import plan_tiers
 from hogwild.problems.work import InChunks, OrderSlice, Shared
 from tests.exchanges.test_conformance import CASES, spelled, trained
-from tests.runs import long_epochs, start, toy, when
+from tests.runs import living, long_epochs, start, stopped_inside, toy, when
 
 NO_LOCKS = np.empty(0, np.int32)
 DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered")
@@ -427,11 +427,8 @@ def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
 def test_stopping_in_the_middle_and_going_on(name: str, host: str, tmp_path: Path) -> None:
     data = long_epochs(tmp_path, 100)
     quiet: dict[str, Any] = {"exchange": grouped(name, 300), "workers": 4, "host": host, "discipline": "hogwild"}
-    run = start(data, epochs=2, checkpoint=tmp_path / "state", **quiet)
-    next(run)
-    when(lambda: run.progress().rows_done > 3000, run.stop)
-    row = next(run)
-    assert row["status"] == "interrupted"
+    run = stopped_inside(lambda: start(data, epochs=2, checkpoint=tmp_path / "state", **quiet), 0, 3000)
+    row = run.history[-1]
     again = start(data, epochs=1, resume=True, checkpoint=tmp_path / "state", **quiet)
     assert again._job.export().tobytes() == run._job.export().tobytes()
     (last,) = again
@@ -441,12 +438,13 @@ def test_stopping_in_the_middle_and_going_on(name: str, host: str, tmp_path: Pat
 
 @trading
 def test_a_pool_that_is_closed_in_the_middle_ends(name: str, tmp_path: Path) -> None:
-    data = long_epochs(tmp_path, 400)
+    data, before = long_epochs(tmp_path, 400), living()
     run = start(data, exchange=grouped(name, 300), workers=4, host="threads", epochs=2, discipline="locked")
     next(run)
-    when(lambda: run.progress().rows_done > 3000, run.close)
+    closing = when(lambda: run.progress().rows_done > 3000, run.close)
     assert [*run] == []
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-") and thread.is_alive()]
+    closing.join()
+    assert not living() - before
 
 
 @pytest.mark.parametrize("discipline", ["auto", "tiered", "locked"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild.exchanges.direct import START, DirectLink
@@ -45,7 +45,6 @@ def test_to_one_and_to_all() -> None:
     assert DirectLink.counted(arrays) == Counts(3, 3 * START + 4 * (3 + 2), 0.0)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 100))
 def test_messages_of_any_length_pass_a_log_of_any_length(lengths: list[int], more: int) -> None:
     links, _ = direct(2, START + 4 * 31 + more)

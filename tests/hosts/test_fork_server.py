@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -40,6 +41,20 @@ def test_a_server_that_is_stopped_by_a_signal(monkeypatch: pytest.MonkeyPatch) -
     Processes(1).close()
 
 
+def test_a_server_that_dies_with_requests_before_it_is_replaced() -> None:
+    Processes(1).close()
+    server = fork_server.pid()
+    assert server is not None
+    os.kill(server, signal.SIGSTOP)
+    killing = threading.Timer(0.3, os.kill, (server, signal.SIGKILL))
+    killing.start()
+    pool = Processes(2)
+    killing.join()
+    assert fork_server.pid() != server
+    assert len({worker.pid for worker in pool._crew}) == 2
+    pool.close()
+
+
 def test_deaths_are_noticed_where_the_user_blocks_signals() -> None:
     fork_server.stop()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -61,7 +76,7 @@ def test_inside_a_daemonic_process() -> None:
         "process = multiprocessing.get_context('fork').Process(target=train, daemon=True)\n"
         "process.start(); process.join()\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (result.stdout, result.stderr) == ("4\n", "")
 
 

@@ -85,7 +85,11 @@ except OutputError as error:
     ("name", "limit", "why"),
     [
         ("FSIZE", "1 << 20", "unable to resize file .*File too large"),
-        ("AS", "int(open('/proc/self/statm').read().split()[0]) * 4096 + (1 << 23)", "unable to mmap .*memory"),
+        (
+            "AS",
+            "int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (1 << 23)",
+            "unable to mmap .*memory",
+        ),
         ("NOFILE", "3", "unable to open shared memory object .*Too many open files"),
     ],
 )

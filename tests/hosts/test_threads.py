@@ -21,11 +21,14 @@ from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
 from hogwild.problems.work import Shared
-from tests.runs import until
+from tests.runs import living, until
 
 
-def alive() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("hogwild-")]
+@pytest.fixture
+def alive() -> Callable[[], set[threading.Thread]]:
+    """The threads that there are since the test began."""
+    before = living()
+    return lambda: living() - before
 
 
 def test_workers_have_a_core_each_and_the_caller_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +43,7 @@ def test_workers_have_a_core_each_and_the_caller_all(monkeypatch: pytest.MonkeyP
     assert sorted(pinned) == [("hogwild-0", {5}), ("hogwild-1", {6})]
 
 
-def test_one_job_after_another(make_job: Callable, run_epoch: Callable) -> None:
+def test_one_job_after_another(make_job: Callable, run_epoch: Callable, alive: Callable) -> None:
     pool = Threads(2)
     assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("threads", False, 2, 0, None)
     for discipline in ("round-robin", "locked", "round-robin"):
@@ -96,7 +99,7 @@ def test_a_failing_worker_is_one_sentence(
 
 @pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
 def test_a_worker_that_fails_does_not_keep_the_others_waiting(
-    make_job: Callable, monkeypatch: pytest.MonkeyPatch, discipline: str
+    make_job: Callable, monkeypatch: pytest.MonkeyPatch, discipline: str, alive: Callable
 ) -> None:
     work = Job.work
 
@@ -120,7 +123,9 @@ def test_a_worker_that_fails_does_not_keep_the_others_waiting(
     assert not alive()
 
 
-def test_a_worker_that_cannot_lay_out_its_job(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_lay_out_its_job(
+    make_job: Callable, monkeypatch: pytest.MonkeyPatch, alive: Callable
+) -> None:
     def fail(self: WorkerState, message: object) -> None:
         raise MemoryError("too large")
 
@@ -148,7 +153,7 @@ def test_release_stops_the_workers_and_frees_the_job(make_job: Callable) -> None
     pool.close()
 
 
-def test_a_dropped_pool_ends_its_threads(make_job: Callable) -> None:
+def test_a_dropped_pool_ends_its_threads(make_job: Callable, alive: Callable) -> None:
     pool = Threads(2)
     pool.open(make_job(pool))
     assert len(alive()) == 2
@@ -178,5 +183,5 @@ def test_an_interpreter_that_ends_with_a_pool_open_does_not_hang() -> None:
         "run = hogwild.train((X, np.sign(X[:, 0])), workers=2, step=0.1)\n"
         "print(next(run)['epoch'])\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (result.returncode, result.stdout, result.stderr) == (0, "0\n", "")

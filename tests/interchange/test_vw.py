@@ -78,7 +78,7 @@ def test_the_constant_keeps_its_place_to_itself(tmp_path: Path) -> None:
 def vw(*words: object) -> None:
     pytest.importorskip("vowpalwabbit", reason="vowpalwabbit is not installed")
     command = [sys.executable, "-m", "vowpalwabbit", "--quiet", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

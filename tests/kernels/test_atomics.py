@@ -140,7 +140,7 @@ def test_store_publishes_what_was_written_before():
     thread.start()
     cells[16] = 5
     store(cells, 0, 1)
-    thread.join(timeout=20)
+    thread.join(timeout=120)
     assert not thread.is_alive()
     assert cells[8] == 5
 

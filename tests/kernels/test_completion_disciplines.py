@@ -15,6 +15,7 @@ from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
 from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.work import OrderSlice
 from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
+from tests.runs import until
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -167,7 +168,7 @@ def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options)
     time.sleep(0.1)
     assert thread.is_alive()
     job.control[ABORT] = 1
-    thread.join(timeout=10)
+    thread.join(timeout=120)
     assert not thread.is_alive()
     np.testing.assert_array_equal(job.flat, before)
 
@@ -184,11 +185,11 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
     args = job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0
     thread = threading.Thread(target=job.work, args=args)
     thread.start()
+    assert until(lambda: job.state["locks"][tile // columns] == 1)  # its users, already
     time.sleep(0.1)
     assert job.done()[0] == 0
-    assert job.state["locks"][tile // columns] == 1  # its users, already
     job.state["locks"][taken] = 0
-    thread.join(timeout=10)
+    thread.join(timeout=120)
     assert job.done()[0] == 600
     assert not job.state["locks"].any()
 

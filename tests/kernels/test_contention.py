@@ -134,7 +134,7 @@ def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, loss):
     time.sleep(0.1)
     assert worker.is_alive()
     job.control[ABORT] = 1
-    worker.join(timeout=20)
+    worker.join(timeout=120)
     assert not worker.is_alive()
     assert job.done()[0] < len(rows)
     run_epoch(job, 0, ONE)

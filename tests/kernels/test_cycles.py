@@ -71,6 +71,7 @@ def test_as_long_as_asked(seconds):
 
 def test_not_once_the_workers_are_to_stop():
     control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(10.0)
+    cycles.spin(control, 1)  # compiled
     control[STOP] = 1
     start = time.perf_counter()
     cycles.spin(control, ticks)

@@ -104,5 +104,5 @@ def test_abort_ends_a_wait_in_progress():
     assert all(thread.is_alive() for thread in threads)
     control[ABORT] = 1
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=120)
     assert answers == [False, False]

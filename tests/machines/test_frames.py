@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild.errors import TrainingError
@@ -56,7 +56,6 @@ def test_texts_are_read_back() -> None:
             text_of(Frame(TRADE, message=Message(0, 0, 0, np.array([*text], np.uint8))))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=CELLS, max_size=CELLS), st.integers(0, 5))
 def test_no_header_gets_more_memory_than_it_may(cells: list[int], good: int) -> None:
     """However many of the first cells are right."""

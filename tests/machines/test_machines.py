@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -19,10 +22,17 @@ from tests.runs import toy
 OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
 
 
+#: Below those that the system gives to connections, or one of these might take it before machine 0 listens there; tests
+#: that run side by side begin at different ones.
+PORTS = itertools.cycle((10_000 + (os.getpid() * 997 + k) % 20_000) for k in range(20_000))
+
+
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    for port in PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+    raise AssertionError
 
 
 def together(machines: int, work: Callable[[Cluster], Any], about: list[dict] | None = None) -> list[Any]:

@@ -76,16 +76,20 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
 
 def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) -> None:
     """With other exchanges: ``test_asynchronous.py``, and below."""
-    first, second, third = start(store, 3, tmp_path, "--epochs", "40", "--exchange", "averaging")
+    first, second, third = start(store, 3, tmp_path, "--epochs", "1000000", "--exchange", "averaging")
     assert until(lambda: len(measured(tmp_path)) > 4, 180)
     second.kill()
-    assert [ended(process) for process in (first, third)] == [(0, ""), (0, "")]
-    last = measured(tmp_path)[-1]
-    assert last["epoch"] == 40
-    assert last["status"] == "ok"
-    assert last["updates"] == 20_000
-    assert last["workers_lost"] == 1
     second.communicate()
+    assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
+    lost = len(measured(tmp_path))
+    assert until(lambda: len(measured(tmp_path)) > lost + 4, 180)
+    first.send_signal(signal.SIGINT)
+    status, said = ended(first)
+    assert (status, said.strip()) == (130, "stopping and saving; once more to quit at once")
+    assert ended(third) == (0, "")
+    *_, row, last = measured(tmp_path)
+    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", 20_000, 1)
+    assert (last["status"], last["workers_lost"]) == ("interrupted", 1)
 
 
 def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> None:

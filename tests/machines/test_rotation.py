@@ -20,6 +20,7 @@ from hogwild.training.engine import Engine
 from hogwild.training.run import resolve
 from hogwild.training.schedule import make_schedule
 from tests.machines.test_machines import fit, together
+from tests.runs import when
 
 RATINGS = "synthetic:ratings?users=300&items=200&ratings=6000"
 OPTIONS: dict[str, Any] = {"problem": "completion", "rank": 5, "step": 0.05, "exchange": "rotation", "workers": 1,
@@ -156,7 +157,7 @@ def test_a_stop_completes_the_epoch(ratings: Ratings) -> None:
         run = hogwild.train(ratings, cluster=cluster, **OPTIONS | {"epochs": 1000, "gradient_delay": 2e-5})
         begun.wait()
         if cluster.leads:
-            threading.Timer(0.3, run.stop).start()  # in the middle of an epoch of 60 ms
+            when(lambda: run.progress().epoch > 2 and run.progress().rows_done > 100, run.stop)
         model = run.finish()
         return run.history, model
 
@@ -191,7 +192,7 @@ def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(ratings: Ratin
     options = OPTIONS | {"exchange": "none", "epochs": 1000, "gradient_delay": 1e-3, "checkpoint": tmp_path / "c"}
     run = hogwild.train(ratings, **options)
     next(run)
-    threading.Timer(0.3, run.stop).start()
+    when(lambda: run.progress().seconds > 0.1, run.stop)
     list(run)
     assert 0 < run.history[-1]["epoch"] < 1
     both = OPTIONS | {"epochs": 1000, "gradient_delay": 1e-3, "checkpoint": tmp_path / "c", "resume": True}

@@ -45,8 +45,8 @@ def test_nothing_arrives_early_and_all_in_order() -> None:
             cluster.tell({"kind": "ping"})
             cluster.next_note(1, ("pong",))
             assert time.monotonic() - before >= 2 * 0.02
-            cluster.tell({"kind": "send"})
             before = time.monotonic()
+            cluster.tell({"kind": "send"})
             np.testing.assert_array_equal(cluster.next_array(1, 1, np.float32, array.size), array)
             assert time.monotonic() - before >= array.nbytes / 1e7
             return [cluster.next_note(1, ("count",))["k"] for _ in range(20)]

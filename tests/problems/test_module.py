@@ -69,7 +69,8 @@ def test_one_worker_is_a_plain_loop(name: str, discipline: str, state: str) -> N
     options = {"optimizer": name, "step": step, "discipline": discipline, "state": state}
     ours = hogwild.train_module(network(), "cross-entropy", data, **QUIET | options).finish().state_dict()
     for key, value in theirs.state_dict().items():
-        if name == "sgd" and discipline != "atomic":  # which rounds twice
+        fused = torch.backends.cpu.get_cpu_capability() != "DEFAULT"  # else torch rounds twice
+        if name == "sgd" and fused and discipline != "atomic":  # which rounds twice, too
             torch.testing.assert_close(ours[key], value, rtol=0, atol=0)
         torch.testing.assert_close(ours[key], value, rtol=2e-5, atol=2e-6)
 

@@ -94,7 +94,8 @@ def follow(part: str, seconds: float, command: Sequence[str]) -> Iterator[Row]:
         left = end - monotonic()
         options = ["--here", "--part", part, "--seconds", f"{left:.0f}", *(f"--skip={name}" for name in skipped)]
         child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
-        timer = threading.Timer(left + GRACE, child.kill)
+        out_of_time = threading.Event()
+        timer = threading.Timer(left + GRACE, lambda child=child, event=out_of_time: (event.set(), child.kill()))
         timer.start()
         last: Row = {"section": "gpu", "part": part, "what": part, "round": 0, "status": BEGAN}
         try:
@@ -109,8 +110,8 @@ def follow(part: str, seconds: float, command: Sequence[str]) -> Iterator[Row]:
                 else:
                     yield last
         finally:
-            late = not timer.is_alive()
             timer.cancel()
+            late = out_of_time.is_set()
             child.kill()
             child.communicate()
         status = child.returncode
