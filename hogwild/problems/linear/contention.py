@@ -14,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import statistics
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -49,8 +51,9 @@ TRANSFER_SECONDS, DEAREST = 8e-9, 6e-8
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 COPIED = 1 << 22  # most weights of which copies are tried
-TRIED, FEWEST = 1 << 16, 256  # nonzeros, and least rows, on which each thread tries a discipline, ...
+TRIED, FEWEST = 1 << 16, 512  # nonzeros, and least rows, on which each thread tries a discipline, ...
 ROUNDS, MOST = 3, 8  # ... so often, after a round that warms up; most rounds, if some are not valid
+PATIENT = 1.0  # seconds that a thread waits for the others
 CALLS = 4  # of a round, for equally many rows: the first also fetches copies, the third is timed amid the others' calls
 
 
@@ -88,7 +91,8 @@ def choose(
         tiers, pays = compared(price_of(problem, len(common)), TRANSFER_SECONDS)
         trial = None if usual else tried(problem, rows, arrays, tiers, strength, group)
         if trial is not None:
-            pays = trial.copied(tiers, _between(tiers, strength, group), n / workers) < trial.racing
+            faster = trial.copied(tiers, _between(tiers, strength, group), n / workers) < trial.racing
+            pays = faster or (pays and not trial.together)
     if not pays:
         return None, f"{why}, but merging private copies would cost more"
     return tiers, f"{why}; merging private copies costs less"
@@ -121,7 +125,8 @@ def _between(tiers: Tiers, strength: float, workers: int) -> np.ndarray:
 class Trial(NamedTuple):
     """What both disciplines take, in seconds of processor time of one worker."""
 
-    racing: float  # a row on weights that all share
+    racing: float  # a row on weights that all share; at least so long, if not ``together``
+    together: bool  # whether the threads ran side by side, and not only some of the time
     copies: float  # a row on private copies, and merges of popular features
     fetching: float  # all copies, at the begin of an epoch
     merging: float  # all copies, at the end of an epoch
@@ -158,7 +163,7 @@ def tried(
     Returns
     -------
     Trial, or None
-        None with a single core, or if other programs kept the threads from running side by side.
+        None with a single core.
     """
     cpus = one_cpu_a_core()[:workers]
     if len(cpus) < 2:
@@ -168,12 +173,27 @@ def tried(
     own = dataclasses.replace(problem, width=head, intercept=0.0, delay=min(problem.delay, 1))
     step = strength / max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)
     sides = _Side(own, data, step, len(cpus), None), _Side(own, data, step, len(cpus), tiers)
-    with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
-        racing, copies = (side.measure(pool, cpus) for side in sides)
-    if racing is None or copies is None:
+    try:
+        with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
+            racing = _rounds(lambda epoch: sides[0].run(pool, cpus, epoch))
+            copies = [sides[1].run(pool, cpus, epoch)[0] for epoch in range(ROUNDS + 1)][1:]
+    except RuntimeError:  # too many threads
         return None
-    row, fetching, merging = map(float, copies)
-    return Trial(float(racing[0]), row, fetching, merging, sides[0].limit)
+    row, fetching, merging = map(float, np.median(copies, axis=0))
+    return Trial(*racing, row, fetching, merging, sides[0].limit)
+
+
+def _rounds(run: Callable[[int], tuple[np.ndarray, bool]]) -> tuple[float, bool]:
+    """Seconds of a row of workers that race, and whether they did; with less contention, it takes less."""
+    run(0)
+    valid: list[float] = []
+    others: list[float] = []
+    for epoch in range(1, MOST):
+        found, together = run(epoch)
+        (valid if together else others).append(float(found[0]))
+        if len(valid) == ROUNDS:
+            return statistics.median(valid), True
+    return max(*valid, *others), False
 
 
 def _sample(rows: Rows, arrays: dict[str, np.ndarray], head: int | None, threads: int) -> Data:
@@ -203,38 +223,36 @@ class _Side:
         made = [problem.scratch(self._order, len(self._shared.tiers.intervals)) for _ in range(threads)]
         self._scratch = made if tiers else [scratch._replace(own=flat) for scratch in made]
 
-    def measure(self, pool: ThreadPoolExecutor, cpus: list[int]) -> np.ndarray | None:
-        """Seconds of processor time of a row, of fetching copies, and of merging them at the end, by one thread."""
-        found: list[np.ndarray] = []
-        for turn in range(MOST):
-            taken = self._run(pool, cpus, turn)
-            if turn and taken is not None:
-                found.append(taken)
-            if len(found) == ROUNDS:
-                return np.median(found, axis=0)
-        return None
+    def run(self, pool: ThreadPoolExecutor, cpus: list[int], epoch: int) -> tuple[np.ndarray, bool]:
+        """Do an epoch.
 
-    def _run(self, pool: ThreadPoolExecutor, cpus: list[int], epoch: int) -> np.ndarray | None:
-        """Do an epoch; None if the threads did not run side by side."""
+        Returns
+        -------
+        array of float64, shape (3,)
+            Seconds of processor time of a row, of fetching copies, and of merging them at the end, by one thread.
+        bool
+            Whether the threads ran side by side.
+        """
         problem, order, shared, threads = self._problem, self._order, self._shared, len(cpus)
         blocks = np.empty(order.n_blocks, np.int32)
         problem.shuffle(blocks, order, 0, epoch)
         problem.begin_epoch(shared.control, order, 0)
         gate = threading.Barrier(threads)
 
-        def work(worker: int) -> tuple[list[float], list[float]]:
+        def work(worker: int) -> tuple[list[float], list[tuple[float, int]]]:
             try:
                 with contextlib.suppress(OSError):
                     os.sched_setaffinity(0, {cpus[worker]})  # of this thread only
                 part = OrderSlice(order, blocks, 0, epoch, 0, worker, threads, self.limit)
-                call, clock, used = problem.bind(shared, self._scratch[worker], self._data)(part, self._step), [], []
+                call = problem.prepare(shared, self._scratch[worker], self._data, part, self._step)
+                clock, used = [], []
                 for number in range(CALLS + 1):  # the last one finds few rows, and merges everything
                     if number == 1:
-                        gate.wait()
+                        gate.wait(PATIENT)
                     clock.append(time.perf_counter())
                     start = time.thread_time()
-                    call()
-                    used.append(time.thread_time() - start)
+                    rows = call()
+                    used.append((time.thread_time() - start, rows))
                 return clock, used
             except BaseException:
                 gate.abort()
@@ -242,9 +260,7 @@ class _Side:
 
         clocks, used = zip(*pool.map(work, range(threads)))
         _, begun, timed, after, ended = zip(*clocks)
-        if max(begun) > min(timed) or max(after) > min(ended):
-            return None
-        first, _, third, _, last = np.mean(used, axis=0)
-        row = third / self.limit
-        left = order.n_rows / threads - CALLS * self.limit
-        return np.maximum([row, first - third, last - left * row], 0.0)
+        together = max(begun) <= min(timed) and max(after) <= min(ended)
+        (first, one), _, (third, some), _, (last, few) = np.mean(used, axis=0)
+        row = third / max(some, 1)
+        return np.maximum([row, first - one * row, last - few * row], 0.0), together
