@@ -318,7 +318,7 @@ def test_auto_takes_what_was_faster_in_a_trial(trial):
     """Whatever the usual prices say; ends of an epoch count by its rows, and merges that the trial has not seen too."""
     trial(None)
     n, usual = 20_000, chosen(20_000, 200, 50, workers=2)[0] is not None
-    fast = Trial(racing=2e-7, together=True, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER)
+    fast = Trial(racing=2e-7, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
     for found, pays in (
         (fast, True), (fast._replace(racing=0.9e-7), False),
         (fast._replace(together=False), True),  # at least so slow
@@ -350,16 +350,19 @@ def test_nothing_is_timed_in_vain(monkeypatch: pytest.MonkeyPatch, trial):
     assert len(tries) == 1
 
 
-def test_rounds_of_a_trial():
+def test_rounds_of_a_trial(monkeypatch):
     """The median of three in which the threads ran side by side; otherwise it lasts at least as long as the longest."""
 
     def found(*runs):
-        left = iter([(np.array([each]), together) for each, together in ((9, True), *runs)])
-        return contention._rounds(lambda epoch: next(left))
+        left = iter([(np.array([each, -each]), together) for each, together in ((9, True), *runs)])
+        row, together = contention._rounds(lambda epoch: next(left))
+        return row[0], together
 
     assert found((3, True), (1, False), (1, True), (2, True)) == (2, True)
-    assert found(*[(5, True), (6, False)], *[(4, False)] * 5) == (6, False)
+    assert found((5, True), *[(6, False)] * 6) == (5, True)
     assert found(*[(k, False) for k in range(7)]) == (6, False)
+    monkeypatch.setattr(contention, "PATIENT", -1.0)
+    assert found((4, False)) == (4, False)
 
 
 @needs_jit

@@ -14,11 +14,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.kernels.control import cells
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
-from hogwild.machine import one_cpu_a_core
+from hogwild.machine import cpus_of, one_cpu_a_core
 from hogwild.problems.linear.kernel import Data
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import (
@@ -52,8 +52,8 @@ USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that d
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 COPIED = 1 << 22  # most weights of which copies are tried
 TRIED, FEWEST = 1 << 16, 512  # nonzeros, and least rows, on which each thread tries a discipline, ...
-ROUNDS, MOST = 3, 8  # ... so often, after a round that warms up; most rounds, if some are not valid
-PATIENT = 1.0  # seconds that a thread waits for the others
+ROUNDS, MOST = 3, 8  # ... so often, after a round that warms up; most rounds, if threads did not run side by side
+PATIENT = 0.5  # seconds that a thread waits for the others, and that rounds take
 CALLS = 4  # of a round, for equally many rows: the first also fetches copies, the third is timed amid the others' calls
 
 
@@ -126,11 +126,11 @@ class Trial(NamedTuple):
     """What both disciplines take, in seconds of processor time of one worker."""
 
     racing: float  # a row on weights that all share; at least so long, if not ``together``
-    together: bool  # whether the threads ran side by side, and not only some of the time
     copies: float  # a row on private copies, and merges of popular features
     fetching: float  # all copies, at the begin of an epoch
     merging: float  # all copies, at the end of an epoch
     rows: int  # that a thread did while it was timed
+    together: bool  # whether the threads ran side by side, and not only some of the time
 
     def copied(self, tiers: Tiers, between: np.ndarray, rows: float) -> float:
         """Seconds of a row on private copies, in an epoch of so many rows of a worker."""
@@ -165,7 +165,7 @@ def tried(
     Trial, or None
         None with a single core.
     """
-    cpus = one_cpu_a_core()[:workers]
+    cpus = cpus_of(min(workers, len(one_cpu_a_core())))
     if len(cpus) < 2:
         return None
     head = int(tiers.bounds[-1])
@@ -175,25 +175,28 @@ def tried(
     sides = _Side(own, data, step, len(cpus), None), _Side(own, data, step, len(cpus), tiers)
     try:
         with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
-            racing = _rounds(lambda epoch: sides[0].run(pool, cpus, epoch))
-            copies = [sides[1].run(pool, cpus, epoch)[0] for epoch in range(ROUNDS + 1)][1:]
+            racing, copies = (_rounds(partial(side.run, pool, cpus)) for side in sides)
     except RuntimeError:  # too many threads
         return None
-    row, fetching, merging = map(float, np.median(copies, axis=0))
-    return Trial(*racing, row, fetching, merging, sides[0].limit)
+    row, fetching, merging = map(float, copies[0])
+    return Trial(float(racing[0][0]), row, fetching, merging, sides[0].limit, racing[1])
 
 
-def _rounds(run: Callable[[int], tuple[np.ndarray, bool]]) -> tuple[float, bool]:
-    """Seconds of a row of workers that race, and whether they did; with less contention, it takes less."""
+def _rounds(run: Callable[[int], tuple[np.ndarray, bool]]) -> tuple[np.ndarray, bool]:
+    """The median of rounds in which the threads ran side by side; without such, the longest one, and False.
+
+    Threads that wait for each other less often take less time. On a busy machine it ends after ``PATIENT`` seconds.
+    """
     run(0)
-    valid: list[float] = []
-    others: list[float] = []
+    valid: list[np.ndarray] = []
+    others: list[np.ndarray] = []
+    end = time.perf_counter() + PATIENT
     for epoch in range(1, MOST):
         found, together = run(epoch)
-        (valid if together else others).append(float(found[0]))
-        if len(valid) == ROUNDS:
-            return statistics.median(valid), True
-    return max(*valid, *others), False
+        (valid if together else others).append(found)
+        if len(valid) == ROUNDS or time.perf_counter() > end:
+            break
+    return (np.median(valid, axis=0), True) if valid else (np.max(others, axis=0), False)
 
 
 def _sample(rows: Rows, arrays: dict[str, np.ndarray], head: int | None, threads: int) -> Data:
@@ -223,7 +226,7 @@ class _Side:
         made = [problem.scratch(self._order, len(self._shared.tiers.intervals)) for _ in range(threads)]
         self._scratch = made if tiers else [scratch._replace(own=flat) for scratch in made]
 
-    def run(self, pool: ThreadPoolExecutor, cpus: list[int], epoch: int) -> tuple[np.ndarray, bool]:
+    def run(self, pool: ThreadPoolExecutor, cpus: list[int | None], epoch: int) -> tuple[np.ndarray, bool]:
         """Do an epoch.
 
         Returns
@@ -242,7 +245,7 @@ class _Side:
         def work(worker: int) -> tuple[list[float], list[tuple[float, int]]]:
             try:
                 with contextlib.suppress(OSError):
-                    os.sched_setaffinity(0, {cpus[worker]})  # of this thread only
+                    os.sched_setaffinity(0, {cpus[worker] or 0})  # of this thread only
                 part = OrderSlice(order, blocks, 0, epoch, 0, worker, threads, self.limit)
                 call = problem.prepare(shared, self._scratch[worker], self._data, part, self._step)
                 clock, used = [], []
