@@ -49,6 +49,7 @@ COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 # more than on any machine
 TRANSFER_SECONDS, DEAREST = 8e-9, 6e-8
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
+BOLD = 4.0  # times that, a step of a trial: rows are not fitted yet, and such a step merges as often as whole runs do
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 COPIED = 1 << 22  # most weights of which copies are tried
 TRIED, FEWEST = 1 << 16, 512  # nonzeros, and least rows, on which each thread tries a discipline, ...
@@ -171,7 +172,7 @@ def tried(
     head = int(tiers.bounds[-1])
     data = _sample(rows, arrays, head if tiers.in_place else None, len(cpus))
     own = dataclasses.replace(problem, width=head, intercept=0.0, delay=min(problem.delay, 1))
-    step = strength / max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)
+    step = BOLD * strength / max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)  # over the loss's curvature
     sides = _Side(own, data, step, len(cpus), None), _Side(own, data, step, len(cpus), tiers)
     try:
         with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
