@@ -7,7 +7,6 @@ what only a race can lose is not seen here.
 from __future__ import annotations
 
 import dataclasses
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -385,23 +384,26 @@ def test_a_trial_on_this_machine(options, monkeypatch):
 
 
 @needs_jit
-def test_what_a_trial_does():
+@pytest.mark.parametrize("options", [{}, {"loss": "softmax", "adagrad": True}])
+def test_what_a_trial_does(options, monkeypatch):
     """On one array every thread's work adds up there; with copies it is merged into the shared array at the end."""
-    rows = even_rows(4000, 64, 4)
-    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
+    threads = 2
+    monkeypatch.setattr(contention, "TRIED", 4000)
+    rows = even_rows(800, 64, 4)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered", **options), rows, "tiered")
     arrays = problem.row_arrays(rows, None)
     tiers = plan_tiers(problem, rows, arrays, 2)
-    data = contention._sample(rows, arrays, None, 2)
+    data = contention._sample(rows, arrays, None, threads)
     for each in (None, tiers):
-        side = contention._Side(problem, data, 2.0**-20, 2, each)
-        with ThreadPoolExecutor(2) as pool:
-            side.run(pool, (sorted(os.sched_getaffinity(0)) * 2)[:2], 0)
+        side = contention._Side(problem, data, 2.0**-20, threads, each)
+        with ThreadPoolExecutor(threads) as pool:
+            side.run(pool, [None] * threads, 0)
         done = side._shared.control[WORKERS + ROWS :: LINE]
-        assert done.sum() == len(data.begin)
+        assert 0.9 * len(data.begin) < done.sum() <= len(data.begin)
         assert done.min() >= side.limit
         assert side._shared.parameters.coef.any()
         owners = {scratch.own.ctypes.data for scratch in side._scratch}
-        assert len(owners) == (1 if each is None else 2)
+        assert len(owners) == (1 if each is None else threads)
         assert bool((side._shared.control[WORKERS + MERGED :: LINE] > 0).all()) == (each is not None)
 
 

@@ -111,7 +111,7 @@ class LinearCase:
         if price and asked == "tiered":
             self._tiers = plan_tiers(*about, price, group)
         if asked == "auto":
-            self._tiers, self.reason = choose(*about, price, group)
+            self._tiers, self.reason = choose(*about, price, group, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)

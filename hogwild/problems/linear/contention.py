@@ -49,7 +49,7 @@ COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 # more than on any machine
 TRANSFER_SECONDS, DEAREST = 8e-9, 6e-8
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
-BOLD = 4.0  # times that, a step of a trial: rows are not fitted yet, and such a step merges as often as whole runs do
+BOLD = 4.0  # times that is the step of a trial: so merges are as frequent, at its begin, as in whole runs
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 COPIED = 1 << 22  # most weights of which copies are tried
 TRIED, FEWEST = 1 << 16, 512  # nonzeros, and least rows, on which each thread tries a discipline, ...
@@ -60,14 +60,14 @@ CALLS = 4  # of a round, for equally many rows: the first also fetches copies, t
 
 def choose(
     problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
-    group: int | None = None,
+    group: int | None = None, step: float | None = None,
 ) -> tuple[Tiers | None, str]:  # fmt: skip
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     If replicas could pay, both are tried. Where they cannot be, where a trial would take longer than many epochs of few
     rows or would copy very many weights, or with a given ``price`` of merges, the wait of a row under ``hogwild`` is
-    compared with its share of the merges by usual prices. The step is not known yet: ``step * curvature`` is assumed to
-    be ``USUAL / E ||x||^2``.
+    compared with its share of the merges by usual prices. ``step * curvature`` is assumed to be ``USUAL / E ||x||^2``,
+    but trials take the run's ``step`` if it is known.
     """
     n, group = len(rows), group or workers
     frequency = shares(problem, rows, arrays)
@@ -90,7 +90,8 @@ def choose(
     tiers, pays = compared(price or CHEAPEST, TRANSFER_SECONDS if usual else DEAREST)
     if pays and price is None:
         tiers, pays = compared(price_of(problem, len(common)), TRANSFER_SECONDS)
-        trial = None if usual else tried(problem, rows, arrays, tiers, strength, group)
+        steepest = max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)  # the loss's curvature
+        trial = None if usual else tried(problem, rows, arrays, tiers, step or BOLD * strength / steepest, group)
         if trial is not None:
             faster = trial.copied(tiers, _between(tiers, strength, group), n / workers) < trial.racing
             pays = faster or (pays and not trial.together)
@@ -141,7 +142,7 @@ class Trial(NamedTuple):
 
 
 def tried(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], tiers: Tiers, strength: float, workers: int
+    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], tiers: Tiers, step: float, workers: int
 ) -> Trial | None:
     """Try workers that race and workers with private copies on a sample of the rows, on this machine.
 
@@ -156,8 +157,7 @@ def tried(
     arrays : dict
         Result of ``problem.row_arrays(rows)``.
     tiers : Tiers
-    strength : float
-        A usual step times the loss's curvature.
+    step : float
     workers : int
         There are as many threads, but no more than cores.
 
@@ -172,7 +172,6 @@ def tried(
     head = int(tiers.bounds[-1])
     data = _sample(rows, arrays, head if tiers.in_place else None, len(cpus))
     own = dataclasses.replace(problem, width=head, intercept=0.0, delay=min(problem.delay, 1))
-    step = BOLD * strength / max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)  # over the loss's curvature
     sides = _Side(own, data, step, len(cpus), None), _Side(own, data, step, len(cpus), tiers)
     try:
         with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
@@ -245,8 +244,10 @@ class _Side:
 
         def work(worker: int) -> tuple[list[float], list[tuple[float, int]]]:
             try:
-                with contextlib.suppress(OSError):
-                    os.sched_setaffinity(0, {cpus[worker] or 0})  # of this thread only
+                cpu = cpus[worker]
+                if cpu is not None:
+                    with contextlib.suppress(OSError):
+                        os.sched_setaffinity(0, {cpu})  # of this thread only
                 part = OrderSlice(order, blocks, 0, epoch, 0, worker, threads, self.limit)
                 call = problem.prepare(shared, self._scratch[worker], self._data, part, self._step)
                 clock, used = [], []
