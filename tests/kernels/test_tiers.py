@@ -7,6 +7,7 @@ what only a race can lose is not seen here.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -381,6 +382,24 @@ def test_a_trial_on_this_machine(options, monkeypatch):
         assert min(found) >= 0
     monkeypatch.setattr(contention, "one_cpu_a_core", lambda: [0])
     assert tried(problem, rows, arrays, tiers, 0.01, 2) is None
+
+
+def no_thread(self):
+    raise RuntimeError("can't start new thread")
+
+
+@needs_jit
+def test_a_trial_without_threads(monkeypatch):
+    """The system allows no more of them: usual prices decide, and the run itself says so if it needs some."""
+    rows = even_rows(3000, 200, 20)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
+    arrays = problem.row_arrays(rows, None)
+    tiers = plan_tiers(problem, rows, arrays, 2)
+    monkeypatch.setattr(contention, "cpus_of", lambda workers: [None] * 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        assert tried(problem, rows, arrays, tiers, 0.01, 2) is None
+    assert tried(problem, rows, arrays, tiers, 0.01, 2) is not None
 
 
 @needs_jit
