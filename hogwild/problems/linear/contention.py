@@ -5,7 +5,7 @@ merge private copies instead. Which costs less depends on the data and on the ma
 would do: on one machine it was 10 to 25 ns where rows read many lines that are seldom written, as their misses overlap,
 and 50 to 70 ns where all rows write the same few lines, which are taken away between a read and the next write. So both
 are tried: the problem's own loop trains on a sample of the rows, with a thread on each core, once on one array and once
-on private copies with their merges. It takes some ten milliseconds, once a run, and only where rows share so many
+on private copies with their merges. It takes 10 to 100 milliseconds, once a run, and only where rows share so many
 weights that copies could pay at all.
 """
 
