@@ -17,9 +17,8 @@ import numpy as np
 from hogwild.data.rows.chunks import count_unknown, map_chunks
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
-from hogwild.problems.linear.auc import auc
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel
-from hogwild.problems.linear.objective import class_numbers
+from hogwild.problems.linear.objective import auc, class_numbers
 
 EPSILON = float(np.finfo(np.float64).eps)
 

@@ -14,8 +14,10 @@ import pytest
 import hogwild
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
+from hogwild.errors import InputError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
+from hogwild.problems.linear import case as linear_case
 from hogwild.training.engine import start_pool
 from tests.runs import long_epochs, start, stopped_inside, toy, when
 
@@ -153,6 +155,20 @@ def test_auto_resumed_with_other_workers(tmp_path: Path) -> None:
         assert list(run)[-1]["epoch"] == epoch
     assert [row["discipline"] for row in run.history][2] == "serial"
     assert run.history[-1]["objective"] < run.history[1]["objective"]
+
+
+def test_auto_resumed_keeps_its_discipline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured may differ between the two runs."""
+    rows, options = popular(), {"step": 0.1, "checkpoint": tmp_path, "workers": 2}  # type: Any, dict[str, Any]
+    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "so far"))
+    hogwild.train(rows, epochs=1, **options).finish()
+    monkeypatch.setattr(linear_case, "choose", lambda *about: pytest.fail("it is known"))
+    run = hogwild.train(rows, epochs=2, resume=True, **options)
+    assert [row["discipline"] for row in run] == ["hogwild"]
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"damaged")
+    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "again"))
+    with pytest.raises(InputError, match="checkpoint"):
+        hogwild.train(rows, epochs=3, resume=True, **options)
 
 
 @pytest.mark.parametrize("host", ["threads", "processes"])

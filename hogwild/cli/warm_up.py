@@ -118,10 +118,10 @@ def _l2() -> None:
     from hogwild import machine
     from hogwild.config import L2_PATH, TrainConfig
     from hogwild.data.rows.container import Rows
-    from hogwild.problems.linear.problem import FAR
+    from hogwild.problems.linear.problem import OUTGROWN
     from hogwild.training.l2_path import choose_l2
 
-    far = FAR * machine.l2_bytes() // 32  # weights of 16 candidates take twice what the cache holds
+    far = OUTGROWN * machine.l2_bytes() // 32  # weights of 16 candidates take twice what the cache holds
     for width in (WIDTH, far):
         X = scipy.sparse.random(ROWS, width, 4 / width, "csr", np.float32, np.random.default_rng(0))
         for classes, schedule in ((2, "epoch"), (2, "rows"), (4, "epoch")):

@@ -25,12 +25,12 @@ from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
+from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.exact.ending import Ending
 from hogwild.problems.linear.exact.finish import finished
 from hogwild.problems.linear.exact.settle import settled as exact
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
-from hogwild.problems.linear.tiers import choose
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
 from hogwild.training.schedule import move_mean
 from hogwild.training.solo import Solo

@@ -7,6 +7,7 @@ by a hash of their shape and of a sample of the rows, which costs milliseconds a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
@@ -22,6 +23,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, OutputError, UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.exclusive import Held
+from hogwild.methods import DISCIPLINES
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most this many rows, with about this many nonzeros, are hashed
@@ -114,6 +116,17 @@ def load_saved(
             f"have {had} replicas that go on: give workers={workers} (--workers {workers})"
         )
     return arrays, header
+
+
+def as_before(config: TrainConfig, directory: str | Path | None) -> TrainConfig:
+    """The config with the discipline that "auto" chose for as many workers before, if there is such a checkpoint."""
+    if config.discipline != "auto" or directory is None or not has_checkpoint(directory):
+        return config
+    with contextlib.suppress(HogwildError, KeyError, IndexError, TypeError):  # a damaged one is named later
+        row = load_checkpoint(directory)[1]["history"][-1]
+        if row["workers"] == config.workers and row["discipline"] in DISCIPLINES:
+            return dataclasses.replace(config, discipline=row["discipline"])
+    return config
 
 
 @contextlib.contextmanager

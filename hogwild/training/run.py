@@ -24,7 +24,7 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS, STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.case import Case, case_of, ranked, size_of
-from hogwild.training.checkpoint import Saved, check_state, hold_directory, load_saved, resumable
+from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper, rest_of
 from hogwild.training.schedule import make_schedule, usual_schedule
@@ -90,7 +90,8 @@ class Run(Generic[M]):
     ) -> None:  # fmt: skip
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
-        self.asked, self.config = config, resolve(config, len(examples), pool)
+        self.asked = config
+        self.config = as_before(resolve(config, len(examples), pool), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)

@@ -7,6 +7,8 @@ what only a race can lose is not seen here.
 from __future__ import annotations
 
 import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -20,12 +22,15 @@ from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.hosts.shared import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
+from hogwild.machine import one_cpu_a_core
+from hogwild.problems.linear import contention
 from hogwild.problems.linear import problem as problem_module
 from hogwild.problems.linear import tiers as module
+from hogwild.problems.linear.contention import Trial, choose, tried
 from hogwild.problems.linear.kernel import Plan
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.tiers import choose, merge_seconds, plan_tiers
+from hogwild.problems.linear.tiers import merge_seconds, plan_tiers
 from tests import reference
 from tests.kernels.harness import (
     FALLING,
@@ -39,7 +44,7 @@ from tests.kernels.harness import (
     run_epoch,
 )
 
-LINE_FLOATS, KAPPA = 16, 1.0
+LINE_FLOATS, KAPPA, NEVER = 16, 1.0, 1 << 60
 MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
@@ -225,6 +230,20 @@ def test_which_features_are_private(monkeypatch):
     assert many.private(head)[0] == (0, head * many.stride)
 
 
+def test_the_last_popular_feature_counts():
+    """Among those numbered by popularity are rarer ones; what is far behind is not looked at."""
+    rng = np.random.default_rng(0)
+    rows = ranked_rows(n=4000, targets=np.arange(4000) % 2)
+    problem = dataclasses.replace(LinearProblem.of(TrainConfig(), rows, "tiered"), page=16 * LINE_FLOATS)
+    for _ in range(50):
+        frequency = np.sort(rng.integers(1, 60, rows.width))[::-1] / 4000
+        rng.shuffle(frequency[: rng.integers(2, rows.width)])
+        last = max(np.flatnonzero(frequency * 4000 >= module.RARE), default=-1)
+        wanted = min(max(-(-(last + 1) // problem.page), 1) * problem.page, rows.width)
+        assert module.private_features(problem, rows, frequency) == wanted
+    assert len(module.shares(problem, rows, {"rates": np.empty(0)})) == rows.width
+
+
 def test_tiers_in_place_are_the_first_of_all():
     rows = ranked_rows(n=600, targets=np.arange(600) % 2)
     problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
@@ -257,17 +276,35 @@ def test_price_of_a_merge_is_measured():
     assert 0 < feature < 1
 
 
-def chosen(n, width, nnz, workers=16):
+def even_rows(n, width, nnz):
+    """Rows of ``nnz`` ones each, one in each stratum of the features."""
     stratum = width // nnz
     indices = np.arange(nnz) * stratum + np.random.default_rng(0).integers(0, stratum, (n, nnz))
-    rows = Rows(np.arange(n + 1) * nnz, indices.ravel(), np.ones(n * nnz), np.arange(n) % 2, width)
+    return Rows(np.arange(n + 1) * nnz, indices.ravel(), np.ones(n * nnz), np.arange(n) % 2, width)
+
+
+def chosen(n, width, nnz, workers=16):
+    rows = even_rows(n, width, nnz)
     problem = LinearProblem.of(TrainConfig(), rows, "tiered")
     return choose(problem, rows, problem.row_arrays(rows, None), workers)
 
 
+@pytest.fixture
+def trial(monkeypatch):
+    """Set what a trial of both disciplines finds; returns how often it was asked."""
+
+    def set_to(found):
+        asked = []
+        monkeypatch.setattr(contention, "tried", lambda *about: asked.append(1) or found)
+        return asked
+
+    return set_to
+
+
 @needs_jit
-def test_auto_weighs_contention_against_merging():
+def test_auto_weighs_contention_against_merging(trial):
     """Rows of one feature hardly wait; rows of the same few features wait for every one of them."""
+    trial(None)
     tiers, why = chosen(200_000, 1 << 16, 1)
     assert tiers is None
     assert why.startswith("only")
@@ -277,14 +314,141 @@ def test_auto_weighs_contention_against_merging():
 
 
 @needs_jit
-def test_merges_that_cannot_pay_are_not_timed(monkeypatch: pytest.MonkeyPatch):
+def test_auto_takes_what_was_faster_in_a_trial(trial):
+    """Whatever the usual prices say; ends of an epoch count by its rows, and merges that the trial has not seen too."""
+    trial(None)
+    n, usual = 20_000, chosen(20_000, 200, 50, workers=2)[0] is not None
+    fast = Trial(racing=2e-7, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
+    for found, pays in (
+        (fast, True), (fast._replace(racing=0.9e-7), False),
+        (fast._replace(together=False), True),  # at least so slow
+        (fast._replace(together=False, racing=0.9e-7), usual),
+        (fast._replace(fetching=0.9e-7 * n / 2), True), (fast._replace(fetching=1.1e-7 * n / 2), False),
+        (fast._replace(merging=1.1e-7 * n / 2), False), (fast._replace(merging=0.4e-7 * n / 2), True),
+        (fast._replace(merging=0.4e-7 * n / 2, rows=0), False),
+    ):  # fmt: skip
+        asked = trial(found)
+        tiers, why = chosen(n, 200, 50, workers=2)
+        assert (tiers is not None, "costs less" in why, len(asked)) == (pays, pays, 1), found
+
+
+@needs_jit
+def test_nothing_is_timed_in_vain(monkeypatch: pytest.MonkeyPatch, trial):
     """The kernel that would be timed takes longer to compile than all others of a usual run."""
-    asked = []
+    asked, tries = [], trial(None)
     monkeypatch.setattr(module, "merge_seconds", lambda problem: asked.append(1) or module.USUAL_PRICE)
-    assert "would cost more" in chosen(2000, 200, 3, workers=2)[1]
+    assert "would cost more" in chosen(2000, 200, 3, workers=2)[1]  # epochs of 10 us
+    with monkeypatch.context() as patch:
+        patch.setattr(contention, "DEAREST", 1e-12)
+        assert "would cost more" in chosen(20_000, 200, 50)[1]
     assert not asked
     assert chosen(20_000, 200, 50)[0] is not None
     assert asked
+    assert len(tries) == 1
+    problem, rows = make_job(even_rows(20_000, 200, 50), "tiered").problem, even_rows(20_000, 200, 50)
+    choose(problem, rows, problem.row_arrays(rows, None), 16, module.USUAL_PRICE)
+    assert len(tries) == 1
+
+
+def test_rounds_of_a_trial(monkeypatch):
+    """The median of three in which the threads ran side by side; otherwise it lasts at least as long as the longest."""
+
+    def found(*runs):
+        left = iter([(np.array([each, -each]), together) for each, together in ((9, True), *runs)])
+        row, together = contention._rounds(lambda epoch: next(left))
+        return row[0], together
+
+    assert found((3, True), (1, False), (1, True), (2, True)) == (2, True)
+    assert found((5, True), *[(6, False)] * 6) == (5, True)
+    assert found(*[(k, False) for k in range(7)]) == (6, False)
+    monkeypatch.setattr(contention, "PATIENT", -1.0)
+    assert found((4, False)) == (4, False)
+
+
+@needs_jit
+@pytest.mark.parametrize("options", [{}, {"normalize": "l2", "class_weight": "balanced"}, {"loss": "softmax"}])
+def test_a_trial_on_this_machine(options, monkeypatch):
+    """Times of both; with one core there is nothing to try."""
+    rows = even_rows(3000, 200, 20)
+    config = TrainConfig(discipline="tiered", **options)
+    problem = LinearProblem.of(config, rows, "tiered")
+    arrays = problem.row_arrays(rows, config.class_weight)
+    tiers = plan_tiers(problem, rows, arrays, 2)
+    found = tried(problem, rows, arrays, tiers, 0.01, 2)
+    if len(one_cpu_a_core()) > 1:
+        assert 0 < found.rows < contention.TRIED
+        assert 0 < found.racing < 1
+        assert 0 < found.copies < 1
+        assert min(found) >= 0
+    monkeypatch.setattr(contention, "one_cpu_a_core", lambda: [0])
+    assert tried(problem, rows, arrays, tiers, 0.01, 2) is None
+
+
+def no_thread(self):
+    raise RuntimeError("can't start new thread")
+
+
+@needs_jit
+def test_a_trial_without_threads(monkeypatch):
+    """The system allows no more of them: usual prices decide, and the run itself says so if it needs some."""
+    rows = even_rows(3000, 200, 20)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
+    arrays = problem.row_arrays(rows, None)
+    tiers = plan_tiers(problem, rows, arrays, 2)
+    monkeypatch.setattr(contention, "cpus_of", lambda workers: [None] * 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        assert tried(problem, rows, arrays, tiers, 0.01, 2) is None
+    assert tried(problem, rows, arrays, tiers, 0.01, 2) is not None
+
+
+@needs_jit
+@pytest.mark.parametrize("options", [{}, {"loss": "softmax", "adagrad": True}])
+def test_what_a_trial_does(options, monkeypatch):
+    """On one array every thread's work adds up there; with copies it is merged into the shared array at the end."""
+    threads = 2
+    monkeypatch.setattr(contention, "TRIED", 4000)
+    rows = even_rows(800, 64, 4)
+    problem = LinearProblem.of(TrainConfig(discipline="tiered", **options), rows, "tiered")
+    arrays = problem.row_arrays(rows, None)
+    tiers = plan_tiers(problem, rows, arrays, 2)
+    data = contention._sample(rows, arrays, None, threads)
+    for each in (None, tiers):
+        side = contention._Side(problem, data, 2.0**-20, threads, each)
+        with ThreadPoolExecutor(threads) as pool:
+            side.run(pool, [None] * threads, 0)
+        done = side._shared.control[WORKERS + ROWS :: LINE]
+        assert 0.9 * len(data.begin) < done.sum() <= len(data.begin)
+        assert done.min() >= side.limit
+        assert side._shared.parameters.coef.any()
+        owners = {scratch.own.ctypes.data for scratch in side._scratch}
+        assert len(owners) == (1 if each is None else threads)
+        assert bool((side._shared.control[WORKERS + MERGED :: LINE] > 0).all()) == (each is not None)
+
+
+def test_the_sample_of_a_trial(monkeypatch):
+    """Evenly spaced rows, of few each several times; features that nobody copies are left out."""
+    monkeypatch.setattr(contention, "FEWEST", 100)
+    monkeypatch.setattr(contention, "TRIED", 1000)
+    weights = np.random.default_rng(0).random(70)
+    rows = Rows.from_scipy(
+        zipf_rows(70, 40, targets=np.arange(70) % 2, longest=12).to_scipy()[0], np.arange(70), weights
+    )
+    problem = LinearProblem.of(TrainConfig(loss="squared-error", normalize="l2"), rows, "tiered")
+    arrays = problem.row_arrays(rows, None)
+    for head in (None, 7):
+        data = contention._sample(rows, arrays, head, 2)
+        n = len(data.begin)
+        assert n == 2 * max(1000 * 70 // rows.nnz, 100)
+        for k in range(n):
+            row = k % 70
+            own = slice(rows.begin[row], rows.end[row])
+            kept = rows.indices[own] < (head or rows.width)
+            mine = slice(data.begin[k], data.end[k])
+            np.testing.assert_array_equal(data.indices[mine], rows.indices[own][kept])
+            np.testing.assert_array_equal(data.values[mine], rows.values[own][kept])
+            about = data.targets[k], data.weights[k], data.scales[k]
+            assert about == (arrays["targets"][row], arrays["weights"][row], arrays["scales"][row])
 
 
 def test_auto_counts_no_more_weights_than_a_row_has():

@@ -15,8 +15,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
 from hogwild.methods import LABEL_LOSSES
-from hogwild.problems.linear.auc import auc
-from hogwild.problems.linear.objective import Evaluator, Objective, class_numbers, loss_values
+from hogwild.problems.linear.objective import Evaluator, Objective, auc, class_numbers, loss_values
 from tests import numpy_objective, reference
 from tests.numpy_objective import VALUES
 

@@ -38,14 +38,15 @@ Arrays = dict[str, np.ndarray]
 FLAT = ("flat", "mean")  # arrays of all parameters; of the others "coef" has an element for each feature
 
 
-def frequencies(rows: Rows, threads: int | None = None) -> tuple[int, np.ndarray]:
+def frequencies(rows: Rows, threads: int | None = None, most: int | None = None) -> tuple[int, np.ndarray]:
     """Number of rows, and of those that hold each feature, (width,), at least 1: on all machines, if others have more.
 
-    A feature that is common here may be rare elsewhere; every machine must have the same numbers.
+    A feature that is common here may be rare elsewhere; every machine must have the same numbers. ``most``: of so many
+    features, the first ones.
     """
     if rows.totals is not None:
-        return rows.totals.rows, np.maximum(rows.totals.degrees, 1)
-    return len(rows), np.maximum(degrees(rows, threads), 1)
+        return rows.totals.rows, np.maximum(rows.totals.degrees[:most], 1)
+    return len(rows), np.maximum(degrees(rows, threads)[:most], 1)
 
 
 def degrees(rows: Rows, threads: int | None = None) -> np.ndarray:

@@ -28,13 +28,14 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.hosts.shared import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
+from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
-from hogwild.problems.linear.problem import FAR, LinearProblem
+from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
-from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
+from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.sums import Sums
 from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
@@ -110,7 +111,7 @@ class LinearCase:
         if price and asked == "tiered":
             self._tiers = plan_tiers(*about, price, group)
         if asked == "auto":
-            self._tiers, self.reason = choose(*about, price, group)
+            self._tiers, self.reason = choose(*about, price, group, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = dataclasses.replace(self.config, discipline=discipline)
@@ -275,4 +276,4 @@ def renumbers(config: TrainConfig, problem: LinearProblem, rows: Rows) -> bool:
     if why_not_renumber(config) or problem.discipline not in RENUMBERED or outgrows_memory(rows):
         return False
     numbers = problem.stride * (2 if config.adagrad else 1) + (config.l1 > 0 or config.l2 > 0)
-    return 4 * rows.width * numbers > FAR * machine.l2_bytes()
+    return 4 * rows.width * numbers > OUTGROWN * machine.l2_bytes()

@@ -25,7 +25,6 @@ from hogwild.data.rows.margins import Margins
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.auc import auc as area_of
 from hogwild.problems.linear.objective_kernel import CODES, tally, tally_classes, tally_log
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
@@ -189,7 +188,7 @@ class Objective:
         facts["accuracy"] = first
         if self.auc:
             scores, positive = found.scores, found.positive
-            facts["auc"] = None if scores is None or positive is None else area_of(scores, positive)
+            facts["auc"] = None if scores is None or positive is None else auc(scores, positive)
         return facts
 
     def penalty(self, coef: Any) -> float:
@@ -312,3 +311,25 @@ class _Both:
             for found in map_cuts(self._cuts[margins.columns], part, self.train.threads):
                 sums += found
         return [self.train.summed(sums[0], None), self.test.summed(sums[1], scores)]
+
+
+def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
+    """Share of pairs of a positive and a negative row in which the positive score is larger; ties count half.
+
+    Parameters
+    ----------
+    scores : array of float32, shape (n,)
+    positive : array of bool, shape (n,)
+
+    Returns
+    -------
+    float, or None
+        None if a score is not finite, or all rows are of one kind. This takes about 15 ns a row.
+    """
+    from hogwild.problems.linear.auc_kernel import PASSES, PLACES, area
+
+    bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.uint32)
+    marks = np.ascontiguousarray(positive, dtype=np.bool_)
+    keys, other = np.empty((2, len(bits)), dtype=np.uint64)
+    found = float(area(bits, marks, keys, other, np.zeros((PASSES, PLACES), dtype=np.int64)))
+    return None if math.isnan(found) else found

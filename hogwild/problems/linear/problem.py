@@ -44,7 +44,7 @@ from hogwild.training.schedule import Step
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
 FALLING = ("rows", "inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # most features for which l2 factors are tabulated once an epoch
-FAR = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
+OUTGROWN = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
 MOST_LANES = 16  # float32 in a vector register, and in a cache line
 
 
@@ -121,7 +121,7 @@ class LinearProblem(InChunks):
         given.setdefault("apart", rows.inverse is not None and given["l1"] > 0 and given["l2"] > 0)
         return cls(
             loss=loss, labels=labels, width=rows.width, longest=int((rows.end - rows.begin).max(initial=0)),
-            far=4 * rows.width * stride > FAR * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
+            far=4 * rows.width * stride > OUTGROWN * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
         )  # fmt: skip
 
     def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> LinearProblem:

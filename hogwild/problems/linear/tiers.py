@@ -67,13 +67,7 @@ OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
 MERGES = 128  # that are timed at once
 NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
 MISSES = 4  # times the price of a merge of weights that no cache holds
-COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
-# What a cache line that another core has written costs a row, for each worker that wants it: between the 4 of an AMD
-# EPYC (Zen 5) and the 14 of an Intel Xeon (Emerald Rapids)
-TRANSFER_SECONDS = 8e-9
 CACHED = 1 << 15  # lines
-USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
-FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
 Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
 USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # used where timing would make results differ from run to run
@@ -99,9 +93,9 @@ def plan_tiers(
     group : int, optional
         How many of the workers share an array, if not all.
     """
-    frequency = _frequency(rows, arrays)
-    ranking = _rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
-    return _timed(problem, rows, workers, group or workers, price, ranking)
+    frequency = shares(problem, rows, arrays)
+    ranking = rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
+    return timed(problem, rows, workers, group or workers, price, ranking)
 
 
 def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
@@ -112,13 +106,13 @@ def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) 
     """
     if problem.page == FLOATS or not rows.width:
         return None
-    popular = int(np.searchsorted(-_falling(frequency) * len(rows), -RARE, side="right"))
-    popular = min(popular, CACHED * FLOATS // problem.stride)
+    often = np.flatnonzero(frequency[: CACHED * FLOATS // problem.stride] * len(rows) >= RARE)
+    popular = int(often[-1]) + 1 if len(often) else 0  # among popular features there may be rare ones
     whole = problem.page // math.gcd(problem.page, problem.stride)  # features that fill pages
     return min(max(-(-popular // whole), 1) * whole, rows.width)
 
 
-class _Ranking(NamedTuple):
+class Ranking(NamedTuple):
     """What the tiers are without regard to the price of a merge; arrays by rank, float64."""
 
     features: np.ndarray  # (width,) int32, or empty
@@ -128,9 +122,13 @@ class _Ranking(NamedTuple):
     tops: np.ndarray
 
 
-def _rank(
+def rank(
     problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray, head: int | None
-) -> _Ranking:
+) -> Ranking:
+    """Rank the features by their ``shares`` of the rows, cut them into tiers, and find their rates.
+
+    With a ``head``, the problem numbers them by popularity, and workers copy so many.
+    """
     features = by_popularity(rows) if head is None else EMPTY
     own = frequency[features] if head is None else frequency[:head]
     frequency = _falling(own)
@@ -139,12 +137,10 @@ def _rank(
     rates = np.minimum(rates, LARGEST)
     tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
     tops[0] = max(tops[0], intercept)
-    return _Ranking(features, frequency, bounds, rates, tops)
+    return Ranking(features, frequency, bounds, rates, tops)
 
 
-def _timed(
-    problem: LinearProblem, rows: Rows, workers: int, group: int, price: Price | None, ranking: _Ranking
-) -> Tiers:
+def timed(problem: LinearProblem, rows: Rows, workers: int, group: int, price: Price | None, ranking: Ranking) -> Tiers:
     """Return the tiers with the rows between two merges of each."""
     features, frequency, bounds, rates, tops = ranking
     highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
@@ -152,63 +148,13 @@ def _timed(
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
-def choose(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
-    group: int | None = None,
-) -> tuple[Tiers | None, str]:  # fmt: skip
-    """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
-
-    This compares the wait of a row under ``hogwild``, for weights on cache lines that another worker has written last,
-    with its share of the merges. A line counts if it is among the ``CACHED`` most popular: others would come from
-    memory in any case. The step is not known yet: ``step * curvature`` is assumed to be ``USUAL / E ||x||^2``.
-    """
-    n, stride, group = len(rows), problem.stride, group or workers
-    frequency = _frequency(rows, arrays)
-    head = private_features(problem, rows, frequency)
-    common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
-    firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
-    lines = np.add.reduceat(common, firsts) if len(common) else common
-    foreign = float(np.sort(lines)[::-1][:CACHED].sum()) * (group - 1) / group
-    waiting = foreign * max(stride / FLOATS, 1) * TRANSFER_SECONDS * group
-    passes = 2 * len(common) * stride * COPY_SECONDS * workers / n  # at the ends of the epoch, for each row
-    why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
-    if foreign < FEW:
-        return None, f"only {why}"
-    dear = f"{why}, but merging private copies would cost more"
-    if passes >= waiting:
-        return None, dear
-    ranking = _rank(problem, rows, arrays, frequency, head)
-
-    def worth(price: Price) -> Tiers | None:
-        tiers = _timed(problem, rows, workers, group, price, ranking)
-        return tiers if passes + _merging(problem, tiers, rows, arrays, group, price) < waiting else None
-
-    tiers = worth(price or CHEAPEST)
-    if tiers is not None and price is None:
-        tiers = worth(_measured(problem, len(common)))
-    return (None, dear) if tiers is None else (tiers, f"{why}; merging private copies costs less")
-
-
-def _merging(
-    problem: LinearProblem, tiers: Tiers, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price
-) -> float:
-    """Merge time per row in seconds, at a usual step."""
-    part = rows.block(0, min(len(rows), 2000)).compact()
-    lengths = np.square(part.values, dtype=np.float64).sum() / len(part)
-    if arrays["scales"].size:
-        lengths = 1.0
-    strength = USUAL / max(lengths, 1e-30)  # per row
-    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * strength, 1e-12)
-    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)
-    tier, feature = price
-    return float(((tier + feature * np.diff(tiers.bounds)) / between).sum())
-
-
-def _frequency(rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """Share of the rows that hold each feature, (width,) float64, at least one row."""
+def shares(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Share of the rows that hold each feature that workers may copy, float64, at least one row."""
+    ranked = problem.page > FLOATS
+    most = CACHED * FLOATS // problem.stride + problem.page if ranked else rows.width  # what fills pages included
     if len(arrays["rates"]) == rows.width and rows.inverse is None:
-        return 1.0 / arrays["rates"].astype(np.float64)
-    n, degree = frequencies(rows)
+        return 1.0 / arrays["rates"][:most].astype(np.float64)
+    n, degree = frequencies(rows, most=most)
     return degree / n
 
 
@@ -234,7 +180,7 @@ def _intervals(
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if group == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
-    tier, feature = price or _measured(problem, int(sizes.sum()))
+    tier, feature = price or price_of(problem, int(sizes.sum()))
     cost = tier + feature * sizes
     working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
@@ -295,7 +241,7 @@ def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds
     return means
 
 
-def _measured(problem: LinearProblem, copied: int) -> Price:
+def price_of(problem: LinearProblem, copied: int) -> Price:
     """The price of merges where workers copy so many features."""
     return merge_seconds(dataclasses.replace(problem, width=copied))
 

@@ -25,7 +25,7 @@ from hogwild.kernels.order import PADDING, shuffle_blocks
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear.kernel import Data, Parameters
 from hogwild.problems.linear.lanes import kernel
-from hogwild.problems.linear.problem import FAR, TABLE_WIDTH, LinearProblem, aligned
+from hogwild.problems.linear.problem import OUTGROWN, TABLE_WIDTH, LinearProblem, aligned
 from hogwild.training.schedule import Schedule
 
 SIZES = (4, 8, 16)  # lanes of a vector
@@ -173,7 +173,7 @@ class _Group:
         """Do some epochs."""
         p, order, steps = of.problem, of.order, np.zeros((3, self.size))
         folds = readonly(np.zeros(0, np.int32)) if of.fold_of is None else of.fold_of
-        known = p.adagrad, 4 * p.width * self.size > FAR * machine.l2_bytes()
+        known = p.adagrad, 4 * p.width * self.size > OUTGROWN * machine.l2_bytes()
         rest = self.size, int(len(p.labels) > 2), int(of.fold_of is not None), PASSIVE[p.passive]
         blocks = np.empty(order.n_blocks, dtype=np.int32)
         for epoch in range(of.epoch, of.epoch + epochs):
