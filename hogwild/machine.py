@@ -7,6 +7,7 @@ cannot be read is None or left out, so reading facts never raises.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import platform
@@ -21,6 +22,7 @@ from hogwild.errors import InputError
 
 CPUS = Path("/sys/devices/system/cpu")
 USUAL_L2 = 1 << 20  # bytes
+_calls = itertools.count()  # of cpus_of, in this process
 PACKAGES = ("numpy", "numba", "torch", "scipy", "scikit-learn", "safetensors")
 
 
@@ -73,13 +75,14 @@ def one_cpu_a_core() -> list[int]:
 def cpus_of(workers: int) -> list[int | None]:
     """Assign each worker a CPU of its own physical core; None, no pinning, with too few cores or for one worker.
 
-    The process number chooses among disjoint groups of cores, so that runs of several processes rarely meet on the
-    same ones while others are idle. Two runs of one worker would share a core, and it has nobody to be apart from.
+    The process number chooses among disjoint groups of cores, and each call takes the next group, so that runs of
+    several processes, and of several threads of one, rarely meet on the same cores while others are idle. Two runs of
+    one worker would share a core, and it has nobody to be apart from.
     """
     cpus = one_cpu_a_core()
     if not 1 < workers <= len(cpus):
         return [None] * workers
-    first = os.getpid() % (len(cpus) // workers) * workers
+    first = (os.getpid() + next(_calls)) % (len(cpus) // workers) * workers
     return [*cpus[first : first + workers]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -69,10 +70,12 @@ def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_worker_has_a_core_and_processes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(10)))
     monkeypatch.setattr(machine, "_text", lambda path: "")
-    found = set()
+    groups, found = {(0, 1, 2), (3, 4, 5), (6, 7, 8)}, set()
     for number in range(7, 10):
         monkeypatch.setattr(os, "getpid", lambda number=number: number)
+        monkeypatch.setattr(machine, "_calls", itertools.count())
         found.add(tuple(machine.cpus_of(3)))
-    assert found == {(0, 1, 2), (3, 4, 5), (6, 7, 8)}
+    assert found == groups
+    assert {tuple(machine.cpus_of(3)) for _ in range(3)} == groups  # runs in threads of one process
     assert machine.cpus_of(10) == [*range(10)]
     assert (machine.cpus_of(1), machine.cpus_of(11)) == ([None], [None] * 11)
