@@ -109,7 +109,7 @@ def cache_bytes(level: str | None = None) -> int | None:
 
 def crowded(workers: int, cores: int) -> str:
     """The warning for more workers than cores."""
-    return f"{workers} workers share {cores} cores: expect no speed-up"
+    return f"{workers} workers share {cores} core{'s' * (cores > 1)}: expect no speed-up"
 
 
 def l2_bytes() -> int:

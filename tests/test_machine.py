@@ -79,3 +79,8 @@ def test_each_worker_has_a_core_and_processes_take_turns(monkeypatch: pytest.Mon
     assert {tuple(machine.cpus_of(3)) for _ in range(3)} == groups  # runs in threads of one process
     assert machine.cpus_of(10) == [*range(10)]
     assert (machine.cpus_of(1), machine.cpus_of(11)) == ([None], [None] * 11)
+
+
+def test_the_warning_of_crowded_cores_counts_them() -> None:
+    assert machine.crowded(2, 1) == "2 workers share 1 core: expect no speed-up"
+    assert machine.crowded(4, 2) == "4 workers share 2 cores: expect no speed-up"

@@ -89,6 +89,8 @@ def of_columns(names: list[str]) -> str:
 
 def missing(name: str) -> str:
     """Return ``: did you mean data.gz?`` for a missing file, or say which of its directories is missing."""
+    if name == "-":
+        return ": standard input is /dev/stdin"
     folder, base = os.path.split(name)
     if folder and not os.path.isdir(folder):
         while not os.path.exists(parent := os.path.dirname(folder) or os.curdir):

@@ -197,6 +197,7 @@ def test_resume_is_bitwise_and_rows_go_on(hogwild: Callable, tmp_path: Path) -> 
 
 MISTAKES: list[tuple[list[str], str]] = [
     (["missing.svm"], "missing.svm: No such file"),
+    (["-"], "-: No such file or directory: standard input is /dev/stdin"),
     ([SMALL, "--test", "missing.svm"], "missing.svm: No such file"),
     ([SMALL, "--out", "nowhere/model"], "--out nowhere/model: cannot write there"),
     ([SMALL, "--out", "."], "--out .: is a directory"),

@@ -204,7 +204,12 @@ class Rows:
             raise InputError(f"row {row}: indices must ascend without repeats (Rows.from_scipy sorts and sums them)")
         finite = np.isfinite(self.values)
         if not finite.all():
-            raise InputError(f"values: entry {int(np.argmin(finite))} is not a finite float32")
+            raise InputError(f"values: {self._place(int(np.argmin(finite)))} is not a finite float32")
+
+    def _place(self, entry: int) -> str:
+        """Name the row and the feature of an entry, or only its number if it is of no row."""
+        rows = np.flatnonzero((self.begin <= entry) & (entry < self.end))
+        return f"row {rows[0]}, feature {self.indices[entry]} (from 0)" if len(rows) else f"entry {entry}"
 
     @classmethod
     def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None) -> Rows:
@@ -238,7 +243,10 @@ class Rows:
             raise InputError(f"X has {matrix.shape[1]} columns: at most {INDEX_LIMIT} are supported")
         targets = np.asarray(y)
         if targets.dtype.kind not in "biuf":
-            raise InputError(f"targets: expected numbers, got dtype {targets.dtype}")
+            raise InputError(
+                f"targets: expected numbers, got dtype {targets.dtype}: number the labels, as by np.unique(y, "
+                "return_inverse=True), or give them to HogwildClassifier"
+            )
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = targets[:, 0]
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check

@@ -295,7 +295,7 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         raise InputError(f"{path}: no such file or directory")
     if not is_store(path):
-        raise InputError(f"{path}: not a hogwild store (no meta.json of one in it)")
+        raise InputError(f"{path}: not a hogwild store, as hogwild convert makes them (no meta.json of one in it)")
     try:
         meta = json.loads((Path(path) / "meta.json").read_bytes())
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
