@@ -13,7 +13,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
-from hogwild.problems.linear.exact.walk import NEAR
+from hogwild.problems.linear.exact.walk import NEAR, best_of
 from hogwild.training import l2_path
 from hogwild.training.l2_path import choose_l2
 from tests.runs import QUIET, toy
@@ -47,6 +47,18 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     usual = hogwild.train(rows, test, workers=1)
     usual.finish()
     assert run.history[-1]["test_loss"] < usual.history[-1]["test_loss"]
+
+
+def test_the_strongest_of_penalties_that_are_all_weak_is_chosen() -> None:
+    rng = np.random.default_rng(10)
+    X = rng.normal(size=(1000, 4))
+    rows = Rows.from_scipy(X, X[:, 0] + rng.normal(size=1000) > 0)
+    chosen = choose_l2(TrainConfig(l2=(1e-7, 1e-6, 1e-5), epochs=3, **QUIET), rows)
+    losses = [each["held_out_loss"] for each in chosen.path]
+    assert losses[0] < losses[1] < losses[2] < losses[0] * (1 + 1e-4)  # chance tells no such difference
+    assert chosen.l2 == 1e-5
+    assert best_of({1e-7: 1.0, 1e-6: 1.00004, 1e-5: 1.00008}) == 1e-5
+    assert best_of({1e-7: 1.0, 1e-6: 1.00004, 1e-5: 1.01}) == 1e-6
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:

@@ -39,7 +39,7 @@ from hogwild.methods import PROBLEMS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
 from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
-from hogwild.problems.linear.exact.walk import best_of, rounded, unit_of
+from hogwild.problems.linear.exact.walk import CHANCE, best_of, rounded, unit_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -264,7 +264,7 @@ class _Path:
         losses = {k: math.inf if (loss := self.losses[k]) is None else loss for k in self.left}
         lowest, strongest = min(losses.values()), losses[max(self.left, key=lambda k: self.penalties[k])]
         gained = strongest - lowest if math.isfinite(strongest) else math.inf  # by all that is learned, more or less
-        near = lowest + min(NEAR * abs(lowest), LEARNED * gained)  # which may be negative, of counts
+        near = lowest + max(min(NEAR * abs(lowest), LEARNED * gained), CHANCE * abs(lowest))  # negative, of counts
         return sorted(self.left, key=lambda k: (max(losses[k], near), -self.penalties[k]))
 
     def halve(self) -> None:

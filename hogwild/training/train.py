@@ -79,8 +79,8 @@ def train(
     checkpoint : path, optional
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
-        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``workers``,
-        ``oversubscribe``, ``host`` and ``in_flight`` may differ.
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``machines``, ``workers``,
+        ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
     pool : Pool, optional
         Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
         turns, can use them.

@@ -18,6 +18,7 @@ from hogwild.data.rows.container import Rows
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
 DECADES = 6  # beyond the strongest penalty, at most
 NEAR = 0.002  # share of what is learned that a penalty may lose, if it is stronger than that of the lowest loss
+CHANCE = 1e-4  # share of the loss that it may lose however little is learned
 FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
 
 
@@ -69,9 +70,12 @@ def best_of(losses: dict[float, float]) -> float:
 
 
 def _near(losses: dict[float, float]) -> float:
-    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned."""
+    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned.
+
+    Penalties that somebody names may all be weak; then it is not above it, and ``CHANCE`` tells which are equal.
+    """
     lowest, nothing = min(losses.values()), losses[max(losses)]
-    return lowest + NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest))
+    return lowest + max(NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest)), CHANCE * abs(lowest))
 
 
 def _strongest(losses: dict[float, float]) -> float | None:
