@@ -63,7 +63,8 @@ class AskedColumns:
         for use, names in asked.uses().items():
             for name in names:
                 if name in seen:
-                    raise UsageError(f"column {name} is named in {seen[name]} and in {use}: expected one of them")
+                    where = f"twice in {use}" if seen[name] == use else f"in {seen[name]} and in {use}"
+                    raise UsageError(f"column {name} is named {where}: expected one place")
                 seen[name] = use
         return asked
 
