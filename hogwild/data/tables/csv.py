@@ -13,7 +13,7 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,11 +104,13 @@ class CsvSource:
         self.name = os.fspath(what) if isinstance(what, str | os.PathLike) else Source(what).label
         self.names: list[str] = []
         self._skip = 0  # lines of the header
-        begun = self._cut()
-        self._first = next(begun, None)
-        self._rest = begun
+        self._rest = self._open = self._cut()
+        self._first = next(self._rest, None)
         if self._first is None:
             raise InputError(f"{self.name}: no rows in it")
+
+    def close(self) -> None:
+        self._open.close()
 
     def held(self) -> dict[str, str]:
         return dict.fromkeys(self.names, "empty")
@@ -131,7 +133,7 @@ class CsvSource:
         """Yield the table from its beginning, each column in ``types`` as "text" or "number"."""
         cut, self._rest = self._rest, None  # type: ignore[assignment]
         if cut is None:
-            cut = self._cut()
+            cut = self._open = self._cut()
         elif self._first is not None:
             yield CsvPiece(self, *self._first, types)
         self._first = None
@@ -153,7 +155,7 @@ class CsvSource:
             ),
         )
 
-    def _cut(self) -> Iterator[tuple[memoryview, int]]:
+    def _cut(self) -> Generator[tuple[memoryview, int], None, None]:
         """Yield pieces of whole rows after the header, and the line that each begins at."""
         source = Source(self.what)
         rest, line, headed = b"", 1, False

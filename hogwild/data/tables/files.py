@@ -45,6 +45,9 @@ class TableSource(Protocol):
     def kinds(self) -> tuple[dict[str, str], Any]:
         """Return each column's kind (``plan.KINDS``) and a RecordBatch of the first rows, None if there are none."""
 
+    def close(self) -> None:
+        """Close the file, however much of it was read."""
+
     def pieces(self, types: Mapping[str, str]) -> Iterator[Piece]:
         """Yield pieces with the columns in ``types``; text columns are read as the "text" or "number" it names."""
 
@@ -191,6 +194,9 @@ class ArrowSource:
     def count(self) -> int:
         """Total number of rows, for progress reports."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Do nothing: a file is open only while its batches are read."""
 
     def held(self) -> dict[str, str]:
         return {field.name: kind_of(field.type) for field in self.schema}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
@@ -109,15 +110,15 @@ def table_recipe(
         before = identity(name)
 
     def fill(sink: Sink) -> dict[str, Any]:
-        source = open_source(table, format, progress)
-        made = plan_table(source, asked, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
-        if plan is not None:
-            check_columns(source, made, labels)
-        hashed = HashedSink(sink, made.hash_bits, raw=False)
-        weighted = plan is None or made.weight in source.names
-        gathering = Gathering(made.hash_bits) if plan is None else None  # test data need no names
-        for block in read_blocks(source, made, labels, weighted, workers, gathering):
-            hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
+        with closing(open_source(table, format, progress)) as source:
+            made = plan_table(source, asked, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
+            if plan is not None:
+                check_columns(source, made, labels)
+            hashed = HashedSink(sink, made.hash_bits, raw=False)
+            weighted = plan is None or made.weight in source.names
+            gathering = Gathering(made.hash_bits) if plan is None else None  # test data need no names
+            for block in read_blocks(source, made, labels, weighted, workers, gathering):
+                hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
         if before is not None:
             check_unchanged(name, before)
         names = None if gathering is None else gathering.names(made)
@@ -136,10 +137,10 @@ def stream_table(table: Any, facts: dict[str, Any], labels: bool = True, format:
     Without ``labels`` the label column may be absent, and targets are 0.
     """
     plan = TablePlan.from_json(facts)
-    source = open_source(table, format)
-    check_columns(source, plan, labels)
-    for block in read_blocks(source, plan, labels, weighted=False):
-        yield as_rows(block, plan, facts)
+    with closing(open_source(table, format)) as source:
+        check_columns(source, plan, labels)
+        for block in read_blocks(source, plan, labels, weighted=False):
+            yield as_rows(block, plan, facts)
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:
@@ -159,11 +160,11 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
         As for reading the table.
     """
     made, wanted = TablePlan.from_json(plan), list(buckets)
-    source = open_source(table)
-    check_columns(source, made, labels=False)
     gathering = Gathering(made.hash_bits, wanted)
-    for _ in read_blocks(source, made, labels=False, gathering=gathering):
-        pass
+    with closing(open_source(table)) as source:
+        check_columns(source, made, labels=False)
+        for _ in read_blocks(source, made, labels=False, gathering=gathering):
+            pass
     return gathering.names(made).of(wanted)
 
 
