@@ -318,11 +318,12 @@ def test_auto_takes_what_was_faster_in_a_trial(trial):
     """Whatever the usual prices say; ends of an epoch count by its rows, and merges that the trial has not seen too."""
     trial(None)
     n, usual = 20_000, chosen(20_000, 200, 50, workers=2)[0] is not None
-    fast = Trial(racing=2e-7, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
+    unit = 1e-7 / contention.LATER  # with this much of racing, private copies are as fast
+    fast = Trial(racing=2 * unit, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
     for found, pays in (
-        (fast, True), (fast._replace(racing=0.9e-7), False),
+        (fast, True), (fast._replace(racing=0.9 * unit), False),
         (fast._replace(together=False), True),  # at least so slow
-        (fast._replace(together=False, racing=0.9e-7), usual),
+        (fast._replace(together=False, racing=0.9 * unit), usual),
         (fast._replace(fetching=0.9e-7 * n / 2), True), (fast._replace(fetching=1.1e-7 * n / 2), False),
         (fast._replace(merging=1.1e-7 * n / 2), False), (fast._replace(merging=0.4e-7 * n / 2), True),
         (fast._replace(merging=0.4e-7 * n / 2, rows=0), False),

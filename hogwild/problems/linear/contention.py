@@ -50,9 +50,12 @@ COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 TRANSFER_SECONDS, DEAREST = 8e-9, 6e-8
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 BOLD = 4.0  # times that is the step of a trial: so merges are as frequent, at its begin, as in whole runs
+# Epochs on copies, over racing ones, took 0.4 to 1.03 times what trials said: merges become rarer as rows are fitted
+LATER = 1.1  # times as long may copies take in a trial
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 COPIED = 1 << 22  # most weights of which copies are tried
-TRIED, FEWEST = 1 << 16, 512  # nonzeros, and least rows, on which each thread tries a discipline, ...
+WORTH = 1 << 16  # least nonzeros of an epoch for which a trial pays
+TRIED, FEWEST = 1 << 18, 1024  # nonzeros, and least rows, on which each thread tries a discipline, ...
 ROUNDS, MOST = 3, 8  # ... so often, after a round that warms up; most rounds, if threads did not run side by side
 PATIENT = 0.5  # seconds that a thread waits for the others, and that rounds take
 CALLS = 4  # of a round, for equally many rows: the first also fetches copies, the third is timed amid the others' calls
@@ -86,14 +89,14 @@ def choose(
         passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
         return tiers, passes + merging < waiting * transfer
 
-    usual = price is not None or rows.nnz < TRIED or len(common) * problem.stride > COPIED
+    usual = price is not None or rows.nnz < WORTH or len(common) * problem.stride > COPIED
     tiers, pays = compared(price or CHEAPEST, TRANSFER_SECONDS if usual else DEAREST)
     if pays and price is None:
         tiers, pays = compared(price_of(problem, len(common)), TRANSFER_SECONDS)
         steepest = max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)  # the loss's curvature
         trial = None if usual else tried(problem, rows, arrays, tiers, step or BOLD * strength / steepest, group)
         if trial is not None:
-            faster = trial.copied(tiers, _between(tiers, strength, group), n / workers) < trial.racing
+            faster = trial.copied(tiers, _between(tiers, strength, group), n / workers) < LATER * trial.racing
             pays = faster or (pays and not trial.together)
     if not pays:
         return None, f"{why}, but merging private copies would cost more"
