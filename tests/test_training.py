@@ -346,7 +346,7 @@ def test_defaults_of_workers(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_more_workers_than_cores_is_a_warning(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "physical_cores", lambda: 1)
-    with pytest.warns(HogwildWarning, match="2 workers share 1 cores") as caught:
+    with pytest.warns(HogwildWarning, match="2 workers share 1 core:") as caught:
         run = hogwild.train(rows, step=0.5, workers=2, epochs=1)
     assert caught[0].filename == __file__
     assert run.finish().width == rows.width
