@@ -7,6 +7,7 @@ cannot be read is None or left out, so reading facts never raises.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -84,6 +85,13 @@ def cpus_of(workers: int) -> list[int | None]:
         return [None] * workers
     first = (os.getpid() + next(_calls)) % (len(cpus) // workers) * workers
     return [*cpus[first : first + workers]]
+
+
+def pin(cpu: int | None) -> None:
+    """Pin the calling thread to a CPU that :func:`cpus_of` gave it; not if there is none, or it is no longer usable."""
+    if cpu is not None:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {cpu})
 
 
 def caches() -> dict[str, str]:

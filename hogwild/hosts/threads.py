@@ -8,9 +8,7 @@ of milliseconds ends before it has moved them apart.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import queue
 import threading
 import weakref
@@ -20,7 +18,7 @@ from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT
-from hogwild.machine import cpus_of
+from hogwild.machine import cpus_of, pin
 
 
 class Threads(Pool):
@@ -118,9 +116,7 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
 
 
 def _serve(worker: int, cpu: int | None, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
-    if cpu is not None:
-        with contextlib.suppress(OSError):  # the set of usable CPUs changed
-            os.sched_setaffinity(0, {cpu})  # of this thread only
+    pin(cpu)
     desk = WorkerState(worker)
     while (received := inbox.get()) is not None:
         number, message = received

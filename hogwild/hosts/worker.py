@@ -16,6 +16,7 @@ from hogwild.hosts.channel import Channel
 from hogwild.hosts.job import Job, WorkerState
 from hogwild.hosts.messages import describe, gone
 from hogwild.kernels.cache import leave_warnings
+from hogwild.machine import pin
 
 
 def main(end: socket.socket) -> None:
@@ -25,11 +26,7 @@ def main(end: socket.socket) -> None:
     channel = Channel(end)
     try:
         worker, cpu, sys.path[:] = channel.receive()
-        if cpu is not None:
-            try:
-                os.sched_setaffinity(0, {cpu})
-            except OSError:
-                pass  # the set of usable CPUs changed: run unpinned
+        pin(cpu)
         _serve(channel, worker)
     except (EOFError, BrokenPipeError):
         pass  # the parent closed its end, or died

@@ -11,9 +11,7 @@ weights that copies could pay at all.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +25,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.kernels.control import cells
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
-from hogwild.machine import cpus_of, one_cpu_a_core
+from hogwild.machine import cpus_of, one_cpu_a_core, pin
 from hogwild.problems.linear.kernel import Data
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import (
@@ -247,10 +245,7 @@ class _Side:
 
         def work(worker: int) -> tuple[list[float], list[tuple[float, int]]]:
             try:
-                cpu = cpus[worker]
-                if cpu is not None:
-                    with contextlib.suppress(OSError):
-                        os.sched_setaffinity(0, {cpu})  # of this thread only
+                pin(cpus[worker])
                 part = OrderSlice(order, blocks, 0, epoch, 0, worker, threads, self.limit)
                 call = problem.prepare(shared, self._scratch[worker], self._data, part, self._step)
                 clock, used = [], []
