@@ -104,8 +104,8 @@ class CsvSource:
         self.name = os.fspath(what) if isinstance(what, str | os.PathLike) else Source(what).label
         self.names: list[str] = []
         self._skip = 0  # lines of the header
-        self._rest = self._open = self._cut()
-        self._first = next(self._rest, None)
+        self._open = self._cut()
+        self._first = next(self._open, None)
         if self._first is None:
             raise InputError(f"{self.name}: no rows in it")
 
@@ -131,12 +131,12 @@ class CsvSource:
 
     def pieces(self, types: Mapping[str, str]) -> Iterator[CsvPiece]:
         """Yield the table from its beginning, each column in ``types`` as "text" or "number"."""
-        cut, self._rest = self._rest, None  # type: ignore[assignment]
-        if cut is None:
-            cut = self._open = self._cut()
-        elif self._first is not None:
-            yield CsvPiece(self, *self._first, types)
-        self._first = None
+        first, self._first = self._first, None
+        if first is None:
+            self._open = self._cut()
+        cut = self._open
+        if first is not None:
+            yield CsvPiece(self, *first, types)
         for text, line in cut:
             yield CsvPiece(self, text, line, types)
 
