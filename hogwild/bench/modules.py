@@ -11,7 +11,6 @@ itself. The loss over all training rows after the same epochs stands beside each
 from __future__ import annotations
 
 import copy
-import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from hogwild.bench.plan import BenchPlan
 from hogwild.bench.rounds import Side, interleaved, ratio
 from hogwild.bench.sides import ENDLESS, Running
 from hogwild.errors import HogwildWarning
-from hogwild.machine import cpus_of, one_cpu_a_core
+from hogwild.machine import cpus_of, one_cpu_a_core, pin
 from hogwild.problems.module.case import NamedLoss
 from hogwild.problems.module.feed import Batch, Examples, feed_of, take_data
 from hogwild.problems.module.training import train_module
@@ -170,8 +169,7 @@ def _official(
 ) -> None:  # fmt: skip
     """Run one process of the pattern: an epoch of its share for each message."""
     torch.set_num_threads(1)
-    if cpu is not None:
-        os.sched_setaffinity(0, {cpu})
+    pin(cpu)
     torch.manual_seed(1 + number)
     loader = _loader(kind, tensors, batch, workers, whole)
     optimizer = torch.optim.SGD(model.parameters(), lr=step)

@@ -37,8 +37,12 @@ class _Worker:
     """A process and the parent's end of its channel."""
 
     def __init__(self, number: int, cpu: int | None) -> None:
-        self.number, self.cpu, self.pid = number, cpu, 0
-        self.ready = self.busy = False
+        self.number, self.cpu = number, cpu
+        self._begin()
+
+    def _begin(self) -> None:
+        """Ask the fork server for a process."""
+        self.pid, self.ready, self.busy = 0, False, False
         self.ended: Ended | None = None  # the report of its death
         with contextlib.ExitStack() as undo:
             try:
@@ -46,7 +50,7 @@ class _Worker:
                 ours.settimeout(fork_server.ANSWER)
                 self.channel = undo.enter_context(contextlib.closing(Channel(ours)))
                 with theirs:
-                    self.send((number, cpu, sys.path))
+                    self.send((self.number, self.cpu, sys.path))
                     fork_server.fork(theirs)
             except OSError as error:  # no process or descriptor left
                 raise cannot_start(str(error)) from error
@@ -58,7 +62,7 @@ class _Worker:
             self.receive()
             if again and self.ended == Ended(None):  # the server was killed before it took the request
                 self.channel.close()
-                _Worker.__init__(self, self.number, self.cpu)
+                self._begin()
                 self.wait_for_process(again=False)
                 return
             reason = self.ended and (self.ended.reason or "its fork server died")
