@@ -220,9 +220,10 @@ class Liblinear:
         return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
 
     def _seconds(self, passes: int) -> float:
-        start = time.perf_counter()
+        """Processor time, which other programs do not stretch: what is taken off a fit must not exceed it."""
+        start = time.thread_time()
         self.advance(passes)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
 
 def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool, seed: int = 0) -> Any:
