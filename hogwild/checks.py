@@ -68,27 +68,37 @@ def choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def number(
-    name: str, value: Any, low: float, high: float = math.inf, optional: bool = False, strict: bool = False,
+    name: str,
+    value: Any,
+    low: float,
+    high: float = math.inf,
+    optional: bool = False,
+    strict: bool = False,
     below: float = math.inf,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse a ``value`` that is not from ``low`` to ``high``, above ``low`` if ``strict``, and less than ``below``."""
     if value is None and optional:
         return
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
     if not ok or not low <= value <= high or (strict and value == low) or value >= below:
-        raise UsageError(f"{name}={value!r}: expected a finite number"
-                         + (f" {'above' if strict else 'of at least'} {low:g}" if low > -math.inf else "")
-                         + (f" and at most {high:g}" if high < math.inf else "")
-                         + (f" and below {below:g}" if below < math.inf else "")
-                         + (", or None" if optional else ""))  # fmt: skip
+        raise UsageError(
+            f"{name}={value!r}: expected a finite number"
+            + (f" {'above' if strict else 'of at least'} {low:g}" if low > -math.inf else "")
+            + (f" and at most {high:g}" if high < math.inf else "")
+            + (f" and below {below:g}" if below < math.inf else "")
+            + (", or None" if optional else "")
+        )
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise UsageError(f"{name}={value!r}: expected a whole number from {low}" + (f" to {high}" if high else "")
-                         + (", or None" if optional else ""))  # fmt: skip
+        raise UsageError(
+            f"{name}={value!r}: expected a whole number from {low}"
+            + (f" to {high}" if high else "")
+            + (", or None" if optional else "")
+        )
 
 
 def flag(name: str, value: Any) -> None:

@@ -57,131 +57,313 @@ LINEAR, RATINGS, OF_MODULES = ("linear",), ("completion",), ("module",)  # owner
 class TrainConfig:
     """Options of one training run. An option that is None takes the problem's default from ``PROBLEMS``."""
 
-    # fmt: off
-    problem: str = option("linear", "What is trained", GOAL, choices=tuple(PROBLEMS),
-        more="Sparse linear models, matrix completion and graph cuts; modules by :func:`hogwild.train_module`.")
-    loss: str = option(None, "Loss of an example", GOAL,
+    problem: str = option(
+        "linear",
+        "What is trained",
+        GOAL,
+        choices=tuple(PROBLEMS),
+        more="Sparse linear models, matrix completion and graph cuts; modules by :func:`hogwild.train_module`.",
+    )
+    loss: str = option(
+        None,
+        "Loss of an example",
+        GOAL,
         more="``softmax`` is the cross-entropy over all classes; the other label losses train one-versus-rest when "
         "there are more than two labels. For completion, ``squared-error`` is for ratings, ``log`` and ``bpr`` for "
-        "implicit feedback, where every entry is a choice.")
-    loss_param: float | None = option(None, "Huber's threshold or the half-width of an insensitive tube.", GOAL,
-        least=0, usual="the loss's own", owners=LINEAR)
+        "implicit feedback, where every entry is a choice.",
+    )
+    loss_param: float | None = option(
+        None,
+        "Huber's threshold or the half-width of an insensitive tube.",
+        GOAL,
+        least=0,
+        usual="the loss's own",
+        owners=LINEAR,
+    )
     l1: float = option(0.0, "L1 penalty.", GOAL, least=0, most=LARGEST_FLOAT32, owners=LINEAR)
-    l2: float = option(None, "L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these.", GOAL,
-        least=0, most=LARGEST_FLOAT32, owners=(*LINEAR, *RATINGS), metavar="NUMBER",
+    l2: float = option(
+        None,
+        "L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these.",
+        GOAL,
+        least=0,
+        most=LARGEST_FLOAT32,
+        owners=(*LINEAR, *RATINGS),
+        metavar="NUMBER",
         more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
         f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g}, times a typical row's squared length, by "
         "the loss on rows held out of the training rows; with the one that is chosen a model is trained on all of "
-        "them. See the manual, *Choosing l2*.")
-    l2_path: tuple[float, ...] | None = option(None, "Values among which l2 is chosen.", owners=LINEAR,
-        more="``l2`` may be given as 'auto' or such values instead.")
-    step: float | None = option(None, "First step size; 'auto' probes for one.", STEPS, least=0, most=LARGEST_FLOAT32,
-        strict=True, usual="auto", more="It is for the gradient of one example, or a minibatch's mean gradient; "
-        "None is 'auto', which for a module is 0.1 for sgd, 0.01 for momentum and adagrad, 0.001 for adam.")
-    schedule: str = option(None, "How the step falls", STEPS,
-        more="Linear: ``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.")
-    decay: float | None = option(None, "Factor of schedule epoch or round.", STEPS, least=0, most=1, strict=True,
-        usual="the schedule's own")
-    power: float | None = option(None, "Power of schedule inverse.", STEPS, least=0, strict=True,
-        usual="the schedule's own")
-    adagrad: bool = option(False, "A step of its own for each feature (AdaGrad).", STEPS, owners=LINEAR,
-        more="It is divided by the root of the coordinate's sum of squared gradients, without locks.")
-    discipline: str = option("auto", "How an update reaches a shared weight", PARALLEL,
+        "them. See the manual, *Choosing l2*.",
+    )
+    l2_path: tuple[float, ...] | None = option(
+        None,
+        "Values among which l2 is chosen.",
+        owners=LINEAR,
+        more="``l2`` may be given as 'auto' or such values instead.",
+    )
+    step: float | None = option(
+        None,
+        "First step size; 'auto' probes for one.",
+        STEPS,
+        least=0,
+        most=LARGEST_FLOAT32,
+        strict=True,
+        usual="auto",
+        more="It is for the gradient of one example, or a minibatch's mean gradient; "
+        "None is 'auto', which for a module is 0.1 for sgd, 0.01 for momentum and adagrad, 0.001 for adam.",
+    )
+    schedule: str = option(
+        None,
+        "How the step falls",
+        STEPS,
+        more="Linear: ``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.",
+    )
+    decay: float | None = option(
+        None, "Factor of schedule epoch or round.", STEPS, least=0, most=1, strict=True, usual="the schedule's own"
+    )
+    power: float | None = option(
+        None, "Power of schedule inverse.", STEPS, least=0, strict=True, usual="the schedule's own"
+    )
+    adagrad: bool = option(
+        False,
+        "A step of its own for each feature (AdaGrad).",
+        STEPS,
+        owners=LINEAR,
+        more="It is divided by the root of the coordinate's sum of squared gradients, without locks.",
+    )
+    discipline: str = option(
+        "auto",
+        "How an update reaches a shared weight",
+        PARALLEL,
         usual="serial for one worker, else by the data",
         more="``auto`` is ``serial`` for one worker; for more, ``tiered`` if the data make workers contend for cache "
-        "lines, else ``hogwild``.")
-    exchange: str = option("none", f"How workers with a replica each trade: {', '.join(EXCHANGES)}; with numbers or "
-        "names, as in averaging:period=1000,mean=rows (an unknown one lists them).", PARALLEL, metavar="NAME:KEY=VALUE",
+        "lines, else ``hogwild``.",
+    )
+    exchange: str = option(
+        "none",
+        f"How workers with a replica each trade: {', '.join(EXCHANGES)}; with numbers or "
+        "names, as in averaging:period=1000,mean=rows (an unknown one lists them).",
+        PARALLEL,
+        metavar="NAME:KEY=VALUE",
         more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
         "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
         "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. With "
         "``group=2`` two workers race on each replica. See the manual, *Exchanges*, for the others and for all "
-        "numbers.")
-    machines: int = option(1, "Machines that train together, each a replica whose workers race.", MACHINES,
-        least=1, most=1024, more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
-        "``server``, or by ``rotation`` of items (completion).")
-    own_rows: bool = option(False, "Each machine has rows of its own: another file or store on each.", MACHINES,
-        owners=LINEAR, more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
-        "objective is that of all rows. If all open the same data, each keeps a range of it.")
-    link: str = option("", f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
-        "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).", PARALLEL, metavar="LINK",
+        "numbers.",
+    )
+    machines: int = option(
+        1,
+        "Machines that train together, each a replica whose workers race.",
+        MACHINES,
+        least=1,
+        most=1024,
+        more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
+        "``server``, or by ``rotation`` of items (completion).",
+    )
+    own_rows: bool = option(
+        False,
+        "Each machine has rows of its own: another file or store on each.",
+        MACHINES,
+        owners=LINEAR,
+        more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
+        "objective is that of all rows. If all open the same data, each keeps a range of it.",
+    )
+    link: str = option(
+        "",
+        f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
+        "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).",
+        PARALLEL,
+        metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",
         more="Messages of real workers on this machine take the time that they would over such a network. ``row`` is "
-        "a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.")
-    gradient_delay: float = option(0.0, "Extra seconds, up to 1, spent on computing each gradient (the paper's "
-        "artificial delay); for experiments.", least=0, most=1)
-    workers: int | None = option(None, "Number of workers; on a GPU, of streams.", PARALLEL, least=1, most=1024,
-        usual="physical cores; 1 on a GPU", names=("--workers", "--replicas", "-w"),
-        more="None takes the physical cores that this process may use.")
-    oversubscribe: bool = option(False, f"Allow more than {MOST_A_CORE} workers a core.", PARALLEL,
-        more="In ``hogwild compare`` it also allows locks on more workers than cores.")
-    host: str = option("auto", "Who runs the workers", PARALLEL, choices=CPU_HOSTS,
+        "a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
+    )
+    gradient_delay: float = option(
+        0.0,
+        "Extra seconds, up to 1, spent on computing each gradient (the paper's artificial delay); for experiments.",
+        least=0,
+        most=1,
+    )
+    workers: int | None = option(
+        None,
+        "Number of workers; on a GPU, of streams.",
+        PARALLEL,
+        least=1,
+        most=1024,
+        usual="physical cores; 1 on a GPU",
+        names=("--workers", "--replicas", "-w"),
+        more="None takes the physical cores that this process may use.",
+    )
+    oversubscribe: bool = option(
+        False,
+        f"Allow more than {MOST_A_CORE} workers a core.",
+        PARALLEL,
+        more="In ``hogwild compare`` it also allows locks on more workers than cores.",
+    )
+    host: str = option(
+        "auto",
+        "Who runs the workers",
+        PARALLEL,
+        choices=CPU_HOSTS,
         usual="processes; one worker works in the program itself",
         more="``auto`` is processes, but one worker runs in this process, which needs no torch; ``simulator``: all "
-        "workers are virtual and run one after another in this thread.")
-    delay: str = option("round-robin", f"How long rows take in the simulator: {listed(DELAYS)}; any with window=0.1 "
+        "workers are virtual and run one after another in this thread.",
+    )
+    delay: str = option(
+        "round-robin",
+        f"How long rows take in the simulator: {listed(DELAYS)}; any with window=0.1 "
         "(part of a row's time in which hogwild may lose updates) and quantum=1 (rows at a time; locked, tiered).",
-        PARALLEL, metavar="LAW", more="See :func:`hogwild.methods.parse_delay`.")
-    device: str = option("cpu", "What they run on", PARALLEL, choices=DEVICES,
+        PARALLEL,
+        metavar="LAW",
+        more="See :func:`hogwild.methods.parse_delay`.",
+    )
+    device: str = option(
+        "cpu",
+        "What they run on",
+        PARALLEL,
+        choices=DEVICES,
         more="On ``cuda`` the workers are ``workers`` streams of the first GPU, the parameters lie in its memory, and "
-        "the host is ``streams``. It needs a CUDA build of torch.")
-    in_flight: int | None = option(None, "Examples in hand at the same time on a GPU.", PARALLEL, least=1,
-        most=2**31 - 1, usual="as many as the step allows",
+        "the host is ``streams``. It needs a CUDA build of torch.",
+    )
+    in_flight: int | None = option(
+        None,
+        "Examples in hand at the same time on a GPU.",
+        PARALLEL,
+        least=1,
+        most=2**31 - 1,
+        usual="as many as the step allows",
         more="They are those of all streams; each step is taken from weights that up to this many other steps change "
-        "meanwhile. None: as many as the step allows and the device holds.")
-    order: str = option("shuffled", "Order of the examples", STEPS,
+        "meanwhile. None: as many as the step allows and the device holds.",
+    )
+    order: str = option(
+        "shuffled",
+        "Order of the examples",
+        STEPS,
         more="``shuffled`` is anew each epoch, without replacement; in ``blocks`` no two workers ever share a user or "
-        "an item.")
-    evaluate_every: int = option(1, "Epochs from one row of measurements to the next.", STOPPING, least=1,
-        more="On a GPU, one launch makes all these passes over small data.")
-    epochs: int = option(None, "Passes over the data in all.", STOPPING, least=1,
-        more="Those before a resume count.")
-    average: bool = option(False, "Average the parameters of the last epochs.", STEPS,
-        more="The mean is of the ends of epochs, and is stored outside the shared array.")
+        "an item.",
+    )
+    evaluate_every: int = option(
+        1,
+        "Epochs from one row of measurements to the next.",
+        STOPPING,
+        least=1,
+        more="On a GPU, one launch makes all these passes over small data.",
+    )
+    epochs: int = option(None, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
+    average: bool = option(
+        False,
+        "Average the parameters of the last epochs.",
+        STEPS,
+        more="The mean is of the ends of epochs, and is stored outside the shared array.",
+    )
     intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.", owners=LINEAR)
-    scale_columns: bool = option(True, "Train in scaled and centred columns where theirs differ.", STEPS, owners=LINEAR,
+    scale_columns: bool = option(
+        True,
+        "Train in scaled and centred columns where theirs differ.",
+        STEPS,
+        owners=LINEAR,
         without="Train in the columns as they are, however their scales differ.",
-        more="The objective and the model are those of the columns as they are.")
-    renumber: str = option("auto", "Number the features by popularity while workers train", PARALLEL,
-        choices=("auto", "always", "never"), owners=LINEAR,
+        more="The objective and the model are those of the columns as they are.",
+    )
+    renumber: str = option(
+        "auto",
+        "Number the features by popularity while workers train",
+        PARALLEL,
+        choices=("auto", "always", "never"),
+        owners=LINEAR,
         more="Popular weights then share cache lines: a model that outgrows the cache trains up to twice as fast, to "
         "the same bits with one worker. It takes 4 bytes more for each nonzero. ``auto`` does so where the weights "
-        "outgrow the cache and the passes over the data are worth it.")
-    normalize: str = option("none", "Scale each row", GOAL, choices=NORMALIZE, owners=LINEAR,
-        more="The scale is kept in the model and applied by predict.")
-    class_weight: str | None = option(None, "Weigh the classes equally", GOAL, choices=CLASS_WEIGHT, owners=LINEAR,
-        usual="all rows alike", more="A row weighs ``n / (classes * rows of the class)``.")
-    patience: int | None = option(None, "Stop after this many epochs without progress.", STOPPING, least=1,
-        usual="never", more="Progress is of the loss on held-out rows, where there are some, else of the objective.")
+        "outgrow the cache and the passes over the data are worth it.",
+    )
+    normalize: str = option(
+        "none",
+        "Scale each row",
+        GOAL,
+        choices=NORMALIZE,
+        owners=LINEAR,
+        more="The scale is kept in the model and applied by predict.",
+    )
+    class_weight: str | None = option(
+        None,
+        "Weigh the classes equally",
+        GOAL,
+        choices=CLASS_WEIGHT,
+        owners=LINEAR,
+        usual="all rows alike",
+        more="A row weighs ``n / (classes * rows of the class)``.",
+    )
+    patience: int | None = option(
+        None,
+        "Stop after this many epochs without progress.",
+        STOPPING,
+        least=1,
+        usual="never",
+        more="Progress is of the loss on held-out rows, where there are some, else of the objective.",
+    )
     tol: float = option(1e-3, "Relative fall that is progress.", STOPPING, least=0)
-    keep: str | None = option(None, "Which parameters become the model", STOPPING, choices=KEEPS,
+    keep: str | None = option(
+        None,
+        "Which parameters become the model",
+        STOPPING,
+        choices=KEEPS,
         usual="best with --holdout; else the better, by the objective, of the last and their tail mean",
         more="``best``: of the epoch whose held-out loss was lowest; ``last``: as the last epoch left them. None is "
         "``best`` if the test rows were held out of the training rows (``Rows.split``), else the better, by the "
-        "objective, of the last ones and the tail mean of the ends of epochs.")
+        "objective, of the last ones and the tail mean of the ends of epochs.",
+    )
     target: float | None = option(None, "Stop at or below this objective.", STOPPING, least=-math.inf, usual="never")
-    seed: int = option(0, "Seed of the order, of the first parameters and of the hold-out.", STEPS, least=0,
-        most=2**63 - 1, more="One worker and one seed are bitwise reproducible; more are not.")
+    seed: int = option(
+        0,
+        "Seed of the order, of the first parameters and of the hold-out.",
+        STEPS,
+        least=0,
+        most=2**63 - 1,
+        more="One worker and one seed are bitwise reproducible; more are not.",
+    )
     rank: int | None = option(None, "Numbers in a factor.", COMPLETION, least=1, most=1024, owners=RATINGS)
-    penalty: str | None = option(None, "L2 penalty", COMPLETION, choices=PENALTIES, owners=RATINGS,
+    penalty: str | None = option(
+        None,
+        "L2 penalty",
+        COMPLETION,
+        choices=PENALTIES,
+        owners=RATINGS,
         more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``per-row`` is "
-        "l2/2 of the squares of all factors (the paper's; each rating pays its share, by the degree).")
+        "l2/2 of the squares of all factors (the paper's; each rating pays its share, by the degree).",
+    )
     nonnegative: bool = option(False, "Factors at or above zero.", COMPLETION, owners=RATINGS)
-    biases: bool = option(True, "A bias for each user and item beside the factors.", COMPLETION, owners=RATINGS,
-        without="No number for each user and item beside the factors.")
-    negatives: int | None = option(None, "Items drawn for each rating under loss log or bpr.", COMPLETION, least=1,
-        most=64, owners=RATINGS, more="They are drawn among those that the user has not chosen.")
-    optimizer: str | None = option(None, "Rule of the updates", MODULE, choices=OPTIMIZERS, owners=OF_MODULES,
+    biases: bool = option(
+        True,
+        "A bias for each user and item beside the factors.",
+        COMPLETION,
+        owners=RATINGS,
+        without="No number for each user and item beside the factors.",
+    )
+    negatives: int | None = option(
+        None,
+        "Items drawn for each rating under loss log or bpr.",
+        COMPLETION,
+        least=1,
+        most=64,
+        owners=RATINGS,
+        more="They are drawn among those that the user has not chosen.",
+    )
+    optimizer: str | None = option(
+        None,
+        "Rule of the updates",
+        MODULE,
+        choices=OPTIMIZERS,
+        owners=OF_MODULES,
         more="As in ``torch.optim``. For a sparse gradient (``nn.EmbeddingBag(sparse=True)``) only the rows that a "
-        "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.")
-    state: str | None = option(None, "Whether each worker has the optimizer's state to itself", MODULE, choices=STATES,
-        owners=OF_MODULES)
+        "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.",
+    )
+    state: str | None = option(
+        None, "Whether each worker has the optimizer's state to itself", MODULE, choices=STATES, owners=OF_MODULES
+    )
     batch: int | None = option(None, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1, owners=OF_MODULES)
     momentum: float | None = option(None, "Momentum of optimizer momentum.", MODULE, least=0, most=1, owners=OF_MODULES)
-    betas: tuple[float, float] | None = option(None, "Decays of adam's mean gradient and mean square.",
-        owners=OF_MODULES)
+    betas: tuple[float, float] | None = option(
+        None, "Decays of adam's mean gradient and mean square.", owners=OF_MODULES
+    )
     launch: str | None = option(None, "How a step reaches a GPU", PARALLEL, choices=LAUNCHES, owners=OF_MODULES)
-    # fmt: on
 
     def __post_init__(self) -> None:
         for name in FIELDS:  # NumPy scalars become Python numbers, which JSON can hold
@@ -367,8 +549,10 @@ def usual_of(name: str, problems: Sequence[str]) -> str:
     values = [PROBLEMS[problem]["defaults"].get(name) for problem in having]
     if all(value is None for value in values):
         return OPTIONS[name].usual
-    texts = [OPTIONS[name].usual if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-             for value in values]  # fmt: skip
+    texts = [
+        OPTIONS[name].usual if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for value in values
+    ]
     others = [(problem, text) for problem, text in zip(having, texts) if text != texts[0]]
     if len(others) > 1 and len({text for _, text in others}) == 1:
         return f"{texts[0]}; for others {others[0][1]}"

@@ -23,10 +23,16 @@ DEFAULT_PARAM = {"huber": 1.0, "epsilon-insensitive": 0.1, "squared-epsilon-inse
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
 SGD_LOSSES = {
-    "hinge": "hinge", "log": "log_loss", "modified-huber": "modified_huber", "squared-hinge": "squared_hinge",
-    "perceptron": "perceptron", "squared-error": "squared_error", "huber": "huber",
-    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
-}  # fmt: skip
+    "hinge": "hinge",
+    "log": "log_loss",
+    "modified-huber": "modified_huber",
+    "squared-hinge": "squared_hinge",
+    "perceptron": "perceptron",
+    "squared-error": "squared_error",
+    "huber": "huber",
+    "epsilon-insensitive": "epsilon_insensitive",
+    "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
@@ -64,39 +70,71 @@ REAL_HOSTS = tuple(name for name in CPU_HOSTS if HOSTS[name].real)
 #: the disciplines of its kernels on a GPU, the usual one first; and the places of its case and of its model.
 PROBLEMS: dict[str, dict[str, Any]] = {
     "linear": {
-        "loss": LOSSES, "order": ORDERS[:2], "discipline": DISCIPLINES, "schedule": ("auto", *SCHEDULES),
-        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "auto", "epochs": 20}, "cuda": ("atomic", "hogwild"),
+        "loss": LOSSES,
+        "order": ORDERS[:2],
+        "discipline": DISCIPLINES,
+        "schedule": ("auto", *SCHEDULES),
+        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "auto", "epochs": 20},
+        "cuda": ("atomic", "hogwild"),
         "distributed": True,
-        "case": "hogwild.problems.linear.case:LinearCase", "model": "hogwild.problems.linear.model:LinearModel",
+        "case": "hogwild.problems.linear.case:LinearCase",
+        "model": "hogwild.problems.linear.model:LinearModel",
     },
     "completion": {
-        "loss": ("squared-error", "log", "bpr"), "order": ORDERS, "discipline": DISCIPLINES,
+        "loss": ("squared-error", "log", "bpr"),
+        "order": ORDERS,
+        "discipline": DISCIPLINES,
         "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
         "defaults": {
-            "loss": "squared-error", "l2": 0.05, "step": 0.05, "schedule": "epoch", "epochs": 20, "rank": 32,
-            "penalty": "per-rating", "negatives": 1,
-        }, "cuda": ("atomic", "hogwild"), "distributed": True, "rotates": True,
+            "loss": "squared-error",
+            "l2": 0.05,
+            "step": 0.05,
+            "schedule": "epoch",
+            "epochs": 20,
+            "rank": 32,
+            "penalty": "per-rating",
+            "negatives": 1,
+        },
+        "cuda": ("atomic", "hogwild"),
+        "distributed": True,
+        "rotates": True,
         "case": "hogwild.problems.completion.case:CompletionCase",
         "model": "hogwild.problems.completion.model:CompletionModel",
     },
     "cuts": {
-        "loss": ("cut",), "order": ORDERS[:2], "discipline": DISCIPLINES,
+        "loss": ("cut",),
+        "order": ORDERS[:2],
+        "discipline": DISCIPLINES,
         "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100}, "decay": 0.95,
+        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100},
+        "decay": 0.95,
         "sums": False,
-        "case": "hogwild.problems.cuts.case:CutsCase", "model": "hogwild.problems.cuts.model:Segmentation",
+        "case": "hogwild.problems.cuts.case:CutsCase",
+        "model": "hogwild.problems.cuts.model:Segmentation",
     },
     "module": {  # through hogwild.train_module only, which has the module
-        "loss": ("custom", "cross-entropy", "mse", "bce"), "order": ORDERS[:2],
+        "loss": ("custom", "cross-entropy", "mse", "bce"),
+        "order": ORDERS[:2],
         "discipline": ("serial", "hogwild", "atomic", "locked"),
         "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
         "defaults": {
-            "loss": "custom", "l2": 0.0, "schedule": "constant", "epochs": 10, "optimizer": "sgd", "state": "local",
-            "batch": 64, "momentum": 0.9, "betas": (0.9, 0.999), "launch": "graphs",
-        }, "cuda": ("hogwild", "locked", "serial"), "distributed": True,
-        "case": "hogwild.problems.module.case:ModuleCase", "model": "hogwild.problems.module.model:ModuleModel",
+            "loss": "custom",
+            "l2": 0.0,
+            "schedule": "constant",
+            "epochs": 10,
+            "optimizer": "sgd",
+            "state": "local",
+            "batch": 64,
+            "momentum": 0.9,
+            "betas": (0.9, 0.999),
+            "launch": "graphs",
+        },
+        "cuda": ("hogwild", "locked", "serial"),
+        "distributed": True,
+        "case": "hogwild.problems.module.case:ModuleCase",
+        "model": "hogwild.problems.module.model:ModuleModel",
     },
-}  # fmt: skip
+}
 
 
 class Number(NamedTuple):
@@ -204,9 +242,11 @@ DELAYS: dict[str, dict[str, Number]] = {
     "constant": {"delay": Number(1, 0, 1023, True)},
     "random": {"shape": Number(1.0, 0.01, 1e6)},
     "straggler": {
-        "alpha": Number(1.5, 1.01, 1e6), "slow": Number(0, 0, 1024, True), "factor": Number(10.0, 1.0, 1e6),
+        "alpha": Number(1.5, 1.01, 1e6),
+        "slow": Number(0, 0, 1024, True),
+        "factor": Number(10.0, 1.0, 1e6),
     },
-}  # fmt: skip
+}
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}  # per second
 #: Parameters of a simulated link, and their units.

@@ -8,19 +8,53 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+
 #: Keywords of :func:`hogwild.train_module`, which receives its loss together with the module.
-ModuleOptions = TypedDict("ModuleOptions", {  # noqa: UP013  # as a class it would have a line for each
-    "loss_param": float | None, "l1": float, "intercept": bool, "scale_columns": bool,
-    "renumber": str, "normalize": str,
-    "class_weight": str | None, "rank": int | None, "penalty": str | None, "nonnegative": bool, "biases": bool,
-    "negatives": int | None, "step": float | None, "schedule": str, "decay": float | None, "power": float | None,
-    "adagrad": bool, "order": str, "seed": int, "average": bool, "optimizer": str | None, "state": str | None,
-    "batch": int | None, "momentum": float | None, "betas": tuple[float, float] | None, "launch": str | None,
-    "discipline": str, "exchange": str, "link": str, "gradient_delay": float, "workers": int | None,
-    "oversubscribe": bool, "machines": int, "own_rows": bool, "host": str, "delay": str, "device": str,
-    "in_flight": int | None, "evaluate_every": int, "epochs": int, "patience": int | None, "tol": float,
-    "target": float | None, "keep": str | None,
-}, total=False)  # fmt: skip
+class ModuleOptions(TypedDict, total=False):
+    loss_param: float | None
+    l1: float
+    intercept: bool
+    scale_columns: bool
+    renumber: str
+    normalize: str
+    class_weight: str | None
+    rank: int | None
+    penalty: str | None
+    nonnegative: bool
+    biases: bool
+    negatives: int | None
+    step: float | None
+    schedule: str
+    decay: float | None
+    power: float | None
+    adagrad: bool
+    order: str
+    seed: int
+    average: bool
+    optimizer: str | None
+    state: str | None
+    batch: int | None
+    momentum: float | None
+    betas: tuple[float, float] | None
+    launch: str | None
+    discipline: str
+    exchange: str
+    link: str
+    gradient_delay: float
+    workers: int | None
+    oversubscribe: bool
+    machines: int
+    own_rows: bool
+    host: str
+    delay: str
+    device: str
+    in_flight: int | None
+    evaluate_every: int
+    epochs: int
+    patience: int | None
+    tol: float
+    target: float | None
+    keep: str | None
 
 
 class TrainOptions(ModuleOptions, total=False):

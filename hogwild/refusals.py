@@ -152,15 +152,20 @@ _KEPT = "whose checkpoints hold the model only"
 #: Parameters of exchanges between machines: what they can be, and why nothing else.
 BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
     "averaging": {
-        "by": (("direct",), "who have to do without one that dies in a round"), "share": ((1,), _RACE),
-        "threshold": ((0,), _KEPT), "momentum": ((0,), _KEPT), "late": ((0,), "who train while they trade anyway"),
+        "by": (("direct",), "who have to do without one that dies in a round"),
+        "share": ((1,), _RACE),
+        "threshold": ((0,), _KEPT),
+        "momentum": ((0,), _KEPT),
+        "late": ((0,), "who train while they trade anyway"),
     },
     "gossip": {"own": ((1,), _RACE), "home": ((1,), _KEPT)},
     "server": {
-        "bound": ((math.inf,), _RACE), "warm": ((0,), _RACE), "late": ((0,), "who train while they trade anyway"),
+        "bound": ((math.inf,), _RACE),
+        "warm": ((0,), _RACE),
+        "late": ((0,), "who train while they trade anyway"),
         "rule": (("plain", "scaled", "soft"), _KEPT),
     },
-}  # fmt: skip
+}
 
 
 def _of_machines(config: Any) -> Iterator[str]:
@@ -209,9 +214,13 @@ def _of_averaging(config: Any) -> Iterator[str]:
 
 #: Parameters of an exchange that another one must be set for, and to what.
 NEEDED = {
-    "server": {"rate": ("rule", ("adagrad", "revision")), "soft": ("rule", ("soft",)), "alpha": ("rule", ("elastic",)),
-               "scale": ("rule", ("plain",))},
-}  # fmt: skip
+    "server": {
+        "rate": ("rule", ("adagrad", "revision")),
+        "soft": ("rule", ("soft",)),
+        "alpha": ("rule", ("elastic",)),
+        "scale": ("rule", ("plain",)),
+    },
+}
 
 
 def _without_effect(config: Any) -> Iterator[str]:

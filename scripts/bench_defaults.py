@@ -123,13 +123,24 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
         found = {name: _part(timing, efforts[name]) for name, timing in times.items()}
         for name, timing in found.items():
             searched = search if name == "hogwild" else 0.0
-            yield about(plan.names[family], rows) | timing.fields() | {
-                "section": "against", "what": "default fit to loss", "loss": "log", "family": family, "solver": name,
-                "order": "shuffled",
-                "effort": efforts[name], "effort_unit": "epochs", "search_seconds": searched,
-                "seconds_with_search": None if timing.seconds is None else timing.seconds + searched,
-                "held_out_target": other.target, "ours_faster": ratio(timing.seconds, found["hogwild"].seconds),
-            }  # fmt: skip
+            yield (
+                about(plan.names[family], rows)
+                | timing.fields()
+                | {
+                    "section": "against",
+                    "what": "default fit to loss",
+                    "loss": "log",
+                    "family": family,
+                    "solver": name,
+                    "order": "shuffled",
+                    "effort": efforts[name],
+                    "effort_unit": "epochs",
+                    "search_seconds": searched,
+                    "seconds_with_search": None if timing.seconds is None else timing.seconds + searched,
+                    "held_out_target": other.target,
+                    "ours_faster": ratio(timing.seconds, found["hogwild"].seconds),
+                }
+            )
 
 
 def _part(epoch: Timing, effort: float | None) -> Timing:

@@ -56,14 +56,27 @@ class Kind:
 
 CROWDS = (1, 2, 4, 16, 64)
 KINDS = {
-    "rcv1": Kind("synthetic:rcv1?rows=200000", 0.01, {"epochs": 8, "schedule": "epoch"},
-                 {"none": 0.25, "averaging": 1.0, "gossip:period=1000": 0.25}, CROWDS),
-    "clicks": Kind("synthetic:ctr?rows=400000&features=4194304", 0.1, {"epochs": 6, "schedule": "epoch"},
-                   {"none": 0.064, "averaging": 0.128, "gossip:period=1000": 0.064}, CROWDS[:3]),
-    "ratings": Kind("synthetic:netflix?users=20000&items=3500&ratings=4000000&shift=41", 0.05,
-                    {"epochs": 12, "problem": "completion"},
-                    {"none": 0.05, "averaging": 0.05, "rotation": 0.05}),
-}  # fmt: skip
+    "rcv1": Kind(
+        "synthetic:rcv1?rows=200000",
+        0.01,
+        {"epochs": 8, "schedule": "epoch"},
+        {"none": 0.25, "averaging": 1.0, "gossip:period=1000": 0.25},
+        CROWDS,
+    ),
+    "clicks": Kind(
+        "synthetic:ctr?rows=400000&features=4194304",
+        0.1,
+        {"epochs": 6, "schedule": "epoch"},
+        {"none": 0.064, "averaging": 0.128, "gossip:period=1000": 0.064},
+        CROWDS[:3],
+    ),
+    "ratings": Kind(
+        "synthetic:netflix?users=20000&items=3500&ratings=4000000&shift=41",
+        0.05,
+        {"epochs": 12, "problem": "completion"},
+        {"none": 0.05, "averaging": 0.05, "rotation": 0.05},
+    ),
+}
 
 
 def join(name: str, store: str, address: str, number: str, machines: str, options: str) -> None:
@@ -97,8 +110,14 @@ def gathered(name: str, store: str, machines: int, options: Options) -> Iterator
 
 
 def loopback(asked: argparse.Namespace) -> None:
-    options = {"workers": 1, "host": "processes", "exchange": asked.exchange, "step": 1.0, "epochs": asked.epochs,
-               "schedule": "epoch"}  # fmt: skip
+    options = {
+        "workers": 1,
+        "host": "processes",
+        "exchange": asked.exchange,
+        "step": 1.0,
+        "epochs": asked.epochs,
+        "schedule": "epoch",
+    }
     with tempfile.TemporaryDirectory() as folder:
         store = str(save_store(hogwild.open_data(f"synthetic:rcv1?rows={asked.rows}"), Path(folder) / "rows"))
         rows = hogwild.open_data(store)
@@ -189,8 +208,10 @@ def lines(kind: Kind, trials: list[Trial], predicted: dict[tuple[str, int], floa
     for cell in cells:
         every = [t for t in trials if (t.exchange, t.machines, t.link) == cell]
         found = [trial.reached(target, optimum) for trial in every]
-        middle = {field: None if any(f[field] is None for f in found) else statistics.median(
-            f[field] for f in found) for field in found[0]}  # type: ignore[type-var]  # fmt: skip
+        middle = {
+            field: None if any(f[field] is None for f in found) else statistics.median(f[field] for f in found)
+            for field in found[0]
+        }  # type: ignore[type-var]
         clock = every[0].clock
         seconds = None if cell[1] == 4 and clock == "train_seconds" else middle[clock]
         alone = seconds if cell[0] == "none" else alone

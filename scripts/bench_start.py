@@ -34,7 +34,8 @@ BIG, BIG_TITLE = "synthetic:rcv1?rows=2000000", "generated: 2,000,000 rows, 146 
 SETS: dict[str, tuple[str, list[str]]] = {
     "RCV1": ("rcv1/train.svm.gz", ["--test", "@rcv1/test.svm.gz"]),
     "IMDB, rows of length one": (
-        "imdb/train_counts.svm.gz", ["--test", "@imdb/test_counts.svm.gz", "--normalize", "l2"]
+        "imdb/train_counts.svm.gz",
+        ["--test", "@imdb/test_counts.svm.gz", "--normalize", "l2"],
     ),
     "20 newsgroups, 20 classes": ("20news/train.svm.gz", ["--test", "@20news/test.svm.gz"]),
     "Amazon employee access": ("amazon-employee/train.svm.gz", ["--test", "@amazon-employee/test.svm.gz"]),
@@ -45,7 +46,7 @@ SETS: dict[str, tuple[str, list[str]]] = {
     "MovieLens 1M": ("ml-1m/ratings.tsv.gz", ["--problem", "completion", "--holdout", "0.1"]),
     "maximum flow, 110,594 vertices": ("graphs/tsukuba_expansion_a5.max.gz", []),
     "stereo, 16 labels": ("graphs/tsukuba_mrf.npz", ["--problem", "cuts", "--format", "mrf"]),
-}  # fmt: skip
+}
 
 
 def stopwatch(command: list[str], **environ: str) -> tuple[float, str]:
@@ -62,10 +63,11 @@ def starts(data: str, repeats: int) -> dict[str, list[float]]:
     """Seconds of each of the commands, which take turns; a round before them is not counted."""
     train = [*HOGWILD, "train", data, "--epochs", "3", "--l2", "1e-5"]  # no time to choose l2
     commands = {
-        "import torch": TORCH, "one worker": [*train, "-w", "1"],
+        "import torch": TORCH,
+        "one worker": [*train, "-w", "1"],
         "two threads": [*train, "-w", "2", "--host", "threads"],
         "two processes": [*train, "-w", "2", "--host", "processes"],
-    }  # fmt: skip
+    }
     found: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(repeats + 1):
         for name, command in commands.items():

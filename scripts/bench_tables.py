@@ -20,8 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = {"site": 2_000, "app": 5_000, "device": 8_000, "country": 200, "hour": 24, "campaign": 3_000, "ad": 20_000,
-         "user": 1_000_000}  # fmt: skip
+SIZES = {
+    "site": 2_000,
+    "app": 5_000,
+    "device": 8_000,
+    "country": 200,
+    "hour": 24,
+    "campaign": 3_000,
+    "ad": 20_000,
+    "user": 1_000_000,
+}
 EPOCHS, L2 = 2, 1e-5
 OPTIMAL, AUTO, THEIR_NAME = "hogwild, optimal", "hogwild, step auto", "pandas + scikit-learn"
 
@@ -111,8 +119,10 @@ def measure(program: str, train: Path, test: Path, bits: int) -> list[float]:
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
             [sys.executable, "-c", program, str(train), str(test), cache, str(bits)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     return [float(number) for number in done.stdout.split()]
 
 

@@ -55,9 +55,10 @@ def matching(rows: Iterable[Row], **fields: Any) -> list[Row]:
     """Return the good rows with these fields; a tuple allows any of its values."""
     asked = {name: value if isinstance(value, tuple) else (value,) for name, value in fields.items()}
     return [
-        row for row in rows
+        row
+        for row in rows
         if row.get("status", "ok") == "ok" and all(row.get(name) in values for name, values in asked.items())
-    ]  # fmt: skip
+    ]
 
 
 def value(rows: Iterable[Row], name: str, **fields: Any) -> float | None:
@@ -84,8 +85,10 @@ def fit(data: str) -> Measure:
     """Return a function for how many times faster a whole fit is than SGDClassifier's, to a held-out loss as low."""
 
     def measure(rows: list[Row]) -> float | None:
-        ours, theirs = (matching(rows, section="estimators", data=data, solver=solver)[:1]
-                        for solver in ("HogwildClassifier", "SGDClassifier"))  # fmt: skip
+        ours, theirs = (
+            matching(rows, section="estimators", data=data, solver=solver)[:1]
+            for solver in ("HogwildClassifier", "SGDClassifier")
+        )
         if not ours or not theirs or ours[0]["held_out"] > theirs[0]["held_out"]:
             return None
         return ratio(theirs[0]["seconds"], ours[0]["seconds"])
@@ -110,53 +113,112 @@ AGAINST: Row = {"section": "against", "what": "time to loss"}
 DEFAULTS: Row = {"section": "against", "what": "default fit to loss"}
 STREAMS: Row = {"section": "gpu", "part": "streams", "batch": 128, "kind": "replicas", "worse": 0.02}
 TARGETS = (
-    Target("one worker against SGDClassifier, an epoch, both shuffling", 5.0,
-           times({"solver": "scikit-learn SGD"}, {"solver": "hogwild"},
-                 section="against", what="epoch", order="shuffled")),
-    *(Target(f"one worker against snapml, {name}: time to the same held-out loss", 2.0,
-             times({"solver": "snapml"}, {"solver": "hogwild"}, **AGAINST, loss=loss))
-      for loss, name in (("log", "logistic"), ("hinge", "SVM"))),
-    Target("one worker, defaults, against SGDClassifier's: time to the same held-out loss, interpolated", 2.5,
-           times({"solver": "scikit-learn SGD"}, {"solver": "hogwild"}, **DEFAULTS, family="rcv1")),
-    Target("2^24 weights: defaults, search included, against a pass of Vowpal Wabbit: time to its held-out loss", 5.0,
-           times({"solver": "Vowpal Wabbit"}, {"solver": "hogwild"}, "seconds_with_search", **DEFAULTS, family="ctr")),
-    Target("2^24 weights, l2: one worker's epoch by popularity against the user's numbering", 2.0,
-           best("faster", section="wide", family="ctr", kind="l2", features=1 << 24, workers=1,
-                numbering="by popularity")),
-    Target("one worker against the fast-math twin, file order", 1.8,
-           times({"loop": "naive fastmath twin"}, {"loop": "kernel"}, **KERNEL, order="file")),
-    Target("one worker, shuffled against file order", 0.75,
-           times({"order": "file"}, {"order": "shuffled"}, **KERNEL, loop="kernel")),
-    Target("2^24 weights: with weight prefetch against without, shuffled", 1.5,
-           times({"loop": "kernel without prefetch"}, {"loop": "kernel with prefetch"},
-                 section="kernel", family="ctr", order="shuffled")),
+    Target(
+        "one worker against SGDClassifier, an epoch, both shuffling",
+        5.0,
+        times({"solver": "scikit-learn SGD"}, {"solver": "hogwild"}, section="against", what="epoch", order="shuffled"),
+    ),
+    *(
+        Target(
+            f"one worker against snapml, {name}: time to the same held-out loss",
+            2.0,
+            times({"solver": "snapml"}, {"solver": "hogwild"}, **AGAINST, loss=loss),
+        )
+        for loss, name in (("log", "logistic"), ("hinge", "SVM"))
+    ),
+    Target(
+        "one worker, defaults, against SGDClassifier's: time to the same held-out loss, interpolated",
+        2.5,
+        times({"solver": "scikit-learn SGD"}, {"solver": "hogwild"}, **DEFAULTS, family="rcv1"),
+    ),
+    Target(
+        "2^24 weights: defaults, search included, against a pass of Vowpal Wabbit: time to its held-out loss",
+        5.0,
+        times({"solver": "Vowpal Wabbit"}, {"solver": "hogwild"}, "seconds_with_search", **DEFAULTS, family="ctr"),
+    ),
+    Target(
+        "2^24 weights, l2: one worker's epoch by popularity against the user's numbering",
+        2.0,
+        best("faster", section="wide", family="ctr", kind="l2", features=1 << 24, workers=1, numbering="by popularity"),
+    ),
+    Target(
+        "one worker against the fast-math twin, file order",
+        1.8,
+        times({"loop": "naive fastmath twin"}, {"loop": "kernel"}, **KERNEL, order="file"),
+    ),
+    Target(
+        "one worker, shuffled against file order",
+        0.75,
+        times({"order": "file"}, {"order": "shuffled"}, **KERNEL, loop="kernel"),
+    ),
+    Target(
+        "2^24 weights: with weight prefetch against without, shuffled",
+        1.5,
+        times(
+            {"loop": "kernel without prefetch"},
+            {"loop": "kernel with prefetch"},
+            section="kernel",
+            family="ctr",
+            order="shuffled",
+        ),
+    ),
     Target("two workers, tiered, against one, objective within 1 %", 1.7, cell("speedup", 2)),
-    Target("16 workers, tiered against hogwild", 12.0,
-           times({"discipline": "hogwild"}, {"discipline": "tiered"}, section="scaling", family="rcv1", workers=16)),
+    Target(
+        "16 workers, tiered against hogwild",
+        12.0,
+        times({"discipline": "hogwild"}, {"discipline": "tiered"}, section="scaling", family="rcv1", workers=16),
+    ),
     Target("16 workers, tiered, against one, objective within 1 %", 8.0, cell("speedup", 16)),
     Target("16 workers, tiered, share of the streaming rate", 0.45, cell("share_of_streaming", 16), form="{:.1%}"),
-    *(Target(f"matrix completion, rank {rank}: one worker against cornac on one core", 1.5,
-             times({"kind": "cornac"}, {"kind": "serial"}, section="completion", rank=rank, workers=1))
-      for rank in (32, 64)),
-    *(Target(f"matrix completion, rank {rank}: two workers against one", 1.8,
-             best("speedup", section="completion", rank=rank, workers=2, kind=("hogwild", "blocks")))
-      for rank in (32, 64)),
+    *(
+        Target(
+            f"matrix completion, rank {rank}: one worker against cornac on one core",
+            1.5,
+            times({"kind": "cornac"}, {"kind": "serial"}, section="completion", rank=rank, workers=1),
+        )
+        for rank in (32, 64)
+    ),
+    *(
+        Target(
+            f"matrix completion, rank {rank}: two workers against one",
+            1.8,
+            best("speedup", section="completion", rank=rank, workers=2, kind=("hogwild", "blocks")),
+        )
+        for rank in (32, 64)
+    ),
     Target("a fit of two classes beyond the cache against SGDClassifier, held-out loss as low", 5.0, fit("rcv1")),
     Target("a fit of twenty classes against SGDClassifier, held-out loss as low", 5.0, fit("20 classes")),
-    *(Target(f"data ready to first update, {host}", most,
-             lambda rows, host=host: value(rows, "seconds", section="startup", host=host, part="again"),  # type: ignore[misc]
-             most=True, form="{:.3f} s")
-      for host, most in (("processes", 0.5), ("threads", 0.05))),
-    *(Target(f"GPU: completion {rank}, RMSE within 1 %, share of the device's copy bandwidth", 0.9,
-             best("ratio", worse=0.01, section="gpu", part="completion", what=f"{rank}: added"))
-      for rank in (64, 128)),
-    Target(f"GPU: logistic by default, any loss, against {NONZEROS_PER_SECOND / 1e9:g} G nonzeros/s", 1.0,
-           best("nonzeros_per_second", unit=NONZEROS_PER_SECOND, section="gpu", part="linear", what="default")),
-    Target("GPU: logistic by default to the CPU's loss, against all CPU cores", 8.0,
-           best("ratio", section="gpu", part="to loss", what="default")),
+    *(
+        Target(
+            f"data ready to first update, {host}",
+            most,
+            lambda rows, host=host: value(rows, "seconds", section="startup", host=host, part="again"),  # type: ignore[misc]
+            most=True,
+            form="{:.3f} s",
+        )
+        for host, most in (("processes", 0.5), ("threads", 0.05))
+    ),
+    *(
+        Target(
+            f"GPU: completion {rank}, RMSE within 1 %, share of the device's copy bandwidth",
+            0.9,
+            best("ratio", worse=0.01, section="gpu", part="completion", what=f"{rank}: added"),
+        )
+        for rank in (64, 128)
+    ),
+    Target(
+        f"GPU: logistic by default, any loss, against {NONZEROS_PER_SECOND / 1e9:g} G nonzeros/s",
+        1.0,
+        best("nonzeros_per_second", unit=NONZEROS_PER_SECOND, section="gpu", part="linear", what="default"),
+    ),
+    Target(
+        "GPU: logistic by default to the CPU's loss, against all CPU cores",
+        8.0,
+        best("ratio", section="gpu", part="to loss", what="default"),
+    ),
     Target("GPU: replicas of a network, batch 128, loss within 2 %, against one graph", 2.5, best("ratio", **STREAMS)),
     Target("GPU: the same, against eager torch", 20.0, best("over_eager", **STREAMS)),
-)  # fmt: skip
+)
 
 
 def main(paths: list[str]) -> None:

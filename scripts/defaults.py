@@ -103,8 +103,9 @@ def one_hot(columns: int, values: int, rate: float = 0.5, rows: int = 20_000) ->
     p = 1.0 / np.arange(1, values + 1)
     ids = random.choice(values, size=(rows, columns), p=p / p.sum()) + values * np.arange(columns)
     z = random.normal(size=columns * values)[ids].sum(axis=1) + random.logistic(size=rows)
-    X = scipy.sparse.csr_matrix((np.ones(ids.size), ids.ravel(), columns * np.arange(rows + 1)),
-                                (rows, columns * values))  # fmt: skip
+    X = scipy.sparse.csr_matrix(
+        (np.ones(ids.size), ids.ravel(), columns * np.arange(rows + 1)), (rows, columns * values)
+    )
     return Data(X, np.where(z > np.quantile(z, 1 - rate), 1.0, -1.0))
 
 
@@ -177,10 +178,14 @@ SETS: dict[str, Callable[[], Data]] = {
     "counts": counts,
 }
 REAL = {
-    "rcv1": "rcv1/train.svm.gz rcv1/test.svm.gz", "20news": "20news/train.svm.gz 20news/test.svm.gz",
-    "imdb": "imdb/train_counts.svm.gz imdb/test_counts.svm.gz", "a9a": "libsvm/a9a.gz", "w8a": "libsvm/w8a.gz",
-    "mushrooms": "libsvm/mushrooms.gz", "amazon": "amazon-employee/train.svm.gz amazon-employee/test.svm.gz",
-}  # fmt: skip
+    "rcv1": "rcv1/train.svm.gz rcv1/test.svm.gz",
+    "20news": "20news/train.svm.gz 20news/test.svm.gz",
+    "imdb": "imdb/train_counts.svm.gz imdb/test_counts.svm.gz",
+    "a9a": "libsvm/a9a.gz",
+    "w8a": "libsvm/w8a.gz",
+    "mushrooms": "libsvm/mushrooms.gz",
+    "amazon": "amazon-employee/train.svm.gz amazon-employee/test.svm.gz",
+}
 
 
 def opened(name: str, folder: Path | None, split: int = 0) -> tuple[Data, Data]:
@@ -191,7 +196,8 @@ def opened(name: str, folder: Path | None, split: int = 0) -> tuple[Data, Data]:
         held = np.random.default_rng(5 + split).random(X.shape[0]) < 0.2
         weights = [None if data.weights is None else data.weights[of] for of in (~held, held)]
         return data._replace(X=X[~held], y=data.y[~held], weights=weights[0]), data._replace(
-            X=X[held], y=data.y[held], weights=weights[1])  # fmt: skip
+            X=X[held], y=data.y[held], weights=weights[1]
+        )
     assert folder is not None
     paths = [str(folder / path) for path in REAL[name].split()]
     found = datasets.load_svmlight_files(paths)

@@ -75,9 +75,13 @@ def main() -> None:
     began = time.monotonic()
     work = Work(options.out, options.data)
     parts = {
-        "bench": bench, "compare": compare, "delay": delay, "simulate": simulate, "completion": completion,
+        "bench": bench,
+        "compare": compare,
+        "delay": delay,
+        "simulate": simulate,
+        "completion": completion,
         "paper": paper,
-    }  # fmt: skip
+    }
     chosen = [name for name in parts if not options.only or name in options.only.split(",")]
     tables: dict[str, str] = {}
     for name in chosen:
@@ -167,10 +171,13 @@ def headline(rows: list[Row]) -> str:
     """The first screen's table."""
     ours = find(rows, section="against", what="epoch", solver="hogwild", order="shuffled")
     theirs = find(rows, section="against", what="epoch", solver="scikit-learn SGD", order="shuffled")
-    tiered, hogwild = (find(rows, section="scaling", family="rcv1", discipline=name, workers=2)
-                       for name in ("tiered", "hogwild"))  # fmt: skip
-    near, far = (find(rows, section="kernel", family="ctr", order="shuffled", loop=f"kernel {what} prefetch")
-                 for what in ("with", "without"))  # fmt: skip
+    tiered, hogwild = (
+        find(rows, section="scaling", family="rcv1", discipline=name, workers=2) for name in ("tiered", "hogwild")
+    )
+    near, far = (
+        find(rows, section="kernel", family="ctr", order="shuffled", loop=f"kernel {what} prefetch")
+        for what in ("with", "without")
+    )
     size = f"{ours.get('rows', 0):,} rows x {ours.get('nonzeros', 0) / max(ours.get('rows', 1), 1):.0f} nonzeros"
     equal = f"`tiered`, objective / serial {tiered.get('objective_ratio') or 0:.4f}"
     pairs = [
@@ -231,20 +238,35 @@ def about_machine(rows: list[Row]) -> str:
     ours = [row for row in parsing if row["reader"].startswith("hogwild")]
     theirs = next((row for row in parsing if not row["reader"].startswith("hogwild")), {})
     facts: list[tuple[str, Callable[[], str]]] = [
-        ("one worker, shuffled / in file order, as shares of the rate of merely reading the rows",
-         lambda: " / ".join(f"{kernel[order]['share_of_streaming']:.0%}" for order in ("shuffled", "file"))),
-        ("one worker against its gather-vectorised twin (`fastmath=True`), file order",
-         lambda: over(seconds(twin), seconds(kernel["file"]))),
-        ("from data ready to the first update, kernels loaded: threads / processes",
-         lambda: " / ".join(f"{starts[host]['seconds']:.2f} s" for host in ("threads", "processes"))),
-        ("two workers at one weight: updates lost by plain / atomic additions",
-         lambda: f"{lost['plain']:.0%} / {lost['atomic']:.0%}"),
-        (f"memory a run owns while it trains on a {memory.get('megabytes', 0):.0f} MB memory map",
-         lambda: f"{memory['peak_megabytes']:.0f} MB"),
-        (f"reading svmlight text, {' / '.join(str(row['workers']) for row in ours)} cores; {theirs.get('reader', '')}",
-         lambda: f"{' / '.join(format(row['megabytes_per_second'], '.0f') for row in ours)} MB/s; "
-                 f"{theirs['megabytes_per_second']:.0f} MB/s"),
-    ]  # fmt: skip
+        (
+            "one worker, shuffled / in file order, as shares of the rate of merely reading the rows",
+            lambda: " / ".join(f"{kernel[order]['share_of_streaming']:.0%}" for order in ("shuffled", "file")),
+        ),
+        (
+            "one worker against its gather-vectorised twin (`fastmath=True`), file order",
+            lambda: over(seconds(twin), seconds(kernel["file"])),
+        ),
+        (
+            "from data ready to the first update, kernels loaded: threads / processes",
+            lambda: " / ".join(f"{starts[host]['seconds']:.2f} s" for host in ("threads", "processes")),
+        ),
+        (
+            "two workers at one weight: updates lost by plain / atomic additions",
+            lambda: f"{lost['plain']:.0%} / {lost['atomic']:.0%}",
+        ),
+        (
+            f"memory a run owns while it trains on a {memory.get('megabytes', 0):.0f} MB memory map",
+            lambda: f"{memory['peak_megabytes']:.0f} MB",
+        ),
+        (
+            f"reading svmlight text, {' / '.join(str(row['workers']) for row in ours)} cores; "
+            f"{theirs.get('reader', '')}",
+            lambda: (
+                f"{' / '.join(format(row['megabytes_per_second'], '.0f') for row in ours)} MB/s; "
+                f"{theirs['megabytes_per_second']:.0f} MB/s"
+            ),
+        ),
+    ]
     lines = ["| | |", "|---|--:|"]
     for name, figure in facts:
         try:
@@ -310,9 +332,23 @@ def to_target(group: Group | None, eps: float) -> str:
 def delay(work: Work) -> dict[str, str]:
     """The paper's experiment: when do locks stop hurting?"""
     source = work.compare(
-        "delay", "expensive gradients", DELAY_DATA, None, "--methods", DELAY_METHODS, "--gradient-delay", "paper",
-        "--workers", str(physical_cores()), "--steps", "1", "--epochs", "3", "--seeds", "3",
-    )  # fmt: skip
+        "delay",
+        "expensive gradients",
+        DELAY_DATA,
+        None,
+        "--methods",
+        DELAY_METHODS,
+        "--gradient-delay",
+        "paper",
+        "--workers",
+        str(physical_cores()),
+        "--steps",
+        "1",
+        "--epochs",
+        "3",
+        "--seeds",
+        "3",
+    )
     return {} if source is None else {"delay": delay_table(source)}
 
 
@@ -342,8 +378,20 @@ def simulate(work: Work) -> dict[str, str]:
         tuned = work.compare("tuned", title, data, None, "--methods", "serial", "--seeds", "1", *short, *more)
         if tuned is not None:
             step = next(group.step for group in groups(tuned) if group.step)
-            options = ["--host", "simulator", "--delay", "random", "--workers", "4,16,64", "--methods", "serial,tiered",
-                       "--seeds", "3", "--steps", repr(step)]  # fmt: skip
+            options = [
+                "--host",
+                "simulator",
+                "--delay",
+                "random",
+                "--workers",
+                "4,16,64",
+                "--methods",
+                "serial,tiered",
+                "--seeds",
+                "3",
+                "--steps",
+                repr(step),
+            ]
             source = work.compare("simulated", title, data, None, *options, *short, *more)
             if source is not None:
                 lines.append(f"| {title} {' | '.join(simulated_cells(source))} |")

@@ -93,12 +93,16 @@ def runs() -> Iterator[tuple[str, Run]]:
     ratings = hogwild.open_ratings("synthetic:ratings?users=300&items=200&ratings=6000")
     graph = hogwild.open_graph("synthetic:grid?side=24")
     linear: dict[str, tuple[Any, dict[str, Any]]] = {
-        "log": (text, {}), "hinge, l1": (text, {"loss": "hinge", "l1": 1e-4}), "no penalty": (text, {"l2": 0.0}),
-        "adagrad": (text, {"adagrad": True}), "inverse, averaged": (text, {"schedule": "inverse", "average": True}),
+        "log": (text, {}),
+        "hinge, l1": (text, {"loss": "hinge", "l1": 1e-4}),
+        "no penalty": (text, {"l2": 0.0}),
+        "adagrad": (text, {"adagrad": True}),
+        "inverse, averaged": (text, {"schedule": "inverse", "average": True}),
         "normalised, file order": (text, {"normalize": "l2", "order": "file", "intercept": False}),
-        "four classes": (wide, {"step": 0.02}), "softmax": (wide, {"loss": "softmax", "step": 0.02}),
+        "four classes": (wide, {"step": 0.02}),
+        "softmax": (wide, {"loss": "softmax", "step": 0.02}),
         "huber": (real, {"loss": "huber", "step": 0.01}),
-    }  # fmt: skip
+    }
     for name, (data, options) in linear.items():
         yield f"linear, {name}", lambda d=data, o=options: trained(d, **o)
         yield f"linear, {name}, resumed", lambda d=data, o=options: resumed(d, **o)

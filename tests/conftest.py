@@ -39,9 +39,12 @@ GRACE = 15.0  # seconds in which what a test left may still go, on a busy machin
 # Every commit is tried on the same examples, however slow the machine; `--hypothesis-profile search` draws others.
 for profile, same in (("gate", True), ("search", False)):
     hypothesis.settings.register_profile(
-        profile, derandomize=same, database=None, deadline=None,
+        profile,
+        derandomize=same,
+        database=None,
+        deadline=None,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    )  # fmt: skip
+    )
 hypothesis.settings.load_profile("gate")
 
 

@@ -124,9 +124,15 @@ def site() -> Iterator[Site]:
 def write_card(folder: Path, stem: str, parts: dict[str, Any], **changes: Any) -> None:
     """A card with what all need; ``parts`` by role, each a dict with its ``files``."""
     about = {
-        "name": stem, "title": f"The set {stem}", "task": "binary", "format": "svmlight", "homepage": "http://nowhere",
-        "licence": "none", "citation": "nobody", "source": "made up",
-    } | changes  # fmt: skip
+        "name": stem,
+        "title": f"The set {stem}",
+        "task": "binary",
+        "format": "svmlight",
+        "homepage": "http://nowhere",
+        "licence": "none",
+        "citation": "nobody",
+        "source": "made up",
+    } | changes
     lines = [f"{key} = {_toml(value)}" for key, value in about.items()]
     for role, part in parts.items():
         lines += [f"[{role}]", *(f"{key} = {_toml(value)}" for key, value in part.items())]

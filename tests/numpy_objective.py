@@ -101,9 +101,18 @@ def margins_of(rows: Rows, coef: np.ndarray, intercept: np.ndarray, normalize: s
 
 
 def evaluate(
-    rows: Rows, loss: str, coef: np.ndarray, intercept: np.ndarray, param: float = 0.0, *, l1: float = 0.0,
-    l2: float = 0.0, normalize: str = "none", labels: tuple[float, ...] = (), weights: np.ndarray | None = None,
-) -> dict[str, float]:  # fmt: skip
+    rows: Rows,
+    loss: str,
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    param: float = 0.0,
+    *,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    normalize: str = "none",
+    labels: tuple[float, ...] = (),
+    weights: np.ndarray | None = None,
+) -> dict[str, float]:
     """What ``Objective(...).evaluate`` is to find, but the AUC."""
     p = margins_of(rows, coef, intercept, normalize)
     y = rows.targets.astype(np.float64)

@@ -53,8 +53,11 @@ def matrix(text: bytes) -> tuple[tuple[int, int], dict[tuple[int, int], float]] 
     """Shape and summed entries of a MatrixMarket text, or the line of the first error; zeros are left out."""
     lines = text.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
     words = lines[0].lower().split()
-    choices = [{b"coordinate", b"array"}, {b"real", b"double", b"integer", b"unsigned-integer", b"pattern"},
-               {b"general", b"symmetric", b"skew-symmetric"}]  # fmt: skip
+    choices = [
+        {b"coordinate", b"array"},
+        {b"real", b"double", b"integer", b"unsigned-integer", b"pattern"},
+        {b"general", b"symmetric", b"skew-symmetric"},
+    ]
     if words[:2] != [b"%%matrixmarket", b"matrix"] or len(words) != 5 or words[2:4] == [b"array", b"pattern"]:
         return 1
     if any(word not in known for word, known in zip(words[2:], choices, strict=True)):

@@ -123,9 +123,23 @@ class Sgd:
     """
 
     def __init__(
-        self, X, y, w, b, loss, param=0.0, l1=0.0, l2=0.0, classes=1, adagrad=False, intercept=1.0, scales=None,
-        weights=None, squares=None, dtype=np.float32,
-    ):  # fmt: skip
+        self,
+        X,
+        y,
+        w,
+        b,
+        loss,
+        param=0.0,
+        l1=0.0,
+        l2=0.0,
+        classes=1,
+        adagrad=False,
+        intercept=1.0,
+        scales=None,
+        weights=None,
+        squares=None,
+        dtype=np.float32,
+    ):
         """``X``: list of (indices, values); ``intercept``: the share of the step it takes, 0 where there is none;
         ``squares``: AdaGrad's sums to begin with, as (of w, of b)."""
         degrees = np.bincount(np.concatenate([u for u, _ in X]).astype(int), minlength=len(w))

@@ -14,8 +14,9 @@ from hogwild.data.cache import Cache
 from scripts.bench_defaults import PARTS, DefaultFit, measure, rows_to
 
 NAMES = {
-    "rcv1": "synthetic:rcv1?rows=600&features=300&nnz=8", "ctr": "synthetic:ctr?rows=400&features=4096&nnz=5",
-}  # fmt: skip
+    "rcv1": "synthetic:rcv1?rows=600&features=300&nnz=8",
+    "ctr": "synthetic:ctr?rows=400&features=4096&nnz=5",
+}
 
 
 @pytest.fixture

@@ -17,20 +17,32 @@ CTR = KERNEL | {"family": "ctr", "order": "shuffled"}
 AGAINST = {"section": "against", "what": "epoch", "order": "shuffled"}
 TO_LOSS = {"section": "against", "what": "time to loss", "loss": "hinge"}
 DEFAULT = {"section": "against", "what": "default fit to loss", "family": "rcv1"}
-WIDE = {"section": "wide", "family": "ctr", "kind": "l2", "features": 1 << 24, "workers": 1,
-        "numbering": "by popularity"}  # fmt: skip
+WIDE = {
+    "section": "wide",
+    "family": "ctr",
+    "kind": "l2",
+    "features": 1 << 24,
+    "workers": 1,
+    "numbering": "by popularity",
+}
 COMPLETION = {"section": "completion", "rank": 32}
 ROWS: list[Row] = [
-    KERNEL | {"loop": "kernel", "seconds": 1.0}, KERNEL | {"loop": "kernel", "order": "shuffled", "seconds": 1.25},
+    KERNEL | {"loop": "kernel", "seconds": 1.0},
+    KERNEL | {"loop": "kernel", "order": "shuffled", "seconds": 1.25},
     KERNEL | {"loop": "naive fastmath twin", "seconds": 2.0},
-    CTR | {"loop": "kernel with prefetch", "seconds": 1.0}, CTR | {"loop": "kernel without prefetch", "seconds": 1.2},
-    AGAINST | {"solver": "hogwild", "seconds": 1.0}, AGAINST | {"solver": "scikit-learn SGD", "seconds": 6.0},
-    TO_LOSS | {"solver": "hogwild", "seconds": 1.0}, TO_LOSS | {"solver": "snapml", "seconds": 1.5},
+    CTR | {"loop": "kernel with prefetch", "seconds": 1.0},
+    CTR | {"loop": "kernel without prefetch", "seconds": 1.2},
+    AGAINST | {"solver": "hogwild", "seconds": 1.0},
+    AGAINST | {"solver": "scikit-learn SGD", "seconds": 6.0},
+    TO_LOSS | {"solver": "hogwild", "seconds": 1.0},
+    TO_LOSS | {"solver": "snapml", "seconds": 1.5},
     DEFAULT | {"solver": "hogwild", "seconds": 1.0, "seconds_with_search": 2.0},
     DEFAULT | {"solver": "scikit-learn SGD", "seconds": 3.0, "seconds_with_search": 3.0},
     DEFAULT | {"solver": "hogwild", "family": "ctr", "seconds": 1.0, "seconds_with_search": 1.5},
     DEFAULT | {"solver": "Vowpal Wabbit", "family": "ctr", "seconds": 6.0, "seconds_with_search": 6.0},
-    WIDE | {"faster": 2.5}, WIDE | {"numbering": "own", "faster": 1.0}, WIDE | {"features": 1 << 20, "faster": 4.0},
+    WIDE | {"faster": 2.5},
+    WIDE | {"numbering": "own", "faster": 1.0},
+    WIDE | {"features": 1 << 20, "faster": 4.0},
     {"section": "startup", "host": "threads", "part": "again", "seconds": 0.04},
     {"section": "startup", "host": "processes", "part": "again", "seconds": 0.6},
     CELL | {"discipline": "hogwild", "workers": 16, "seconds": 12.0},
@@ -39,7 +51,7 @@ ROWS: list[Row] = [
     COMPLETION | {"kind": "cornac", "workers": 1, "seconds": 1.6},
     COMPLETION | {"kind": "hogwild", "workers": 2, "speedup": 1.5},
     COMPLETION | {"kind": "blocks", "workers": 2, "speedup": 1.9},
-]  # fmt: skip
+]
 EXPECTED = {
     "one worker against SGDClassifier, an epoch, both shuffling": ("6.00x", "yes"),
     "one worker against snapml, SVM: time to the same held-out loss": ("1.50x", "no"),
@@ -92,9 +104,13 @@ def test_on_a_gpu_what_has_learned_counts() -> None:
     measure = best("ratio", worse=0.02, part="p", kind=("a", "b"))
     good = {"part": "p", "kind": "a", "ratio": 2.5, "worse": 0.01, "status": "ok"}
     others = [
-        good | {"ratio": 9.0, "worse": 0.03}, good | {"ratio": 9.0, "worse": None}, good | {"ratio": 9.0, "kind": "c"},
-        good | {"ratio": 9.0, "status": "failed: x"}, good | {"ratio": None}, good | {"ratio": 1.0, "kind": "b"},
-    ]  # fmt: skip
+        good | {"ratio": 9.0, "worse": 0.03},
+        good | {"ratio": 9.0, "worse": None},
+        good | {"ratio": 9.0, "kind": "c"},
+        good | {"ratio": 9.0, "status": "failed: x"},
+        good | {"ratio": None},
+        good | {"ratio": 1.0, "kind": "b"},
+    ]
     assert (measure([*others, good]), measure(others), measure(others[:5])) == (2.5, 1.0, None)
 
 

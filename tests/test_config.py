@@ -21,17 +21,54 @@ from hogwild.problems.linear import kernel as linear
 from hogwild.training.schedule import SCHEDULES
 
 BAD: list[dict[str, Any]] = [
-    {"loss": "logistic"}, {"loss": ["log"]}, {"discipline": "hogwild!"}, {"host": "machines"},
-    {"order": "random"}, {"schedule": "cosine"}, {"normalize": "l1"}, {"class_weight": "auto"},
-    {"l1": -1.0}, {"l2": -1e-9}, {"l2": math.nan}, {"l2": math.inf}, {"l2": "1"}, {"l2": True},
-    {"l2": 10**400}, {"tol": -1.0}, {"step": 0.0}, {"step": -1.0}, {"step": math.inf}, {"step": "big"},
-    {"decay": 0.0}, {"decay": 1.5}, {"power": 0.0, "schedule": "inverse"}, {"target": math.nan},
-    {"loss": "huber", "loss_param": -1.0}, {"workers": 0}, {"workers": 2.0}, {"workers": 2000}, {"workers": True},
-    {"epochs": 0}, {"epochs": 1.5}, {"patience": 0}, {"seed": -1}, {"seed": 2**63},
-    {"adagrad": 1}, {"average": "yes"}, {"intercept": None}, {"exchange": "mean"}, {"exchange": None},
-    {"device": "gpu"}, {"device": None}, {"in_flight": 0, "device": "cuda"}, {"evaluate_every": 0},
-    {"gradient_delay": -1e-9}, {"gradient_delay": 1.5}, {"gradient_delay": math.nan}, {"gradient_delay": None},
-]  # fmt: skip
+    {"loss": "logistic"},
+    {"loss": ["log"]},
+    {"discipline": "hogwild!"},
+    {"host": "machines"},
+    {"order": "random"},
+    {"schedule": "cosine"},
+    {"normalize": "l1"},
+    {"class_weight": "auto"},
+    {"l1": -1.0},
+    {"l2": -1e-9},
+    {"l2": math.nan},
+    {"l2": math.inf},
+    {"l2": "1"},
+    {"l2": True},
+    {"l2": 10**400},
+    {"tol": -1.0},
+    {"step": 0.0},
+    {"step": -1.0},
+    {"step": math.inf},
+    {"step": "big"},
+    {"decay": 0.0},
+    {"decay": 1.5},
+    {"power": 0.0, "schedule": "inverse"},
+    {"target": math.nan},
+    {"loss": "huber", "loss_param": -1.0},
+    {"workers": 0},
+    {"workers": 2.0},
+    {"workers": 2000},
+    {"workers": True},
+    {"epochs": 0},
+    {"epochs": 1.5},
+    {"patience": 0},
+    {"seed": -1},
+    {"seed": 2**63},
+    {"adagrad": 1},
+    {"average": "yes"},
+    {"intercept": None},
+    {"exchange": "mean"},
+    {"exchange": None},
+    {"device": "gpu"},
+    {"device": None},
+    {"in_flight": 0, "device": "cuda"},
+    {"evaluate_every": 0},
+    {"gradient_delay": -1e-9},
+    {"gradient_delay": 1.5},
+    {"gradient_delay": math.nan},
+    {"gradient_delay": None},
+]
 BAD_TOGETHER: list[dict[str, Any]] = [
     {"schedule": "optimal", "l2": 0.0},
     {"schedule": "optimal", "step": 1.0},
@@ -90,8 +127,18 @@ def test_unknown_options_list_the_known_ones() -> None:
 
 
 def test_json_and_back() -> None:
-    config = TrainConfig(loss="huber", loss_param=0.5, l1=1e-3, step=0.25, workers=3, patience=2, target=-1.5, seed=7,
-                         exchange="averaging", gradient_delay=1e-3)  # fmt: skip
+    config = TrainConfig(
+        loss="huber",
+        loss_param=0.5,
+        l1=1e-3,
+        step=0.25,
+        workers=3,
+        patience=2,
+        target=-1.5,
+        seed=7,
+        exchange="averaging",
+        gradient_delay=1e-3,
+    )
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
@@ -168,15 +215,33 @@ def test_what_is_not_given_is_the_problems_own() -> None:
 
 
 FOREIGN: list[dict[str, Any]] = [
-    {"rank": 3}, {"penalty": "per-row"}, {"nonnegative": True}, {"biases": False}, {"negatives": 2},
-    {"order": "blocks"}, {"loss": "bpr"}, {"loss": "cut"},
-    *({"problem": "completion"} | option for option in (
-        {"l1": 0.1}, {"adagrad": True}, {"normalize": "l2"}, {"intercept": False}, {"loss": "hinge"},
-        {"class_weight": "balanced"}, {"host": "simulator"}, {"schedule": "optimal"}, {"rank": 0}, {"rank": 1.5},
-        {"negatives": 0}, {"penalty": "both"},
-    )),
+    {"rank": 3},
+    {"penalty": "per-row"},
+    {"nonnegative": True},
+    {"biases": False},
+    {"negatives": 2},
+    {"order": "blocks"},
+    {"loss": "bpr"},
+    {"loss": "cut"},
+    *(
+        {"problem": "completion"} | option
+        for option in (
+            {"l1": 0.1},
+            {"adagrad": True},
+            {"normalize": "l2"},
+            {"intercept": False},
+            {"loss": "hinge"},
+            {"class_weight": "balanced"},
+            {"host": "simulator"},
+            {"schedule": "optimal"},
+            {"rank": 0},
+            {"rank": 1.5},
+            {"negatives": 0},
+            {"penalty": "both"},
+        )
+    ),
     *({"problem": "cuts"} | option for option in ({"l2": 0.1}, {"rank": 3}, {"loss": "log"}, {"order": "blocks"})),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("options", FOREIGN, ids=str)

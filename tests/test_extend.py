@@ -15,27 +15,33 @@ PACKAGE = Path(__file__).parents[1] / "hogwild"
 LOSS = {  # half the squared error under another name
     "kernels/losses.py": [
         ("LOSSES: dict[str, int] = {\n", 'LOSSES: dict[str, int] = {\n    "toy": 11,\n'),
-        ("    if code == SQUARED_ERROR:  # (p - y)^2 / 2\n        return",
-         "    if code == 11:\n        return 0.5 * (p - y) * (p - y)\n    if code == SQUARED_ERROR:\n        return"),
-        ("    if code == SQUARED_ERROR:  # p - y\n        return",
-         "    if code == 11:\n        return p - y\n    if code == SQUARED_ERROR:\n        return"),
+        (
+            "    if code == SQUARED_ERROR:  # (p - y)^2 / 2\n        return",
+            "    if code == 11:\n        return 0.5 * (p - y) * (p - y)\n    if code == SQUARED_ERROR:\n        return",
+        ),
+        (
+            "    if code == SQUARED_ERROR:  # p - y\n        return",
+            "    if code == 11:\n        return p - y\n    if code == SQUARED_ERROR:\n        return",
+        ),
     ],
     "problems/linear/objective_kernel.py": [
         ("CODES: dict[str, int] = {\n", 'CODES: dict[str, int] = {\n    "toy": 11,\n'),
         ("    if code == 5:\n", "    if code == 11:\n        return (p - y) ** 2 / 2.0\n    if code == 5:\n"),
     ],
     "methods.py": [('REAL_LOSSES = ("', 'REAL_LOSSES = ("toy", "')],
-}  # fmt: skip
+}
 DISCIPLINE = {  # plain updates under another name
     "problems/linear/kernel.py": [
         ('"tiered": 6}\n', '"tiered": 6, "toy": 7}\n'),
         ("ROUND_ROBIN, TIERED = DISCIPLINES", "ROUND_ROBIN, TIERED, TOY = DISCIPLINES"),
-        ("    if discipline == ATOMIC:\n        while",
-         "    if discipline == TOY:\n        coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)\n"
-         "    elif discipline == ATOMIC:\n        while"),
+        (
+            "    if discipline == ATOMIC:\n        while",
+            "    if discipline == TOY:\n        coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)\n"
+            "    elif discipline == ATOMIC:\n        while",
+        ),
     ],
     "methods.py": [('"round-robin")\n', '"round-robin", "toy")\n')],
-}  # fmt: skip
+}
 EXCHANGE = {  # it forgets what the replicas learnt
     "exchanges/toy.py": """
         from hogwild.exchanges.averaging import Averaging
@@ -94,35 +100,51 @@ def added(folder: Path, changes: dict[str, list[tuple[str, str]] | str], program
 
 def test_a_loss(tmp_path: Path) -> None:
     """Three files; its row is all that the trainer, the evaluator and the options need."""
-    added(tmp_path, LOSS, """
+    added(
+        tmp_path,
+        LOSS,
+        """
 a, b = trained(loss="toy", workers=1)[0], trained(loss="squared-error", workers=1)[0]
 assert a == b, (a, b)
-""")  # fmt: skip
+""",
+    )
 
 
 def test_a_discipline(tmp_path: Path) -> None:
-    added(tmp_path, DISCIPLINE, """
+    added(
+        tmp_path,
+        DISCIPLINE,
+        """
 a, b = trained(discipline="toy", workers=1)[0], trained(discipline="serial", workers=1)[0]
 assert a == b, (a, b)
 assert trained(discipline="toy", workers=2)[1].history[-1]["updates"] == 60
-""")  # fmt: skip
+""",
+    )
 
 
 @pytest.mark.parametrize("host", ["threads", "simulator"])
 def test_an_exchange(tmp_path: Path, host: str) -> None:
     """One file and one row, for all hosts, and for comparisons too."""
-    added(tmp_path, EXCHANGE, f"""
+    added(
+        tmp_path,
+        EXCHANGE,
+        f"""
 objective, run = trained(exchange="toy", workers=3, host={host!r})
 assert (run.history[-1]["replicas"], run.history[-1]["updates"]) == (3, 60)
 assert objective == run.history[0]["objective"] > trained(exchange="averaging", workers=3, host={host!r})[0]
 from hogwild.compare.run.methods import METHODS
 assert METHODS["toy"].exchange == "toy"
-""")  # fmt: skip
+""",
+    )
 
 
 def test_a_method_to_compare(tmp_path: Path) -> None:
-    added(tmp_path, METHOD, """
+    added(
+        tmp_path,
+        METHOD,
+        """
 from hogwild.compare.run.methods import chosen, usual
 assert "toy" in usual("linear")
 assert [method.name for method in chosen(["toy"])] == ["serial", "toy"]
-""")  # fmt: skip
+""",
+    )

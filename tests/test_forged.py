@@ -22,8 +22,25 @@ from hogwild.models import load_model
 from hogwild.training.checkpoint import resumable
 from tests.runs import QUIET, toy
 
-VALUES = [None, True, -1, 0, 1.5, 2**63, 10**400, float("nan"), float("inf"), "x", "a\nb", [], ["x"], [[1]], [1, 2], {},
-          {"x": 1}]  # fmt: skip
+VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    2**63,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "x",
+    "a\nb",
+    [],
+    ["x"],
+    [[1]],
+    [1, 2],
+    {},
+    {"x": 1},
+]
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -101,13 +118,35 @@ def starts(problem: str) -> Any:
 
 #: Forgeries that hold nothing a run could not have left, so that it goes on; those of the options beside them.
 HARMLESS = (
-    "no sent", "schema=True", "step=1.5", "run=", "chunk=0", "workers_lost=0", "epoch_updates=0", "epoch_nonzeros=0",
-    "epoch_seconds=", "train_seconds=", "wall_seconds=", "setup_seconds=", "schedule=", "schedule.step=1.5",
-    "schedule.best=", "schedule.stale=1", "config.", "grid=[1, 2]", "no columns_",
-    "columns_scaled=0", "columns_centred=0",
-    "no mean", "no raw", "raw=[]", "raw={}",
-    "no kept", "kept=0", "kept=1",
-)  # fmt: skip
+    "no sent",
+    "schema=True",
+    "step=1.5",
+    "run=",
+    "chunk=0",
+    "workers_lost=0",
+    "epoch_updates=0",
+    "epoch_nonzeros=0",
+    "epoch_seconds=",
+    "train_seconds=",
+    "wall_seconds=",
+    "setup_seconds=",
+    "schedule=",
+    "schedule.step=1.5",
+    "schedule.best=",
+    "schedule.stale=1",
+    "config.",
+    "grid=[1, 2]",
+    "no columns_",
+    "columns_scaled=0",
+    "columns_centred=0",
+    "no mean",
+    "no raw",
+    "raw=[]",
+    "raw={}",
+    "no kept",
+    "kept=0",
+    "kept=1",
+)
 
 
 #: Of replicas, what is left out where it is not finite.
@@ -116,9 +155,19 @@ NOT_USED = [("replicas", "flat of NaN"), ("replicas", "mean of NaN")]
 
 #: Fields of every checkpoint, which are read before the problem is known.
 COMMON = (
-    "config", "run", "epoch", "chunk", "history", "workers_lost", "epoch_updates", "epoch_nonzeros", "epoch_seconds",
-    "train_seconds", "wall_seconds", "setup_seconds",
-)  # fmt: skip
+    "config",
+    "run",
+    "epoch",
+    "chunk",
+    "history",
+    "workers_lost",
+    "epoch_updates",
+    "epoch_nonzeros",
+    "epoch_seconds",
+    "train_seconds",
+    "wall_seconds",
+    "setup_seconds",
+)
 
 
 def is_refused_as_option(what: str, arrays: dict[str, Any], header: Any) -> bool:
@@ -183,9 +232,12 @@ def test_forged_models(tmp_path: Path, problem: str) -> None:
     path = tmp_path / "model"
     models()[problem].save(path)
     arrays, header = read(path)
-    uses = {"linear": lambda model: model.predict(np.ones((2, model.width))), "cuts": lambda model: model.labels,
-            "completion": lambda model: model.predict(np.arange(2), np.arange(2)),
-            "module": lambda model: model.into(module()) and model.state_dict()}  # fmt: skip
+    uses = {
+        "linear": lambda model: model.predict(np.ones((2, model.width))),
+        "cuts": lambda model: model.labels,
+        "completion": lambda model: model.predict(np.arange(2), np.arange(2)),
+        "module": lambda model: model.into(module()) and model.state_dict(),
+    }
 
     def use() -> None:
         model = load_model(path)

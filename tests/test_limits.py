@@ -24,9 +24,15 @@ from tests.runs import toy
 
 @pytest.mark.parametrize(
     ("command", "host", "most"),
-    [("train", "processes", 8), ("train", "processes", 12), ("train", "processes", 24), ("train", "threads", 8),
-     ("compare", "processes", 14), ("compare", "threads", 10)],
-)  # fmt: skip
+    [
+        ("train", "processes", 8),
+        ("train", "processes", 12),
+        ("train", "processes", 24),
+        ("train", "threads", 8),
+        ("compare", "processes", 14),
+        ("compare", "threads", 10),
+    ],
+)
 def test_few_descriptors(tmp_path: Path, command: str, host: str, most: int) -> None:
     """Whatever ``ulimit -n`` says, a run works or ends in one line that names a way out."""
     options = f"--host {host} --workers 2 --epochs 2".split()

@@ -126,9 +126,11 @@ def test_softmax_probabilities(dense):
 @pytest.mark.parametrize("size", [1e30, -1e30, 45.0, -45.0])
 def test_probabilities_of_large_margins(loss, classes, size):
     model = LinearModel(
-        np.full((1 if classes == 2 else 3, 1), size, np.float32), np.zeros(1 if classes == 2 else 3), loss,
+        np.full((1 if classes == 2 else 3, 1), size, np.float32),
+        np.zeros(1 if classes == 2 else 3),
+        loss,
         labels=list(range(classes)),
-    )  # fmt: skip
+    )
     found = model.predict_proba(np.ones((1, 1)))
     assert np.isfinite(found).all()
     assert found.sum() == pytest.approx(1.0)

@@ -117,10 +117,16 @@ def test_buffers_are_each_workers_own(pools: Callable, host: str) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["between epochs", "inside an epoch"])
-@pytest.mark.parametrize("options", [
-    {}, {"optimizer": "adam", "state": "local"}, {"optimizer": "adam", "state": "shared"},
-    {"optimizer": "momentum", "average": True, "order": "file", "schedule": "inverse"},
-], ids=["sgd", "adam, local", "adam, shared", "momentum, average"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimizer": "adam", "state": "local"},
+        {"optimizer": "adam", "state": "shared"},
+        {"optimizer": "momentum", "average": True, "order": "file", "schedule": "inverse"},
+    ],
+    ids=["sgd", "adam, local", "adam, shared", "momentum, average"],
+)
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
     """Buffers, noise and optimiser state too."""
     options = QUIET | {"step": 0.01, "gradient_delay": 1e-3 if inside else 0.0} | options
@@ -235,9 +241,14 @@ def test_whatever_holds_the_same_examples_trains_alike() -> None:
     X, y = data()
     tensors = torch.from_numpy(X), torch.from_numpy(y)
     given: list[Any] = [
-        (X, y), tensors, (X.astype(np.float64), y.astype(np.uint8)), TensorDataset(*tensors), Pairs(*tensors),
-        DataLoader(Pairs(*tensors)), lambda: DataLoader(TensorDataset(*tensors), batch_size=5),
-    ]  # fmt: skip
+        (X, y),
+        tensors,
+        (X.astype(np.float64), y.astype(np.uint8)),
+        TensorDataset(*tensors),
+        Pairs(*tensors),
+        DataLoader(Pairs(*tensors)),
+        lambda: DataLoader(TensorDataset(*tensors), batch_size=5),
+    ]
     states = [hogwild.train_module(network, "cross-entropy", each, **QUIET).finish().arrays for each in given]
     for state in states[1:]:
         for name, array in state.items():
@@ -273,8 +284,9 @@ def test_rows_are_bags_of_features(pools: Callable) -> None:
             return self.out(self.bag(*entries))
 
     rows = toy()  # labels -1 and 1
-    run = hogwild.train_module(Bags(rows.width), "bce", rows, rows, pool=pools("processes"), step=0.3,
-                               optimizer="adagrad", epochs=8)  # fmt: skip
+    run = hogwild.train_module(
+        Bags(rows.width), "bce", rows, rows, pool=pools("processes"), step=0.3, optimizer="adagrad", epochs=8
+    )
     run.finish()
     last = run.history[-1]
     assert last["train_accuracy"] == last["test_accuracy"] > 0.85
@@ -380,8 +392,13 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "strings": (network(), "mse", (X, np.array(["a"] * len(X))), {}, "y: expected numbers"),
     "bfloat16": (network(), "mse", (torch.zeros(4, 10).bfloat16(), Y[:4]), {}, "X: a tensor of torch.bfloat16"),
     "ragged": (network(), "mse", ([[1.0], [1.0, 2.0]], Y[:2]), {}, "X: cannot be made an array"),
-    "whole batches": (network(), "mse", DataLoader(TensorDataset(torch.zeros(4, 10)), batch_size=None), {},
-                      "whose items are whole batches"),
+    "whole batches": (
+        network(),
+        "mse",
+        DataLoader(TensorDataset(torch.zeros(4, 10)), batch_size=None),
+        {},
+        "whose items are whole batches",
+    ),
     "stream": (network(), "mse", Stream(), {}, "an IterableDataset has no numbered items"),
     "classes": (network(), "cross-entropy", (X, Y + 1), {}, "out of bounds"),
     "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
@@ -399,9 +416,14 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "l2 belongs to problem"),
     "unknown": (network(), "mse", (X, Y), {"lr": 0.1}, "unknown option lr"),
     "problem": (network(), "mse", (X, Y), {"problem": "cuts"}, "train_module has one problem"),
-    "unpicklable": (_with(network(), lambda m: setattr(m, "lock", threading.Lock())), "cross-entropy", (X, Y), {},
-                    "cannot be sent to workers"),
-}  # fmt: skip
+    "unpicklable": (
+        _with(network(), lambda m: setattr(m, "lock", threading.Lock())),
+        "cross-entropy",
+        (X, Y),
+        {},
+        "cannot be sent to workers",
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of lazy modules, and of shapes that torch spreads
@@ -428,9 +450,12 @@ def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "TILES", {True: 2})
     rows = list(bench.measure(BenchPlan(workers=(1,), repeats=2, quick=True, names=names)))
     assert [(row["data"], row["kind"]) for row in rows] == [
-        ("digits", "hogwild"), ("digits", bench.OFFICIAL), ("digits", bench.BATCHED), ("rcv1", "hogwild"),
+        ("digits", "hogwild"),
+        ("digits", bench.OFFICIAL),
+        ("digits", bench.BATCHED),
+        ("rcv1", "hogwild"),
         ("rcv1", bench.BATCHED),
-    ]  # fmt: skip
+    ]
     for row in rows:
         assert (row["status"], row["epochs"]) == ("ok", 3)
         assert row["samples_per_second"] > 0

@@ -69,8 +69,10 @@ def naive(P, Q, b, tested, seen, k):
         ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(relevant))))
         pairs = [
             (scores[i] > scores[j]) + (scores[i] == scores[j]) / 2
-            for i in relevant for j in candidates if j not in relevant
-        ]  # fmt: skip
+            for i in relevant
+            for j in candidates
+            if j not in relevant
+        ]
         rows.append([np.mean(pairs) if pairs else math.nan, sum(hits) / k, gain / ideal])
     return np.nanmean(rows, axis=0)
 
@@ -84,9 +86,7 @@ def test_all_of_it_beside_its_twin(seed, threads):
     b = random.integers(-1, 2, items).astype("f4")
     tested = Ratings(random.integers(0, users, 30), random.integers(0, items, 30), np.ones(30), (users, items))
     seen = Ratings(random.integers(0, users, 60), random.integers(0, items, 60), np.ones(60), (users, items))
-    lists = [
-        [set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)
-    ]  # fmt: skip
+    lists = [[set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)]
     found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k, threads=threads)
     assert list(found) == ["auc", "precision_at_4", "ndcg_at_4"]
     assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))

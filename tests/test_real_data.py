@@ -82,8 +82,16 @@ def test_as_accurate_as_scikit_learn(name, real_data, pools):
     normalize = SETS[name][2]
 
     def ours(train_on, predict, workers=1, seed=0, **options):
-        run = hogwild.train(train_on, workers=workers, seed=seed, pool=pools[workers], epochs=15, average=True,
-                            normalize=normalize, **options)  # fmt: skip
+        run = hogwild.train(
+            train_on,
+            workers=workers,
+            seed=seed,
+            pool=pools[workers],
+            epochs=15,
+            average=True,
+            normalize=normalize,
+            **options,
+        )
         return run.finish().predict(predict)
 
     penalties = (1e-6, 1e-5) if name in MANY else (1e-6, 1e-5, 1e-4)

@@ -250,8 +250,12 @@ def test_ratings_of_others_are_matched_by_name():
     with pytest.warns(HogwildWarning, match="2 of 3 pairs"):
         found = evaluate_completion(model, ratings)
     errors = [score(model, 2, 0) - 1, score(model, -1, 5) - 2, score(model, -1, 0) - 3]
-    assert found == {"ratings": 3, "unknown": 2, "rmse": pytest.approx(np.sqrt(np.mean(np.square(errors)))),
-                     "mae": pytest.approx(np.mean(np.abs(errors)))}  # fmt: skip
+    assert found == {
+        "ratings": 3,
+        "unknown": 2,
+        "rmse": pytest.approx(np.sqrt(np.mean(np.square(errors)))),
+        "mae": pytest.approx(np.mean(np.abs(errors))),
+    }
     with pytest.raises(InputError, match="no ratings to evaluate"):
         evaluate_completion(model, ratings.block(0, 0))
 

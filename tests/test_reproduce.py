@@ -65,10 +65,18 @@ def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkey
 
 def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
     rows = [
-        {"section": "scaling", "family": "rcv1", "discipline": name, "workers": count, "seconds": 1 / count,
-         "speedup": count, "objective_ratio": 1.0}
-        for name in ("serial", "tiered", "hogwild") for count in (1, 2)
-    ]  # fmt: skip
+        {
+            "section": "scaling",
+            "family": "rcv1",
+            "discipline": name,
+            "workers": count,
+            "seconds": 1 / count,
+            "speedup": count,
+            "objective_ratio": 1.0,
+        }
+        for name in ("serial", "tiered", "hogwild")
+        for count in (1, 2)
+    ]
     assert "| `tiered` | 1.00x | 2.00x | 1.0000 |" in reproduce.disciplines(rows)
     assert "| 0.5 s | 1 s | **2x** |" in reproduce.headline(rows)
     assert reproduce.about_machine(rows).count("–") >= 5  # what was not measured is a dash
@@ -76,23 +84,40 @@ def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
 
 def test_rates_become_a_table(reproduce: ModuleType) -> None:
     rows = [
-        {"section": "completion", "data": data, "rank": 32, "kind": kind, "workers": workers, "ratings": 900_000,
-         "ratings_per_second": 1e8 * workers, "held_out_rmse": 0.85}
+        {
+            "section": "completion",
+            "data": data,
+            "rank": 32,
+            "kind": kind,
+            "workers": workers,
+            "ratings": 900_000,
+            "ratings_per_second": 1e8 * workers,
+            "held_out_rmse": 0.85,
+        }
         for data in ("netflix-shaped", "/data/ml-1m/ratings.tsv.gz")
         for kind, workers in (("serial", 1), ("hogwild", 2))
-    ]  # fmt: skip
+    ]
     table = reproduce.completion_table(rows[:-1]).splitlines()
     assert "shaped like Netflix's, 0.9 M ratings, rank 32 | MovieLens 1M, 0.9 M ratings, rank 32" in table[0]
     assert table[2:] == [
-        "| `serial`, 1 worker | 100 (0.8500) | 100 (0.8500) |", "| `hogwild`, 2 workers | 200 (0.8500) | – |"
-    ]  # fmt: skip
+        "| `serial`, 1 worker | 100 (0.8500) | 100 (0.8500) |",
+        "| `hogwild`, 2 workers | 200 (0.8500) | – |",
+    ]
 
 
 def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
     found = written(reproduce, ROOT)
     assert set(found) == {
-        "completion", "paper", "headline", "verdict", "compare", "verdicts", "delay", "disciplines", "machine",
+        "completion",
+        "paper",
+        "headline",
+        "verdict",
+        "compare",
+        "verdicts",
+        "delay",
+        "disciplines",
+        "machine",
         "simulated",
-    }  # fmt: skip
+    }
     assert [name for name, body in found.items() if not body] == []
     assert (ROOT / "scripts" / "comparison.svg").stat().st_size > 1000

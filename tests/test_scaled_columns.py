@@ -47,8 +47,9 @@ def optimum(x: np.ndarray, y: np.ndarray, l2: float = 0.0) -> float:
         penalty = l2 / 2 * np.square(v[:-1] / scale).sum()
         return np.logaddexp(0, -q).mean() + penalty, np.append(z.T @ g + l2 * v[:-1] / scale**2, g.sum())
 
-    found = minimize(value, np.zeros(WIDTH + 1), jac=True, options={"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-9},
-                     method="L-BFGS-B")  # fmt: skip
+    found = minimize(
+        value, np.zeros(WIDTH + 1), jac=True, options={"maxiter": 2000, "ftol": 1e-14, "gtol": 1e-9}, method="L-BFGS-B"
+    )
     return float(found.fun)
 
 

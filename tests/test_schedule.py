@@ -61,9 +61,15 @@ def test_row_backoff_of_a_weak_penalty_falls_by_a_root(l2):
     assert scale / offset**power == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("rows", "settled", "found"), [
-    (100_000, False, "epoch"), (100_001, False, "rows"), (10**9, True, "epoch"), (0, False, "epoch"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "settled", "found"),
+    [
+        (100_000, False, "epoch"),
+        (100_001, False, "rows"),
+        (10**9, True, "epoch"),
+        (0, False, "epoch"),
+    ],
+)
 def test_auto_goes_by_the_length_of_an_epoch(rows, settled, found):
     assert usual_schedule("auto", rows, settled) == found
     assert {usual_schedule(name, rows, settled) for name in SCHEDULES} == set(SCHEDULES)

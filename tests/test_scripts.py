@@ -10,8 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = [
-    "scripts/quickstart", "scripts/test", "scripts/docs", "scripts/bench-gpu", "scripts/environment.sh", ".ci/run",
-]  # fmt: skip
+    "scripts/quickstart",
+    "scripts/test",
+    "scripts/docs",
+    "scripts/bench-gpu",
+    "scripts/environment.sh",
+    ".ci/run",
+]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

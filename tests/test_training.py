@@ -81,11 +81,26 @@ def test_rows_say_everything(rows: Rows) -> None:
         assert set(row) == FIELDS | tested
     for row in found:
         expected = {
-            "run": first["run"], "method": "serial", "problem": "linear", "loss": "log", "l1": 0.0, "l2": 1e-5,
-            "discipline": "serial", "order": "shuffled", "exchange": "none", "host": "threads", "device": "cpu",
-            "workers": 1, "seed": 0, "data": "toys", "schedule": "epoch", "phase": "reported", "workers_lost": 0,
-            "status": "ok", "in_flight": None,
-        }  # fmt: skip
+            "run": first["run"],
+            "method": "serial",
+            "problem": "linear",
+            "loss": "log",
+            "l1": 0.0,
+            "l2": 1e-5,
+            "discipline": "serial",
+            "order": "shuffled",
+            "exchange": "none",
+            "host": "threads",
+            "device": "cpu",
+            "workers": 1,
+            "seed": 0,
+            "data": "toys",
+            "schedule": "epoch",
+            "phase": "reported",
+            "workers_lost": 0,
+            "status": "ok",
+            "in_flight": None,
+        }
         assert row == row | expected
         json.dumps(row)
     assert len(first["run"]) >= 8
@@ -787,8 +802,15 @@ def test_resume_from_a_damaged_checkpoint(rows: Rows, state: Path, tmp_path: Pat
     path = state / CHECKPOINT_NAME
     good = path.read_bytes()
     middle = len(good) // 2
-    for bad in (b"", b"nonsense", good[:100], good[:middle], good[:-1], good + b"x",
-                good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):  # fmt: skip
+    for bad in (
+        b"",
+        b"nonsense",
+        good[:100],
+        good[:middle],
+        good[:-1],
+        good + b"x",
+        good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+    ):
         path.write_bytes(bad)
         refused(state, rows)
     path.write_bytes(good)
@@ -857,9 +879,14 @@ def test_fingerprint_sees_every_kind_of_change(rows: Rows) -> None:
     flipped[-1] = -flipped[-1]
     weights = np.ones(len(rows))
     kinds = [
-        rows, Rows.from_scipy(changed, y), Rows.from_scipy(X, flipped), Rows.from_scipy(X, y, weights),
-        Rows.from_scipy(X, y, width=999), rows.block(0, 1000), rows.select(np.arange(len(rows))[::-1]),
-    ]  # fmt: skip
+        rows,
+        Rows.from_scipy(changed, y),
+        Rows.from_scipy(X, flipped),
+        Rows.from_scipy(X, y, weights),
+        Rows.from_scipy(X, y, width=999),
+        rows.block(0, 1000),
+        rows.select(np.arange(len(rows))[::-1]),
+    ]
     assert len({fingerprint(kind) for kind in kinds}) == len(kinds)
     assert fingerprint(rows.select(np.arange(len(rows)))) == fingerprint(rows)
 

@@ -57,11 +57,21 @@ def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
     for side, timing in times.items():
         solver, order = side.split("/")
         ours = times[f"hogwild/{order}"].seconds
-        yield about(plan.names["rcv1"], rows) | timing.fields() | {
-            "what": "epoch", "loss": "log", "solver": solver, "order": order, "step": STEPS["rcv1"],
-            "effort": 1, "effort_unit": "epochs",
-            "ours_faster": ratio(timing.seconds, ours), "nonzeros_per_second": timing.per_second(rows.nnz),
-        }  # fmt: skip
+        yield (
+            about(plan.names["rcv1"], rows)
+            | timing.fields()
+            | {
+                "what": "epoch",
+                "loss": "log",
+                "solver": solver,
+                "order": order,
+                "step": STEPS["rcv1"],
+                "effort": 1,
+                "effort_unit": "epochs",
+                "ours_faster": ratio(timing.seconds, ours),
+                "nonzeros_per_second": timing.per_second(rows.nnz),
+            }
+        )
 
 
 @dataclass
@@ -90,12 +100,23 @@ def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Ite
     for solver in SOLVERS:
         found = candidates.get(solver.name)
         timing = times.get(solver.name, Timing(None, status=_why_not(solver, found)))
-        yield about(plan.names["rcv1"], rows) | timing.fields() | {
-            "what": "time to loss", "loss": loss, "solver": solver.name, "version": solver.version,
-            "order": solver.order, "effort": found.effort or None if found else None, "effort_unit": solver.effort,
-            "step": found.step if found and solver.steps else None, "held_out": found.loss if found else None,
-            "held_out_target": target, "ours_faster": ratio(timing.seconds, ours),
-        }  # fmt: skip
+        yield (
+            about(plan.names["rcv1"], rows)
+            | timing.fields()
+            | {
+                "what": "time to loss",
+                "loss": loss,
+                "solver": solver.name,
+                "version": solver.version,
+                "order": solver.order,
+                "effort": found.effort or None if found else None,
+                "effort_unit": solver.effort,
+                "step": found.step if found and solver.steps else None,
+                "held_out": found.loss if found else None,
+                "held_out_target": target,
+                "ours_faster": ratio(timing.seconds, ours),
+            }
+        )
 
 
 def judge_of(held_out: Rows, loss: str) -> Callable[[SolverFit], float]:

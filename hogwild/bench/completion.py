@@ -35,9 +35,10 @@ RANKS = (32, 64)
 SHAPED = {False: "synthetic:netflix?ratings=10000000", True: "synthetic:netflix?users=60000&items=4000&ratings=1000000"}
 STEP, L2 = 0.03, 0.05  # l2 as in cornac
 KINDS: dict[str, dict[str, Any]] = {
-    "hogwild": {"discipline": "hogwild"}, "blocks": {"discipline": "hogwild", "order": "blocks"},
+    "hogwild": {"discipline": "hogwild"},
+    "blocks": {"discipline": "hogwild", "order": "blocks"},
     "tiered": {"discipline": "tiered"},
-}  # fmt: skip
+}
 HELD_OUT = 0.1
 SEED = 0
 
@@ -68,8 +69,9 @@ def ratings_of(name: str) -> tuple[Ratings, Ratings]:
 def _of_rank(plan: BenchPlan, rank: int, train: Ratings, test: Ratings, counts: list[int]) -> Iterator[dict[str, Any]]:
     same: dict[str, Any] = {"problem": "completion", "rank": rank, "l2": L2, "seed": SEED}
     ways = {("serial", 1): {"discipline": "serial", "workers": 1}}
-    ways |= {(kind, workers): {**way, "workers": workers}
-             for workers in counts if workers > 1 for kind, way in KINDS.items()}  # fmt: skip
+    ways |= {
+        (kind, workers): {**way, "workers": workers} for workers in counts if workers > 1 for kind, way in KINDS.items()
+    }
     with ExitStack() as stack:
         sides: dict[tuple[str, int], Training | _Cornac] = {
             key: stack.enter_context(Training(train, STEP, test=test, host=plan.host, **same, **way))
@@ -83,11 +85,19 @@ def _of_rank(plan: BenchPlan, rank: int, train: Ratings, test: Ratings, counts: 
         for (kind, workers), side in sides.items():
             timing = times[f"{kind}/{workers}"]
             yield timing.fields() | {
-                "rank": rank, "kind": kind, "workers": workers, "users": train.shape[0], "items": train.shape[1],
-                "ratings": len(train), "ratings_per_second": timing.per_second(len(train)),
-                "speedup": ratio(alone, timing.seconds), "epochs": side.epochs, "step": STEP, "l2": L2,
+                "rank": rank,
+                "kind": kind,
+                "workers": workers,
+                "users": train.shape[0],
+                "items": train.shape[1],
+                "ratings": len(train),
+                "ratings_per_second": timing.per_second(len(train)),
+                "speedup": ratio(alone, timing.seconds),
+                "epochs": side.epochs,
+                "step": STEP,
+                "l2": L2,
                 "held_out_rmse": side.last["test_rmse"] if timing.seconds is not None else None,
-            }  # fmt: skip
+            }
 
 
 class _Cornac:

@@ -71,11 +71,16 @@ def _of_data(
     times = interleaved(sides, plan.repeats, lambda text: plan.note(f"estimators, {name}, {text}"))
     for solver, side in sides.items():
         yield times[solver].fields() | {
-            "data": name, "rows": X.shape[0], "features": X.shape[1], "classes": classes, "solver": solver,
-            "n_jobs": side.model.n_jobs, "held_out": float(np.median(side.losses[1:])),
+            "data": name,
+            "rows": X.shape[0],
+            "features": X.shape[1],
+            "classes": classes,
+            "solver": solver,
+            "n_jobs": side.model.n_jobs,
+            "held_out": float(np.median(side.losses[1:])),
             "accuracy": float(np.median(side.scores[1:])),
             "ours_faster": ratio(times[solver].seconds, times[OURS].seconds) if solver == THEIRS else None,
-        }  # fmt: skip
+        }
 
 
 class _Fits:

@@ -59,11 +59,17 @@ def _of_data(plan: BenchPlan, name: str, workers: int) -> Iterator[dict[str, Any
         for kind, side in sides.items():
             timing = times[kind]
             yield timing.fields() | {
-                "data": name, "kind": kind, "workers": workers, "batch": batch, "step": step,
-                "samples": len(examples), "samples_per_second": timing.per_second(len(examples)),
-                "speedup": ratio(timing.seconds, times["hogwild"].seconds), "epochs": plan.repeats + 1,
+                "data": name,
+                "kind": kind,
+                "workers": workers,
+                "batch": batch,
+                "step": step,
+                "samples": len(examples),
+                "samples_per_second": timing.per_second(len(examples)),
+                "speedup": ratio(timing.seconds, times["hogwild"].seconds),
+                "epochs": plan.repeats + 1,
                 "train_loss": side.objective,
-            }  # fmt: skip
+            }
     finally:
         for side in sides.values():
             side.close()
@@ -164,9 +170,18 @@ class _Official:
 
 
 def _official(
-    connection: Connection, cpu: int | None, number: int, model: nn.Module, loss: NamedLoss, kind: str,
-    tensors: dict[str, torch.Tensor], step: float, batch: int, workers: int, whole: bool,
-) -> None:  # fmt: skip
+    connection: Connection,
+    cpu: int | None,
+    number: int,
+    model: nn.Module,
+    loss: NamedLoss,
+    kind: str,
+    tensors: dict[str, torch.Tensor],
+    step: float,
+    batch: int,
+    workers: int,
+    whole: bool,
+) -> None:
     """Run one process of the pattern: an epoch of its share for each message."""
     torch.set_num_threads(1)
     pin(cpu)

@@ -97,6 +97,10 @@ class BenchPlan:
 def about(name: str, rows: Rows) -> dict[str, Any]:
     """Return the fields about a row's data; ``beyond_cache``: whether the entries exceed the last-level cache."""
     return {
-        "data": name, "rows": len(rows), "features": rows.width, "nonzeros": rows.nnz,
-        "megabytes": 8 * rows.nnz / 1e6, "beyond_cache": 8 * rows.nnz > (machine.cache_bytes() or 0),
-    }  # fmt: skip
+        "data": name,
+        "rows": len(rows),
+        "features": rows.width,
+        "nonzeros": rows.nnz,
+        "megabytes": 8 * rows.nnz / 1e6,
+        "beyond_cache": 8 * rows.nnz > (machine.cache_bytes() or 0),
+    }

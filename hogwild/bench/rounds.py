@@ -42,9 +42,12 @@ class Timing:
     def fields(self) -> dict[str, Any]:
         """Return the timing as fields of a row."""
         return {
-            "seconds": self.seconds, "seconds_q25": self.low, "seconds_q75": self.high, "rounds": self.rounds,
+            "seconds": self.seconds,
+            "seconds_q25": self.low,
+            "seconds_q75": self.high,
+            "rounds": self.rounds,
             "status": self.status,
-        }  # fmt: skip
+        }
 
     def per_second(self, count: float) -> float | None:
         """Return the rate at which ``count`` things were done."""

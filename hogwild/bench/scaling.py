@@ -49,10 +49,18 @@ def _group(plan: BenchPlan, family: str, rows: Rows, workers: int, baseline: boo
         times = interleaved(sides, plan.repeats, lambda text: plan.note(f"{family}, {workers} worker(s), {text}"))
         for name in asked:
             timing = times.get(name, Timing(None, status=refused.get(name, "ok")))
-            yield about(plan.names[family], rows) | timing.fields() | _findings(name, timing, runs, times, rows) | {
-                "family": family, "discipline": name, "workers": 1 if name == "serial" else workers,
-                "host": plan.host, "step": STEPS[family],
-            }  # fmt: skip
+            yield (
+                about(plan.names[family], rows)
+                | timing.fields()
+                | _findings(name, timing, runs, times, rows)
+                | {
+                    "family": family,
+                    "discipline": name,
+                    "workers": 1 if name == "serial" else workers,
+                    "host": plan.host,
+                    "step": STEPS[family],
+                }
+            )
 
 
 def _refusal(plan: BenchPlan, family: str, discipline: str, workers: int) -> str | None:
@@ -78,5 +86,7 @@ def _findings(
         "speedup": ratio(times["serial"].seconds if "serial" in times else None, timing.seconds),
         "share_of_streaming": ratio(times["streaming"].seconds, timing.seconds),
         "epochs": run.epochs if run is not None else None,
-        "objective": objective, "objective_serial": reference, "objective_ratio": ratio(objective, reference),
-    }  # fmt: skip
+        "objective": objective,
+        "objective_serial": reference,
+        "objective_ratio": ratio(objective, reference),
+    }

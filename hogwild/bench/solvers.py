@@ -137,7 +137,7 @@ SOLVERS = (
     Outside("snapml", "snapml", "snapml", SnapML, "its own", effort="iterations", steps=False),
     dataclasses.replace(OUTSIDE["liblinear"], name="LIBLINEAR", effort="passes", steps=False),
     Outside("Vowpal Wabbit", "vowpalwabbit", "vowpalwabbit", VowpalWabbit, "file", effort="passes"),
-)  # fmt: skip
+)
 
 
 @functools.lru_cache(2)

@@ -42,10 +42,17 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
         for part, what in WHAT.items():
             timing = Timing.of([one[part] for one in counted])
             evaluating = [one[f"{part}_evaluating"] for one in counted if f"{part}_evaluating" in one]
-            yield about(plan.names["rcv1"], rows) | timing.fields() | {
-                "host": host, "workers": plan.workers[-1], "part": part, "what": what,
-                "evaluation_seconds": statistics.median(evaluating) if evaluating else None,
-            }  # fmt: skip
+            yield (
+                about(plan.names["rcv1"], rows)
+                | timing.fields()
+                | {
+                    "host": host,
+                    "workers": plan.workers[-1],
+                    "part": part,
+                    "what": what,
+                    "evaluation_seconds": statistics.median(evaluating) if evaluating else None,
+                }
+            )
 
 
 def _in_a_fresh_interpreter(arguments: list[Any]) -> dict[str, float]:

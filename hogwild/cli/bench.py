@@ -52,71 +52,170 @@ SPEED = ("Mnnz/s", "nonzeros_per_second", MILLIONS)
 
 # (header, field, format) of each section's table
 COLUMNS: dict[str, tuple[tuple[str, str, Format], ...]] = {
-    "streaming": (("workers", "workers", COUNT), *TIME, SPEED, ("GB/s", "gigabytes_per_second", PLAIN),
-                  ("speed-up", "speedup", TIMES)),
-    "kernel": (("data", "family", _text), ("loop", "loop", _text), ("order", "order", _text), *TIME, SPEED,
-               ("of streaming", "share_of_streaming", SHARE)),
-    "wide": (("features", "features", COUNT), ("kind", "kind", _text), ("discipline", "discipline", _text),
-             ("workers", "workers", COUNT), ("numbering", "numbering", _text), *TIME, SPEED,
-             ("objective", "objective", _figure(".5f")), ("faster", "faster", TIMES),
-             ("of single runs", "of_single_runs", SHARE)),
-    "scaling": (("data", "family", _text), ("discipline", "discipline", _text), ("workers", "workers", COUNT), *TIME,
-                SPEED, ("speed-up", "speedup", TIMES), ("of streaming", "share_of_streaming", SHARE),
-                ("objective", "objective", _figure(".5f")), ("/ serial", "objective_ratio", _figure(".4f"))),
-    "adds": (("cells", "cells", COUNT), ("workers", "workers", COUNT), ("add", "add", _text),
-             ("ns", "nanoseconds", _figure(".2f")), ("spread", "spread", SHARE),
-             ("lost", "lost_share", _figure(".4%"))),
-    "merge": (("coordinates", "coordinates", COUNT), ("workers", "workers", COUNT), *TIME,
-              ("ns a coordinate", "nanoseconds", _figure(".2f"))),
-    "completion": (("data", "data", _file), ("rank", "rank", COUNT), ("kind", "kind", _text),
-                   ("workers", "workers", COUNT), *TIME, ("M ratings/s", "ratings_per_second", MILLIONS),
-                   ("speed-up", "speedup", TIMES), ("epochs", "epochs", COUNT),
-                   ("held-out RMSE", "held_out_rmse", _figure(".4f"))),
-    "estimators": (("data", "data", _file), ("classes", "classes", COUNT), ("solver", "solver", _text),
-                   ("n_jobs", "n_jobs", COUNT), *TIME, ("held-out loss", "held_out", _figure(".4f")),
-                   ("accuracy", "accuracy", SHARE), ("ours faster", "ours_faster", TIMES)),
-    "modules": (("data", "data", _text), ("kind", "kind", _text), ("workers", "workers", COUNT), *TIME,
-                ("samples/s", "samples_per_second", COUNT), ("ours faster", "speedup", TIMES),
-                ("loss", "train_loss", _figure(".4f"))),
-    "parsing": (("reader", "reader", _text), ("cores", "workers", COUNT), *TIME,
-                ("MB/s", "megabytes_per_second", _figure(",.0f")), ("speed-up", "speedup", TIMES)),
-    "startup": (("host", "host", _text), ("workers", "workers", COUNT), ("what", "what", _text), *TIME,
-                ("of it evaluating", "evaluation_seconds", SECONDS)),
-    "memory": (("data", "data", _text), ("data MB", "megabytes", _figure(",.0f")),
-               ("peak MB of its own", "peak_megabytes", _figure(",.0f"))),
-    "against": (("what", "what", _text), ("loss", "loss", _text), ("solver", "solver", _text),
-                ("order", "order", _text),
-                *TIME, ("effort", "effort", PLAIN),
-                ("held-out loss", "held_out", _figure(".5f")),
-                ("target", "held_out_target", _figure(".5f")), ("ours faster", "ours_faster", TIMES)),
-}  # fmt: skip
+    "streaming": (
+        ("workers", "workers", COUNT),
+        *TIME,
+        SPEED,
+        ("GB/s", "gigabytes_per_second", PLAIN),
+        ("speed-up", "speedup", TIMES),
+    ),
+    "kernel": (
+        ("data", "family", _text),
+        ("loop", "loop", _text),
+        ("order", "order", _text),
+        *TIME,
+        SPEED,
+        ("of streaming", "share_of_streaming", SHARE),
+    ),
+    "wide": (
+        ("features", "features", COUNT),
+        ("kind", "kind", _text),
+        ("discipline", "discipline", _text),
+        ("workers", "workers", COUNT),
+        ("numbering", "numbering", _text),
+        *TIME,
+        SPEED,
+        ("objective", "objective", _figure(".5f")),
+        ("faster", "faster", TIMES),
+        ("of single runs", "of_single_runs", SHARE),
+    ),
+    "scaling": (
+        ("data", "family", _text),
+        ("discipline", "discipline", _text),
+        ("workers", "workers", COUNT),
+        *TIME,
+        SPEED,
+        ("speed-up", "speedup", TIMES),
+        ("of streaming", "share_of_streaming", SHARE),
+        ("objective", "objective", _figure(".5f")),
+        ("/ serial", "objective_ratio", _figure(".4f")),
+    ),
+    "adds": (
+        ("cells", "cells", COUNT),
+        ("workers", "workers", COUNT),
+        ("add", "add", _text),
+        ("ns", "nanoseconds", _figure(".2f")),
+        ("spread", "spread", SHARE),
+        ("lost", "lost_share", _figure(".4%")),
+    ),
+    "merge": (
+        ("coordinates", "coordinates", COUNT),
+        ("workers", "workers", COUNT),
+        *TIME,
+        ("ns a coordinate", "nanoseconds", _figure(".2f")),
+    ),
+    "completion": (
+        ("data", "data", _file),
+        ("rank", "rank", COUNT),
+        ("kind", "kind", _text),
+        ("workers", "workers", COUNT),
+        *TIME,
+        ("M ratings/s", "ratings_per_second", MILLIONS),
+        ("speed-up", "speedup", TIMES),
+        ("epochs", "epochs", COUNT),
+        ("held-out RMSE", "held_out_rmse", _figure(".4f")),
+    ),
+    "estimators": (
+        ("data", "data", _file),
+        ("classes", "classes", COUNT),
+        ("solver", "solver", _text),
+        ("n_jobs", "n_jobs", COUNT),
+        *TIME,
+        ("held-out loss", "held_out", _figure(".4f")),
+        ("accuracy", "accuracy", SHARE),
+        ("ours faster", "ours_faster", TIMES),
+    ),
+    "modules": (
+        ("data", "data", _text),
+        ("kind", "kind", _text),
+        ("workers", "workers", COUNT),
+        *TIME,
+        ("samples/s", "samples_per_second", COUNT),
+        ("ours faster", "speedup", TIMES),
+        ("loss", "train_loss", _figure(".4f")),
+    ),
+    "parsing": (
+        ("reader", "reader", _text),
+        ("cores", "workers", COUNT),
+        *TIME,
+        ("MB/s", "megabytes_per_second", _figure(",.0f")),
+        ("speed-up", "speedup", TIMES),
+    ),
+    "startup": (
+        ("host", "host", _text),
+        ("workers", "workers", COUNT),
+        ("what", "what", _text),
+        *TIME,
+        ("of it evaluating", "evaluation_seconds", SECONDS),
+    ),
+    "memory": (
+        ("data", "data", _text),
+        ("data MB", "megabytes", _figure(",.0f")),
+        ("peak MB of its own", "peak_megabytes", _figure(",.0f")),
+    ),
+    "against": (
+        ("what", "what", _text),
+        ("loss", "loss", _text),
+        ("solver", "solver", _text),
+        ("order", "order", _text),
+        *TIME,
+        ("effort", "effort", PLAIN),
+        ("held-out loss", "held_out", _figure(".5f")),
+        ("target", "held_out_target", _figure(".5f")),
+        ("ours faster", "ours_faster", TIMES),
+    ),
+}
 
 
 @takes("cache")
 def bench(
-    sections: Annotated[list[str] | None, typer.Argument(metavar="SECTION",
-        help=f"Some of {', '.join(SECTIONS)}.", show_default=f"all but {' and '.join(sorted(ASKED_FOR))}",
-        autocompletion=shell.among(SECTIONS))] = None,
-    workers: Annotated[str | None, typer.Option("--workers", "-w", help="Numbers of workers, such as 1,2,4.",
-                                                metavar="LIST", show_default="1, 2, 4 ... physical cores")] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Rounds that count.",
-                                                show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick")] = None,
-    rows: Annotated[int | None, typer.Option(min=100, help="Rows of each generated set.",
-                                             show_default="beyond a core's cache")] = None,
-    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.",
-                                      autocompletion=shell.among(REAL_HOSTS))] = "threads",
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SECTION",
+            help=f"Some of {', '.join(SECTIONS)}.",
+            show_default=f"all but {' and '.join(sorted(ASKED_FOR))}",
+            autocompletion=shell.among(SECTIONS),
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            help="Numbers of workers, such as 1,2,4.",
+            metavar="LIST",
+            show_default="1, 2, 4 ... physical cores",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds that count.", show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick"),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=100, help="Rows of each generated set.", show_default="beyond a core's cache")
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.", autocompletion=shell.among(REAL_HOSTS)),
+    ] = "threads",
     quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within two minutes.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
-    ratings: Annotated[str | None, typer.Option(metavar="DATA", autocompletion=shell.data,
-        help="Measure completion on these ratings too.")] = None,
-    data: Annotated[str | None, typer.Option(metavar="DATA", autocompletion=shell.data,
-        help="Measure estimators on these rows too.")] = None,
-    json: Annotated[str | None, typer.Option(metavar="ROWS",
-        help="Write rows here as JSON lines ('-': standard output).")] = None,
+    ratings: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", autocompletion=shell.data, help="Measure completion on these ratings too."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", autocompletion=shell.data, help="Measure estimators on these rows too."),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="ROWS", help="Write rows here as JSON lines ('-': standard output).")
+    ] = None,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw speed-up against workers.")] = None,
     quiet: Quiet = False,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Measure this machine: bandwidth, kernels, scaling, contention, parsing, start-up."""
     names = chosen(sections or [], against)
     counts = parse_workers(workers)
@@ -135,9 +234,17 @@ def bench(
     from hogwild.data.cache import Cache
 
     plan = BenchPlan(
-        counts, repeats or (QUICK_REPEATS if quick else REPEATS), quick, against or "against" in names, host,
-        data_names(quick, rows), Cache(given["cache"]), ratings, data, lambda text: label.__setitem__(0, text),
-    )  # fmt: skip
+        counts,
+        repeats or (QUICK_REPEATS if quick else REPEATS),
+        quick,
+        against or "against" in names,
+        host,
+        data_names(quick, rows),
+        Cache(given["cache"]),
+        ratings,
+        data,
+        lambda text: label.__setitem__(0, text),
+    )
     with contextlib.closing(RowsFile(json)) as rows_file:
         run(names, plan, display, rows_file, plot, label)
     display.finish()

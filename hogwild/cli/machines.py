@@ -208,6 +208,9 @@ def _measure(cluster: Cluster, other: int) -> dict[str, Any]:
         rates.append(8 * LOAD / (time.perf_counter() - before))
         cluster.models.clear()
     return {
-        "machine": other, "host": cluster.seats[other].about["host"], "latency_seconds": statistics.median(trips) / 2,
-        "bits_per_second": statistics.median(rates), "clock_seconds": statistics.median(offsets),
-    }  # fmt: skip
+        "machine": other,
+        "host": cluster.seats[other].about["host"],
+        "latency_seconds": statistics.median(trips) / 2,
+        "bits_per_second": statistics.median(rates),
+        "clock_seconds": statistics.median(offsets),
+    }

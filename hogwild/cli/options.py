@@ -62,16 +62,21 @@ BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
 OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
     "test": row("Data to test on after each epoch; they choose nothing.", DATA, autocompletion=shell.data),
-    "holdout": row("Fraction of DATA to hold out and test on.", DATA, kind=float,
-                   show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named"),
+    "holdout": row(
+        "Fraction of DATA to hold out and test on.",
+        DATA,
+        kind=float,
+        show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
+    ),
     "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
     "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
     "targets": row("Targets (.npy) of an .npz or .mtx matrix.", DATA, metavar="FILE"),
-    "hash_bits": row("Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30,
-                     metavar="B"),
+    "hash_bits": row(
+        "Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30, metavar="B"
+    ),
     "cache": row("Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory"),
     "no_cache": flag("Keep nothing: parse into memory.", DATA),
     "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
@@ -88,15 +93,21 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png"),
     "plot_path": row("Draw the held-out loss of each l2 to choose from here.", RESULTS, metavar="FILE.png"),
     "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
-    "machine": row("This machine's number from 0.", MACHINES, kind=int, min=0, metavar="K",
-                   show_default="as they come; 0 is the one at the address"),
+    "machine": row(
+        "This machine's number from 0.",
+        MACHINES,
+        kind=int,
+        min=0,
+        metavar="K",
+        show_default="as they come; 0 is the one at the address",
+    ),
     "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME"),
     "local": flag("Start all the machines on this one, to try it.", MACHINES),
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": flag("Go on from the checkpoint.", RESULTS),
     "quiet": flag("Print only warnings and errors.", RESULTS, "--quiet", "-q"),
     "verbose": flag("Say in the end where the time went.", RESULTS, "--verbose", "-v"),
-}  # fmt: skip
+}
 
 
 def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> Callable[[Command], Command]:

@@ -93,9 +93,13 @@ class TrainRequest:
         for name in inputs:
             check_readable(name, problem)
         outputs = {
-            "--out": self.out, "--segmentation": self.segmentation, "--plot": self.plot, "--plot-path": self.plot_path,
-            "--json": self.json, "--histogram": self.histogram,
-        }  # fmt: skip
+            "--out": self.out,
+            "--segmentation": self.segmentation,
+            "--plot": self.plot,
+            "--plot-path": self.plot_path,
+            "--json": self.json,
+            "--histogram": self.histogram,
+        }
         check_outputs(outputs, inputs, pipes=("--json", "--histogram"))
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
@@ -231,9 +235,7 @@ def save(request: TrainRequest, model: Any) -> list[str]:
     return lines
 
 
-def drive(
-    run: Run, display: Display, rows_file: RowsFile, request: TrainRequest, histogram: RowsFile
-) -> list[str]:  # fmt: skip
+def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest, histogram: RowsFile) -> list[str]:
     """Follow the run to its end and save its outputs, even if it was stopped or failed; return a line for each."""
     noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts

@@ -24,16 +24,22 @@ WORKERS, EPOCHS = 64, 5
     "no_scale_columns step schedule decay power adagrad order seed average discipline exchange workers delay link "
     f"{STOPS} {KEPT} histogram",
     ("linear",),
-    workers={"help": "Virtual workers, up to 1024.", "names": ("--workers", "-w"), "default": WORKERS,
-             "show_default": True},
+    workers={
+        "help": "Virtual workers, up to 1024.",
+        "names": ("--workers", "-w"),
+        "default": WORKERS,
+        "show_default": True,
+    },
     epochs={"default": EPOCHS, "show_default": True},
     histogram=row("Write the histogram of staleness here, one JSON line an epoch.", RESULTS, metavar="FILE"),
-)  # fmt: skip
+)
 def simulate(
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA,
-                                               autocompletion=shell.data)] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA, autocompletion=shell.data),
+    ] = None,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Train with virtual workers on one core: staleness and lost updates, counted."""
     histogram = given.pop("histogram")
     if histogram == "-":

@@ -24,12 +24,18 @@ DEFAULT_DATA = CONTAINERS["linear"].default
     l2={"show_default": f"auto for linear models where it takes seconds, else {usual_of('l2', tuple(CONTAINERS))}"},
 )
 def train(
-    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,
-        autocompletion=shell.data,
-        help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
-        "synthetic:...; ratings or a graph for other problems.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=DEFAULT_DATA,
+            autocompletion=shell.data,
+            help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
+            "synthetic:...; ratings or a graph for other problems.",
+        ),
+    ] = None,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
     raise typer.Exit(begin(given | {"data": data}, chooses=True))
 

@@ -58,10 +58,11 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
     **{name: {"panel": STEPS} for name in ("optimizer", "state", "batch", "momentum", "beta1", "beta2")},
 )
 def train_module(
-    model: Annotated[str, typer.Argument(metavar="FILE.py:MODEL", help="A function of no arguments that makes the "
-                                         "nn.Module.")],
+    model: Annotated[
+        str, typer.Argument(metavar="FILE.py:MODEL", help="A function of no arguments that makes the nn.Module.")
+    ],
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Train any PyTorch module on all cores, without locks.
 
     Several machines train one from Python: hogwild.train_module(..., cluster=hogwild.gather(...)).

@@ -26,11 +26,17 @@ ROWS, WIDTH = 64, 32  # of a part's data
 
 
 def warm_up(
-    parts: Annotated[list[str] | None, typer.Argument(metavar="[PART]...", show_default="all",
-        help="What to compile for: text, l2, labels, binary, tiered, long, classes, regression, ratings, "
-        "estimators.")] = None,
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART]...",
+            show_default="all",
+            help="What to compile for: text, l2, labels, binary, tiered, long, classes, regression, ratings, "
+            "estimators.",
+        ),
+    ] = None,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compile the kernels of the usual runs, so that the first of them need not wait."""
     names = list(dict.fromkeys(parts or PARTS))
     for name in names:

@@ -114,9 +114,18 @@ class Loads:
         key = int(np.random.SeedSequence((self._seed, part)).generate_state(1)[0])
         since = max(offset + visited, TINY)
         visits = Visits(
-            skip, epochs * length - skip, length, key, epoch, scale, rate, since, power, self._order.shuffled,
+            skip,
+            epochs * length - skip,
+            length,
+            key,
+            epoch,
+            scale,
+            rate,
+            since,
+            power,
+            self._order.shuffled,
             self._together,
-        )  # fmt: skip
+        )
         load = Load(visits, epochs, visited, self.whole or {})
         if self.whole is None:
             self._stream.run(self._copy(load, part))

@@ -118,9 +118,10 @@ def part_of(rows: Rows, first: int, last: int, unit: bool = False) -> dict[str, 
         rows, base, entries = rows.compact(), 0, slice(None)
     offsets = _offsets(rows.nnz)
     found = {
-        "begin": (rows.begin - base).astype(offsets), "end": (rows.end - base).astype(offsets),
+        "begin": (rows.begin - base).astype(offsets),
+        "end": (rows.end - base).astype(offsets),
         "indices": rows.indices[entries],
-    }  # fmt: skip
+    }
     return found if unit else found | {"values": rows.values[entries]}
 
 

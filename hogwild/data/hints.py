@@ -21,9 +21,11 @@ from hogwild.errors import InputError
 LINES, LONGEST = 8, 1 << 20  # lines of a file that are looked at; bytes of one
 ENTRY = re.compile(rb"\s\d+:[-+.\d][^\s:,]*(\s|$)")
 PROBLEM = re.compile(rb"p\s+max\s")
-MAGIC = {b"PAR1": "a Parquet file: --format parquet --label COLUMN",
-         b"ARROW1": "an Arrow file: --format arrow --label COLUMN",
-         b"PK\x03\x04": "a zip archive or a workbook: unpack it, or save it as CSV"}  # fmt: skip
+MAGIC = {
+    b"PAR1": "a Parquet file: --format parquet --label COLUMN",
+    b"ARROW1": "an Arrow file: --format arrow --label COLUMN",
+    b"PK\x03\x04": "a zip archive or a workbook: unpack it, or save it as CSV",
+}
 MEANT = {
     "svmlight": "svmlight text: it is for --problem linear",
     "ratings": "ratings: --problem completion",

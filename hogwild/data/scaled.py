@@ -70,9 +70,15 @@ class Columns:
             rows.begin, rows.end, rows.indices, rows.values, centres, self.means, self.inverse, indptr, *entries
         )
         scaled = Rows(
-            indptr, *entries, rows.targets, rows.width, rows.weights,
-            check=False, hash_bits=rows.hash_bits, table=rows.table,
-        )  # fmt: skip
+            indptr,
+            *entries,
+            rows.targets,
+            rows.width,
+            rows.weights,
+            check=False,
+            hash_bits=rows.hash_bits,
+            table=rows.table,
+        )
         scaled.inverse = readonly(self.inverse)
         return scaled
 

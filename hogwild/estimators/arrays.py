@@ -117,12 +117,22 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whol
     alike = whole and rows.inverse is None  # all weights shrink by the same factor
     throws = whole and options.learning_rate == "auto" and (loss in COUNT_LOSSES or uneven(rows, rows.weights))
     return LinearProblem.of_rows(
-        rows, machine_cache(), loss=loss, loss_param=options.loss_param, l1=options.l1, l2=options.l2, adagrad=False,
-        discipline=discipline, intercept=intercept_share(_plain(options.intercept), rows, MEAN), normalize="none",
-        labels=tuple(map(float, range(classes))), falling=options.learning_rate in ("optimal", "invscaling"),
-        tabulate=whole, passive="safe" if throws else options.passive,
+        rows,
+        machine_cache(),
+        loss=loss,
+        loss_param=options.loss_param,
+        l1=options.l1,
+        l2=options.l2,
+        adagrad=False,
+        discipline=discipline,
+        intercept=intercept_share(_plain(options.intercept), rows, MEAN),
+        normalize="none",
+        labels=tuple(map(float, range(classes))),
+        falling=options.learning_rate in ("optimal", "invscaling"),
+        tabulate=whole,
+        passive="safe" if throws else options.passive,
         scaled=alike and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
-    )  # fmt: skip
+    )
 
 
 def loss_here(options: Options, classes: int) -> str:
@@ -144,9 +154,11 @@ def _plain(intercept: bool) -> TrainConfig:
 def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays that kernels read per row and per feature, for rows whose targets and weights are converted already."""
     return {
-        "targets": rows.targets, "weights": EMPTY if rows.weights is None else rows.weights, "scales": EMPTY,
+        "targets": rows.targets,
+        "weights": EMPTY if rows.weights is None else rows.weights,
+        "scales": EMPTY,
         "rates": rates,
-    }  # fmt: skip
+    }
 
 
 def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:

@@ -55,16 +55,22 @@ class LinearFall(Schedule):
 class CrossValidated:
     """What the estimators that choose ``alpha`` have beside the others' parameters."""
 
-    # fmt: off
-    alpha: float | str = parameter("auto", "``auto``: the best of ``alphas``. A number is trained with as it is.",
-        like="l2")
-    alphas: Any = parameter(None, "The values to choose among; None: sixteen from 1e-8 to 0.32, or of few rows "
-        "what the losses of others lead to, in units of a row's squared length; both times the mean weight of rows.")
-    cv: Any = parameter(None, "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
-        "be held out once. None: 5, or fewer where a class has fewer rows, and these several times of few rows.")
-    scoring: Any = parameter(None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean "
-        "loss.")
-    # fmt: on
+    alpha: float | str = parameter(
+        "auto", "``auto``: the best of ``alphas``. A number is trained with as it is.", like="l2"
+    )
+    alphas: Any = parameter(
+        None,
+        "The values to choose among; None: sixteen from 1e-8 to 0.32, or of few rows "
+        "what the losses of others lead to, in units of a row's squared length; both times the mean weight of rows.",
+    )
+    cv: Any = parameter(
+        None,
+        "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
+        "be held out once. None: 5, or fewer where a class has fewer rows, and these several times of few rows.",
+    )
+    scoring: Any = parameter(
+        None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean loss."
+    )
 
     def _choosing(self) -> tuple[Any, Any, Any]:
         return self.alphas, self.cv, self.scoring
@@ -75,9 +81,15 @@ class CrossValidated:
 
 
 def settle_alpha(
-    estimator: Any, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, labels: np.ndarray,
-    seed: int, start: Any,
-) -> Options:  # fmt: skip
+    estimator: Any,
+    options: Options,
+    X: Any,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    labels: np.ndarray,
+    seed: int,
+    start: Any,
+) -> Options:
     """Choose ``alpha``, set the attributes that say how, and return the options with it.
 
     ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
@@ -200,8 +212,14 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
 
 
 def _train(
-    options: Options, rows: Rows, classes: int, alphas: Sequence[float], fold_of: np.ndarray, seed: int, start: Any,
-) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+    options: Options,
+    rows: Rows,
+    classes: int,
+    alphas: Sequence[float],
+    fold_of: np.ndarray,
+    seed: int,
+    start: Any,
+) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
     """Train the candidates; return their solutions by the numbers of an alpha and a fold."""
     if options.loss == "softmax" and classes > 2:
         raise UsageError(

@@ -65,17 +65,19 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     _kind = "classifier"
     loss_functions: ClassVar = loss_functions("classifier")
 
-    # fmt: off
-    loss: str = parameter("hinge",
+    loss: str = parameter(
+        "hinge",
         "``hinge``, ``log_loss``, ``modified_huber``, ``squared_hinge``, ``perceptron``, the regression losses "
         "``squared_error``, ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; and ``softmax``, the "
-        "cross-entropy of all classes at once (†). More than two classes are trained one-versus-rest, in one pass (†).")
+        "cross-entropy of all classes at once (†). More than two classes are trained one-versus-rest, in one pass (†).",
+    )
     _: KW_ONLY
     power_t: float = parameter(0.5, "Exponent of the schedule ``invscaling``.")
-    class_weight: dict[Any, float] | str | None = parameter(None,
+    class_weight: dict[Any, float] | str | None = parameter(
+        None,
         "Weight of each class, applied to its rows (†: with more than two classes, in all the binary problems); or "
-        "``balanced``.")
-    # fmt: on
+        "``balanced``.",
+    )
 
     @or_as_before
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:

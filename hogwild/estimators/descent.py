@@ -66,9 +66,14 @@ class FitResult:
 
 
 def find_step(
-    crew: Workers, rows: Rows, gauge: Gauge, start: np.ndarray | None, whole: bool, fine: bool = False,
+    crew: Workers,
+    rows: Rows,
+    gauge: Gauge,
+    start: np.ndarray | None,
+    whole: bool,
+    fine: bool = False,
     cooler: float = COOLER,
-) -> float:  # fmt: skip
+) -> float:
     """Step that does best in short runs of workers that hold ``rows``, from ``start`` or zeros.
 
     The last epoch of a run takes small steps, as the last epochs of a fit do: otherwise the noise of a large step would
@@ -94,9 +99,14 @@ def find_step(
 
 
 def try_steps(
-    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER, groups: int = 1,
+    problem: LinearProblem,
+    rows: Rows,
+    seed: int,
+    start: np.ndarray | None,
+    cooler: float = COOLER,
+    groups: int = 1,
     whole: bool = True,
-) -> float:  # fmt: skip
+) -> float:
     """Do :func:`find_step` on a sample of the rows, with ``groups`` groups of classes. ``whole``: no other rows follow.
 
     Columns that are empty in the sample get no weights: a pass over all 2^20 hashed features after each epoch would
@@ -128,9 +138,16 @@ def _of_columns(small: LinearProblem, problem: LinearProblem, flat: np.ndarray, 
 
 
 def descend(
-    options: Options, rows: Rows, classes: int, *, seed: int, workers: int, start: Callable[[Any], Any],
-    score: Callable[[np.ndarray, np.ndarray], float] | None, report: Callable[[int, float], None],
-) -> FitResult:  # fmt: skip
+    options: Options,
+    rows: Rows,
+    classes: int,
+    *,
+    seed: int,
+    workers: int,
+    start: Callable[[Any], Any],
+    score: Callable[[np.ndarray, np.ndarray], float] | None,
+    report: Callable[[int, float], None],
+) -> FitResult:
     """Train on the rows until the objective, or the score, stops improving, or for ``max_iter`` epochs.
 
     Parameters
@@ -212,9 +229,14 @@ def _engage(alone: LinearProblem, rows: Rows, options: Options, seed: int, worke
 
 
 def _race(
-    alone: LinearProblem, rows: Rows, order: Order, arrays: dict[str, np.ndarray], options: Options, seed: int,
+    alone: LinearProblem,
+    rows: Rows,
+    order: Order,
+    arrays: dict[str, np.ndarray],
+    options: Options,
+    seed: int,
     workers: int,
-) -> RacingWorkers:  # fmt: skip
+) -> RacingWorkers:
     """Workers that share parameters, or a single one in a process of its own."""
     discipline, tiers = "serial", None
     if workers > 1:

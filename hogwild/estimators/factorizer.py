@@ -61,14 +61,16 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (3, 2)
     """
 
-    # fmt: off
     n_components: int = parameter(32, "Number of factors of a user and of an item.", like="rank", most=math.inf)
     _: KW_ONLY
-    loss: str = parameter("squared_error",
-        "``squared_error`` for ratings; ``log`` or ``bpr`` for implicit feedback, where stored entries are choices.")
+    loss: str = parameter(
+        "squared_error",
+        "``squared_error`` for ratings; ``log`` or ``bpr`` for implicit feedback, where stored entries are choices.",
+    )
     alpha: float = parameter(0.05, "l2 penalty on the factors and biases of a rating.", like="l2")
-    eta0: float = parameter(0.05, "First step size; it falls by the default schedule of matrix completion.",
-        like="step")
+    eta0: float = parameter(
+        0.05, "First step size; it falls by the default schedule of matrix completion.", like="step"
+    )
     max_iter: int = parameter(20, "Number of passes over the ratings.", like="epochs")
     biases: bool = parameter(True, like="biases")
     nonnegative: bool = parameter(False, like="nonnegative")
@@ -76,7 +78,6 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     random_state: int | RandomState | None = parameter(None, "Seed; with one worker a fit is reproducible.")
     verbose: int = parameter(0, "1 shows a progress bar.", least=0)
     host: str = parameter("threads", "Kind of workers.", choices=HOSTS)
-    # fmt: on
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the model to ratings.
@@ -101,12 +102,20 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_features_in_ = ratings.shape[1]
         seed = drawn_seed(self.random_state)
         config = TrainConfig(
-            problem="completion", loss=str(self.loss).replace("_", "-"), l2=p["alpha"], step=p["eta0"], seed=seed,
-            epochs=p["max_iter"], rank=p["n_components"], biases=p["biases"], nonnegative=p["nonnegative"],
-            workers=min(workers_of(self.n_jobs), len(ratings)), host=self.host,
+            problem="completion",
+            loss=str(self.loss).replace("_", "-"),
+            l2=p["alpha"],
+            step=p["eta0"],
+            seed=seed,
+            epochs=p["max_iter"],
+            rank=p["n_components"],
+            biases=p["biases"],
+            nonnegative=p["nonnegative"],
+            workers=min(workers_of(self.n_jobs), len(ratings)),
+            host=self.host,
             oversubscribe=True,  # as n_jobs asks
             evaluate_every=1 if p["verbose"] else p["max_iter"],
-        )  # fmt: skip
+        )
         with shown(type(self).__name__, p["max_iter"], p["verbose"]) as report:
             run = train(ratings, config=config)
             try:

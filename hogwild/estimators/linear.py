@@ -79,55 +79,77 @@ class LinearEstimator(Fitted):
 
     _kind = ""  # "classifier" or "regressor"
 
-    # fmt: off
-    loss: str = parameter("squared_error",
+    loss: str = parameter(
+        "squared_error",
         "``squared_error``, ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; and ``poisson`` for "
-        "counts (†), whose prediction is the exponential of the margin.")
+        "counts (†), whose prediction is the exponential of the margin.",
+    )
     _: KW_ONLY
     penalty: str | None = parameter("l2", "Penalty on the weights.", choices=PENALTIES)
-    alpha: float | str = parameter(0.0001,
+    alpha: float | str = parameter(
+        0.0001,
         "Strength of the penalty: mean loss + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2). ``auto`` (†) "
-        "chooses it by cross-validation and sets ``alpha_``, as :class:`HogwildClassifierCV` does.", like="l2")
+        "chooses it by cross-validation and sets ``alpha_``, as :class:`HogwildClassifierCV` does.",
+        like="l2",
+    )
     l1_ratio: float = parameter(0.15, "Share of l1 in the penalty ``elasticnet``.")
     fit_intercept: bool = parameter(True, like="intercept")
     max_iter: int = parameter(1000, "Maximum number of passes over the data.", like="epochs")
-    tol: float | None = parameter(1e-3,
+    tol: float | None = parameter(
+        1e-3,
         "Stop when the objective on the training rows (†, with the penalty, on a sample if they are over 1,000, or 300 "
         "with several classes), or with ``early_stopping`` the score, has not improved by ``tol`` for "
         "``n_iter_no_change`` epochs. ``tol`` counts for each binary problem and unit of weight, and relative to an "
-        "objective above one (†). If an epoch has fewer than 500 rows, several epochs count as one (†).", like="tol")
+        "objective above one (†). If an epoch has fewer than 500 rows, several epochs count as one (†).",
+        like="tol",
+    )
     shuffle: bool = parameter(True, "Visit the rows in a new order in every epoch.")
     verbose: int = parameter(0, "1 shows a progress bar, in a terminal and in notebooks.", least=0)
     epsilon: float = parameter(0.1, "Parameter of ``huber`` and the epsilon-insensitive losses.", least=0)
-    n_jobs: int | None = parameter(None,
+    n_jobs: int | None = parameter(
+        None,
         "Workers that train at once on the same weights (†, also with two classes), or, with at least nine classes per "
         "worker, one-versus-rest in threads, on some of the classes each. None: 1, unless ``joblib.parallel_config`` "
         "says otherwise; -1: all physical cores. It is 1 within other parallel work, such as a grid search with "
-        "``n_jobs``, and when an epoch is too short to share.")
-    random_state: int | RandomState | None = parameter(None,
+        "``n_jobs``, and when an epoch is too short to share.",
+    )
+    random_state: int | RandomState | None = parameter(
+        None,
         "With one worker, or when workers divide the classes among them, a seed gives the same weights to the last "
-        "bit. Otherwise workers race, and two fits differ in the last digits of the objective.")
-    learning_rate: str = parameter("auto",
+        "bit. Otherwise workers race, and two fits differ in the last digits of the objective.",
+    )
+    learning_rate: str = parameter(
+        "auto",
         "``auto`` (†) tries steps on a sample of the rows, and ignores ``eta0`` and ``power_t``. ``pa1`` and ``pa2`` "
         "are the steps of passive-aggressive learning (Crammer et al. 2006), with ``eta0`` as their C and loss "
-        "``hinge``, or ``epsilon_insensitive`` of a regressor.", choices=LEARNING_RATES)
+        "``hinge``, or ``epsilon_insensitive`` of a regressor.",
+        choices=LEARNING_RATES,
+    )
     eta0: float = parameter(0.01, "Initial step of the other schedules.")
     power_t: float = parameter(0.25, "Exponent of the schedule ``invscaling``.")
-    early_stopping: bool = parameter(False,
-        "Hold out ``validation_fraction`` of the rows, stratified by class, and stop by the score on them.")
+    early_stopping: bool = parameter(
+        False, "Hold out ``validation_fraction`` of the rows, stratified by class, and stop by the score on them."
+    )
     validation_fraction: float = parameter(0.1, "Share of the rows held out with ``early_stopping``.")
-    n_iter_no_change: int = parameter(5,
+    n_iter_no_change: int = parameter(
+        5,
         "Epochs without progress after which training stops. With ``auto`` a fit waits for fewer, once the remaining "
-        "ones, on smaller and smaller steps, would not reach ``tol`` (†).", like="patience")
+        "ones, on smaller and smaller steps, would not reach ``tol`` (†).",
+        like="patience",
+    )
     warm_start: bool = parameter(False, "``fit`` continues from the last solution.")
-    average: int | bool = parameter(False,
-        "``coef_`` is a weighted mean of the weights at the ends of the last epochs (†), from ``average`` rows on.")
-    scale_columns: bool = parameter(True,
+    average: int | bool = parameter(
+        False,
+        "``coef_`` is a weighted mean of the weights at the ends of the last epochs (†), from ``average`` rows on.",
+    )
+    scale_columns: bool = parameter(
+        True,
         "Train in scaled and centred columns where theirs differ (†); the objective and ``coef_`` are those of the "
-        "columns as they are. ``fit`` does so with ``auto``, ``partial_fit`` never.")
-    host: str = parameter("threads",
-        'Kind of workers (†); threads need no ``if __name__ == "__main__"``.', choices=HOSTS)
-    # fmt: on
+        "columns as they are. ``fit`` does so with ``auto``, ``partial_fit`` never.",
+    )
+    host: str = parameter(
+        "threads", 'Kind of workers (†); threads need no ``if __name__ == "__main__"``.', choices=HOSTS
+    )
 
     def _margins(self, X: Any) -> np.ndarray:
         """Margins ``x . w + b``, (n,), or (n, classes) for more than two classes."""
@@ -212,10 +234,17 @@ class LinearEstimator(Fitted):
         return np.sort(rest), np.sort(held)
 
     def _fit_rows(
-        self, options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: int,
-        start: Callable[[LinearProblem], np.ndarray | None], held: tuple[np.ndarray, np.ndarray] | None,
-        judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float], labels: np.ndarray = NO_LABELS,
-    ) -> None:  # fmt: skip
+        self,
+        options: Options,
+        X: Any,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        classes: int,
+        start: Callable[[LinearProblem], np.ndarray | None],
+        held: tuple[np.ndarray, np.ndarray] | None,
+        judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+        labels: np.ndarray = NO_LABELS,
+    ) -> None:
         """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows.
 
         ``labels`` are the classes.

@@ -183,11 +183,24 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         share = round(share)
     l1, l2 = (0.0, 0.0) if share is None else (alpha * share, alpha * (1.0 - share))
     return Options(
-        loss, float(p["epsilon"]) if loss in DEFAULT_PARAM else 0.0, l1, l2, bool(p["fit_intercept"]),
-        p["learning_rate"], alpha, float(p["eta0"]), float(p["power_t"]), int(p["max_iter"]),
-        -math.inf if p["tol"] is None else float(p["tol"]), int(p["n_iter_no_change"]), bool(p["shuffle"]), p["host"],
-        int(p["verbose"]), int(average), bool(p["scale_columns"]) and p["learning_rate"] == "auto",
-    )  # fmt: skip
+        loss,
+        float(p["epsilon"]) if loss in DEFAULT_PARAM else 0.0,
+        l1,
+        l2,
+        bool(p["fit_intercept"]),
+        p["learning_rate"],
+        alpha,
+        float(p["eta0"]),
+        float(p["power_t"]),
+        int(p["max_iter"]),
+        -math.inf if p["tol"] is None else float(p["tol"]),
+        int(p["n_iter_no_change"]),
+        bool(p["shuffle"]),
+        p["host"],
+        int(p["verbose"]),
+        int(average),
+        bool(p["scale_columns"]) and p["learning_rate"] == "auto",
+    )
 
 
 def loss_of(name: Any, kind: str) -> str:

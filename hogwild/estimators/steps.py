@@ -43,9 +43,15 @@ class FitSteps:
     """
 
     def __init__(
-        self, options: Options, first: float, dloss: Callable[[float], float], n: int, fall: float, visited: int = 0,
+        self,
+        options: Options,
+        first: float,
+        dloss: Callable[[float], float],
+        n: int,
+        fall: float,
+        visited: int = 0,
         last: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kind, self._n, self._visited, self._last = options.learning_rate, n, visited, last
         self._alpha = fall if self.kind == "auto" else options.alpha
         self._power, self._factor = options.power_t, 1.0

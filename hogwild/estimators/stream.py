@@ -113,9 +113,14 @@ class Stream:
             posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
             self.share = posed.intercept
         self.problem = dataclasses.replace(
-            posed, loss=loss_here(options, self.classes), loss_param=options.loss_param, l1=options.l1, l2=options.l2,
-            intercept=self.share if options.intercept else 0.0, passive=options.passive,
-        )  # fmt: skip
+            posed,
+            loss=loss_here(options, self.classes),
+            loss_param=options.loss_param,
+            l1=options.l1,
+            l2=options.l2,
+            intercept=self.share if options.intercept else 0.0,
+            passive=options.passive,
+        )
         if self.flat is None:
             self.flat = aligned(self.problem.size)
         return self.problem

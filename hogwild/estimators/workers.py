@@ -49,19 +49,27 @@ class Classes:
     """
 
     def __init__(
-        self, problem: LinearProblem, order: Order, rows: Rows, arrays: dict[str, np.ndarray], seed: int,
+        self,
+        problem: LinearProblem,
+        order: Order,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        seed: int,
         groups: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem, self.groups = problem, groups
         cuts = [problem.classes * g // groups for g in range(groups + 1)]
         self._parts = [slice(*cut) for cut in pairwise(cuts)]
         self._solos = [
             Solo(
-                dataclasses.replace(problem, labels=problem.labels[part]), order, rows,
-                arrays | {"targets": arrays["targets"] - np.float32(part.start)}, seed,
+                dataclasses.replace(problem, labels=problem.labels[part]),
+                order,
+                rows,
+                arrays | {"targets": arrays["targets"] - np.float32(part.start)},
+                seed,
             )
             for part in self._parts
-        ]  # fmt: skip
+        ]
         self._others = [ThreadPoolExecutor(1, thread_name_prefix="hogwild") for _ in range(1, groups)]
         self._told: list[Future[Any]] = []  # not yet waited for
 
@@ -144,9 +152,17 @@ class RacingWorkers(Whole):
     """Several workers in threads or processes, started here and ended by :meth:`close`."""
 
     def __init__(
-        self, problem: LinearProblem, order: Order, rows: Rows, arrays: dict[str, np.ndarray], seed: int, workers: int,
-        host: str, tiers: Tiers | None, flat: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: LinearProblem,
+        order: Order,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        seed: int,
+        workers: int,
+        host: str,
+        tiers: Tiers | None,
+        flat: np.ndarray | None = None,
+    ) -> None:
         def lay_out(shared: bool) -> Job:
             return Job.of_rows(problem, order, seed, workers, rows, arrays, shared, tiers)
 

@@ -63,8 +63,9 @@ def direct(part: Part) -> Generator[None, None, Means]:
         messages.insert(0, Message(SHARE, part.clock, rows, _values(part, cuts[me])))
     length = cuts[me].stop - cuts[me].start
     mean = np.zeros(length, np.float32)
-    mean_of(part.mean, mean, [(m.values[:length], m.values[length:] if part.sums is not None else m.rows)
-                              for m in messages])  # fmt: skip
+    mean_of(
+        part.mean, mean, [(m.values[:length], m.values[length:] if part.sums is not None else m.rows) for m in messages]
+    )
     if messages:
         mean = part.step(mean, cuts[me])
     if link.replicas > 1:

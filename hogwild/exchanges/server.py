@@ -75,19 +75,23 @@ class Server:
 
     def spec(self, size: int, count: int) -> Spec:
         arrays = replicas.spec(size, count)
-        return self._rule.spec(size, count) | arrays | {
-            "base": arrays["replicas"],
-            "centre": ((size,), np.float32),  # the server's parameters
-            "version": ((size,), np.int32),  # clock of the last change
-            "clock": ((self.shards,), np.int64),  # pushes to the shard
-            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
-            "pushes": ((count, self.shards), np.int64),  # of each replica
-            "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
-            "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
-            "since": ((count, 2), np.int64),  # rows since the last push and the last pull
-            "warmed": ((self.shards,), np.int64),  # rows of replica 0
-            "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
-        }  # fmt: skip
+        return (
+            self._rule.spec(size, count)
+            | arrays
+            | {
+                "base": arrays["replicas"],
+                "centre": ((size,), np.float32),  # the server's parameters
+                "version": ((size,), np.int32),  # clock of the last change
+                "clock": ((self.shards,), np.int64),  # pushes to the shard
+                "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
+                "pushes": ((count, self.shards), np.int64),  # of each replica
+                "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
+                "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
+                "since": ((count, 2), np.int64),  # rows since the last push and the last pull
+                "warmed": ((self.shards,), np.int64),  # rows of replica 0
+                "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
+            }
+        )
 
     def room(self, size: int, count: int) -> int:
         return 0

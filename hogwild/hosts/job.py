@@ -68,10 +68,19 @@ class Job:
 
     @classmethod
     def of(
-        cls, problem: Problem, order: Cut, seed: int, workers: int, data: dict[str, np.ndarray], shared: bool,
-        mapped: dict[str, Mapped] | None = None, tiers: Tiers | None = None,
-        exchange: Exchange | None = None, slow: Wire | None = None, group: int = 1,
-    ) -> Job:  # fmt: skip
+        cls,
+        problem: Problem,
+        order: Cut,
+        seed: int,
+        workers: int,
+        data: dict[str, np.ndarray],
+        shared: bool,
+        mapped: dict[str, Mapped] | None = None,
+        tiers: Tiers | None = None,
+        exchange: Exchange | None = None,
+        slow: Wire | None = None,
+        group: int = 1,
+    ) -> Job:
         """Lay out a run's memory, copy into it what workers cannot reach otherwise, and set the initial parameters.
 
         Parameters
@@ -116,10 +125,17 @@ class Job:
                 state |= {"group_ready": ((replicas,), np.int64), "group_ended": ((workers,), np.int64)}
         state |= {name: (array.shape, array.dtype) for name, array in copied.items()}
         job = cls(
-            problem, order, seed, workers, Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
-            Block(state, shared), (mapped or {}) if shared else {}, exchange, slow=slow,
+            problem,
+            order,
+            seed,
+            workers,
+            Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
+            Block(state, shared),
+            (mapped or {}) if shared else {},
+            exchange,
+            slow=slow,
             group=workers if exchange is None else group,
-        )  # fmt: skip
+        )
         for name, array in copied.items():
             job.state[name][...] = array
         if not shared:
@@ -129,10 +145,19 @@ class Job:
 
     @classmethod
     def of_rows(
-        cls, problem: LinearProblem, order: Cut, seed: int, workers: int, rows: Rows, arrays: dict[str, np.ndarray],
-        shared: bool, tiers: Tiers | None = None, exchange: Exchange | None = None, slow: Wire | None = None,
+        cls,
+        problem: LinearProblem,
+        order: Cut,
+        seed: int,
+        workers: int,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        shared: bool,
+        tiers: Tiers | None = None,
+        exchange: Exchange | None = None,
+        slow: Wire | None = None,
         group: int = 1,
-    ) -> Job:  # fmt: skip
+    ) -> Job:
         """Create a job from rows and ``problem.row_arrays``."""
         entries, mapped = entries_of(rows, shared)
         if tiers is None and problem.discipline == "tiered":

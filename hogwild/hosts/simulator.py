@@ -100,8 +100,10 @@ class Simulator(Pool):
             return {}
         total = sum(stale * count for stale, count in self._histogram.items())
         return {
-            "staleness_mean": total / updates, "staleness_max": max(self._histogram), "lost_updates": self._course.lost,
-        }  # fmt: skip
+            "staleness_mean": total / updates,
+            "staleness_max": max(self._histogram),
+            "lost_updates": self._course.lost,
+        }
 
     @property
     def staleness(self) -> dict[int, int]:

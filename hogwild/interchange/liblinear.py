@@ -24,18 +24,30 @@ from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 
 #: Solvers, and the loss with the same predictions. MCSVM_CS takes the class of the largest margin, even for two.
 SOLVERS = {
-    "L2R_LR": "log", "L2R_LR_DUAL": "log", "L1R_LR": "log",
-    "L2R_L1LOSS_SVC_DUAL": "hinge", "MCSVM_CS": "hinge",
-    "L2R_L2LOSS_SVC": "squared-hinge", "L2R_L2LOSS_SVC_DUAL": "squared-hinge", "L1R_L2LOSS_SVC": "squared-hinge",
-    "L2R_L2LOSS_SVR": "squared-epsilon-insensitive", "L2R_L2LOSS_SVR_DUAL": "squared-epsilon-insensitive",
+    "L2R_LR": "log",
+    "L2R_LR_DUAL": "log",
+    "L1R_LR": "log",
+    "L2R_L1LOSS_SVC_DUAL": "hinge",
+    "MCSVM_CS": "hinge",
+    "L2R_L2LOSS_SVC": "squared-hinge",
+    "L2R_L2LOSS_SVC_DUAL": "squared-hinge",
+    "L1R_L2LOSS_SVC": "squared-hinge",
+    "L2R_L2LOSS_SVR": "squared-epsilon-insensitive",
+    "L2R_L2LOSS_SVR_DUAL": "squared-epsilon-insensitive",
     "L2R_L1LOSS_SVR_DUAL": "epsilon-insensitive",
-}  # fmt: skip
+}
 WRITTEN = {
-    "log": "L2R_LR", "hinge": "L2R_L1LOSS_SVC_DUAL", "squared-hinge": "L2R_L2LOSS_SVC",
-    "modified-huber": "L2R_L1LOSS_SVC_DUAL", "perceptron": "L2R_L1LOSS_SVC_DUAL", "softmax": "MCSVM_CS",
-    "squared-epsilon-insensitive": "L2R_L2LOSS_SVR", "epsilon-insensitive": "L2R_L1LOSS_SVR_DUAL",
-    "squared-error": "L2R_L2LOSS_SVR", "huber": "L2R_L2LOSS_SVR",
-}  # fmt: skip
+    "log": "L2R_LR",
+    "hinge": "L2R_L1LOSS_SVC_DUAL",
+    "squared-hinge": "L2R_L2LOSS_SVC",
+    "modified-huber": "L2R_L1LOSS_SVC_DUAL",
+    "perceptron": "L2R_L1LOSS_SVC_DUAL",
+    "softmax": "MCSVM_CS",
+    "squared-epsilon-insensitive": "L2R_L2LOSS_SVR",
+    "epsilon-insensitive": "L2R_L1LOSS_SVR_DUAL",
+    "squared-error": "L2R_L2LOSS_SVR",
+    "huber": "L2R_L2LOSS_SVR",
+}
 KEYS = ("solver_type", "nr_class", "label", "nr_feature", "bias", "w")
 
 

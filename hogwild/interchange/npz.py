@@ -28,8 +28,14 @@ from hogwild.methods import LABEL_LOSSES, LOSSES, PROBLEMS, located
 from hogwild.problems.linear.model import LinearModel
 
 HEADER, SCHEMA = "hogwild", 1
-NAMES = {"coef": "coef", "coef_": "coef", "intercept": "intercept", "intercept_": "intercept",
-         "classes": "classes", "classes_": "classes"}  # fmt: skip
+NAMES = {
+    "coef": "coef",
+    "coef_": "coef",
+    "intercept": "intercept",
+    "intercept_": "intercept",
+    "classes": "classes",
+    "classes_": "classes",
+}
 
 
 def encode(model: Any, asked: Asked) -> tuple[bytes, list[str]]:

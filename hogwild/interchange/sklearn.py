@@ -30,14 +30,24 @@ STREAM = [f"hogwild.{name}" for name in KEPT]
 SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # coef_ after sparsify()
 #: Estimators that are read, and the loss with the same predictions; "": it depends on their parameters.
 READ = {
-    "SGDClassifier": "", "SGDRegressor": "", "LogisticRegression": "", "LogisticRegressionCV": "", "LinearSVC": "",
-    "Perceptron": "perceptron", "PassiveAggressiveClassifier": "hinge", "RidgeClassifier": "hinge",
-    "RidgeClassifierCV": "hinge", "PassiveAggressiveRegressor": "epsilon-insensitive",
-    "LinearSVR": "epsilon-insensitive", "HuberRegressor": "huber", "PoissonRegressor": "poisson",
-    **dict.fromkeys(["LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV"],
-                    "squared-error"),
+    "SGDClassifier": "",
+    "SGDRegressor": "",
+    "LogisticRegression": "",
+    "LogisticRegressionCV": "",
+    "LinearSVC": "",
+    "Perceptron": "perceptron",
+    "PassiveAggressiveClassifier": "hinge",
+    "RidgeClassifier": "hinge",
+    "RidgeClassifierCV": "hinge",
+    "PassiveAggressiveRegressor": "epsilon-insensitive",
+    "LinearSVR": "epsilon-insensitive",
+    "HuberRegressor": "huber",
+    "PoissonRegressor": "poisson",
+    **dict.fromkeys(
+        ["LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV"], "squared-error"
+    ),
     **dict.fromkeys(["Lars", "LassoLars", "BayesianRidge", "ARDRegression", "TheilSenRegressor"], "squared-error"),
-}  # fmt: skip
+}
 
 
 def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:

@@ -38,9 +38,23 @@ MOST_BITS = 32
 LINKS = {"log": "logistic", "poisson": "poisson"}
 #: Options of a model that do not change the meaning of its weights; some only with one value.
 HARMLESS = (
-    "sgd", "adaptive", "normalized", "invariant", "bfgs", "learning_rate", "power_t", "initial_t", "l1", "l2",
-    "bit_precision", "loss_function", "random_seed", "min_prediction", "max_prediction", "noconstant",
-)  # fmt: skip
+    "sgd",
+    "adaptive",
+    "normalized",
+    "invariant",
+    "bfgs",
+    "learning_rate",
+    "power_t",
+    "initial_t",
+    "l1",
+    "l2",
+    "bit_precision",
+    "loss_function",
+    "random_seed",
+    "min_prediction",
+    "max_prediction",
+    "noconstant",
+)
 FIXED = {"hash": ("strings",), "hash_seed": ("0",), "rank": ("0",), "link": ("identity", "logistic", "poisson")}
 CLASSES = ("oaa", "csoaa")
 ENTRY = re.compile(

@@ -28,15 +28,20 @@ BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
 def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
     """Return what all machines must agree on, as JSON: options, data, and the layout of the parameters."""
     return config.common() | {
-        "examples": case.n, "parameters": trained(case.problem), "data": case.fingerprint,
+        "examples": case.n,
+        "parameters": trained(case.problem),
+        "data": case.fingerprint,
         "array": "by popularity" if case.problem.discipline == BY_RANK else "as numbered",
-    }  # fmt: skip
+    }
 
 
 def among(
-    cluster: Cluster, config: TrainConfig, examples: int, agree: Callable[[], None] = lambda: None,
+    cluster: Cluster,
+    config: TrainConfig,
+    examples: int,
+    agree: Callable[[], None] = lambda: None,
     totals: Totals | None = None,
-) -> Callable[[Pool], Machines]:  # fmt: skip
+) -> Callable[[Pool], Machines]:
     """Return a function that makes a pool of several machines of this machine's own workers.
 
     ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows

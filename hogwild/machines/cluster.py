@@ -87,9 +87,12 @@ class Cluster:
 
     @classmethod
     def of(
-        cls, meeting: Meeting, about: dict[str, Any], say: Callable[[str], None] = lambda line: None,
+        cls,
+        meeting: Meeting,
+        about: dict[str, Any],
+        say: Callable[[str], None] = lambda line: None,
         seconds: float = DEADLINE,
-    ) -> Cluster:  # fmt: skip
+    ) -> Cluster:
         """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
         return cls(meet(meeting, about, say, seconds), seconds)
 
@@ -107,9 +110,13 @@ class Cluster:
         with self.changed:  # what arrives waits
             self.alive[other] = True
             pair = self._pairs[other] = Pair(
-                group, int(self.number > other), self._run, lambda frame: self._deliver(other, frame),
-                lambda why: self._lose(other, came, why), lambda: self.own_progress(),
-            )  # fmt: skip
+                group,
+                int(self.number > other),
+                self._run,
+                lambda frame: self._deliver(other, frame),
+                lambda why: self._lose(other, came, why),
+                lambda: self.own_progress(),
+            )
             pair.most, pair.lines = self._most, self._lines
             self.tell_threads()
 

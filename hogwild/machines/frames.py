@@ -87,6 +87,7 @@ def frame_of(header: np.ndarray, payload: np.ndarray) -> Frame:
     _, _, kind, task, ended, about, clock, rows, step, _, size, coded = (int(cell) for cell in header)
     values, indices = payload[:size], payload[size:]
     values = values if coded else values.view(np.float32)
-    message = Message(about, clock, rows, values if size else EMPTY, indices.view(np.int32) if len(indices) else
-                      NO_INDICES, step)  # fmt: skip
+    message = Message(
+        about, clock, rows, values if size else EMPTY, indices.view(np.int32) if len(indices) else NO_INDICES, step
+    )
     return Frame(kind, task, ended, message)

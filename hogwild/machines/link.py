@@ -39,9 +39,7 @@ class MachineLink:
 
     replaced = False  # a machine that has died is not replaced within a task
 
-    def __init__(
-        self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None) -> None:
         self._cluster, self._members, self._task, self._room, self._serve = cluster, members, task, room, serve
         self._came = cluster.came[members]  # a copy
         self.replica, self.replicas = members.index(cluster.number), len(members)

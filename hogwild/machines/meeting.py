@@ -313,8 +313,9 @@ def _store(meeting: Meeting, listening: socket.socket | None, seconds: float) ->
     wait = datetime.timedelta(seconds=seconds)
     if listening is not None:
         try:
-            return TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=wait,
-                            master_listen_fd=listening.detach())  # fmt: skip
+            return TCPStore(
+                host, port, is_master=True, wait_for_workers=False, timeout=wait, master_listen_fd=listening.detach()
+            )
         except RuntimeError as error:
             raise InputError(f"machine 0 cannot listen at {meeting.address}: {reason_of(error)}") from None
     last: Exception = TimeoutError()

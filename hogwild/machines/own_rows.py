@@ -187,8 +187,9 @@ def _received(cluster: Cluster, other: int, number: int) -> list[Sums]:
         note = cluster.next_note(other, ("sums",))
     parts = []
     for part in note["parts"]:
-        arrays = [cluster.next_array(other, number, kind, part["rows"]) for kind in (np.float32, np.bool_)
-                  if part["scored"]]  # fmt: skip
+        arrays = [
+            cluster.next_array(other, number, kind, part["rows"]) for kind in (np.float32, np.bool_) if part["scored"]
+        ]
         parts.append(Sums(np.array(part["totals"]), part["rows"], *arrays))
     return parts
 

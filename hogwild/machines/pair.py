@@ -69,9 +69,14 @@ class Pair:
     """
 
     def __init__(
-        self, group: Any, rank: int, run: int, deliver: Callable[[Frame], None], lost: Callable[[str], None],
+        self,
+        group: Any,
+        rank: int,
+        run: int,
+        deliver: Callable[[Frame], None],
+        lost: Callable[[str], None],
         beat: Callable[[], tuple[int, int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._group, self._rank, self._run = group, rank, run
         self._deliver, self._lost, self._beat = deliver, lost, beat
         self.most = MOST_TEXT  # bytes of a payload; more once the model's size is known

@@ -120,9 +120,14 @@ class Machines(Pool):
     def _tell(self, task: Task, job: Job) -> None:
         """Tell the others what is next, and the model if it may differ from theirs."""
         note = {
-            "kind": "task", "task": self._number, "epoch": task.epoch, "start": task.start, "step": list(task.step),
-            "members": self._members, "in_step": self._in_step,
-        }  # fmt: skip
+            "kind": "task",
+            "task": self._number,
+            "epoch": task.epoch,
+            "start": task.start,
+            "step": list(task.step),
+            "members": self._members,
+            "in_step": self._in_step,
+        }
         for member in self._members[1:]:
             self.cluster.tell(note | {"start": self._start_of(member, task)}, member)
         if not self._in_step:
@@ -161,9 +166,13 @@ class Replicas(Machines):
     """
 
     def __init__(
-        self, inner: Pool, cluster: Cluster, exchange: Exchange, agree: Callable[[], None],
+        self,
+        inner: Pool,
+        cluster: Cluster,
+        exchange: Exchange,
+        agree: Callable[[], None],
         totals: Totals | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(inner, cluster, agree)
         self._exchange, self._totals = exchange, totals
         self._starts = dict[int, int]()  # first chunks of others in an epoch that was stopped
@@ -209,7 +218,7 @@ class Replicas(Machines):
             self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
         self._trading = trading_of(self._exchange)(
             self.cluster, job, self._exchange, self._arrays, self._members, self._number
-        )  # fmt: skip
+        )
         self._worked = self._told = False
         self.inner.begin(self._own(task))
         self._trading.start()

@@ -61,7 +61,7 @@ class Trading:
 
     def __init__(
         self, cluster: Cluster, job: Job, exchange: Exchange, arrays: Arrays, members: list[int], task: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster, self.job, self.exchange, self.arrays = cluster, job, exchange, arrays
         self.flat = parameters(job)
         self.members, self.task = members, task
@@ -197,9 +197,7 @@ class Trading:
                 self.reports[member] = told
                 for machine in told["missing"]:  # all must see the same
                     cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
-        about = [
-            (rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())
-        ]  # fmt: skip
+        about = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
         left_out = [counts.deltas_left_out > 0 for done, counts in about if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self.flat[:] = np.nan
@@ -208,9 +206,7 @@ class Trading:
         """A machine's report, or None if it is gone; its rows are lost."""
         while True:
             try:
-                told = self.cluster.next_note(
-                    member, ("done",), lambda: self.over or not self.link.here()[replica]
-                )  # fmt: skip
+                told = self.cluster.next_note(member, ("done",), lambda: self.over or not self.link.here()[replica])
             except TrainingError:
                 return None
             self._check()

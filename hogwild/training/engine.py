@@ -94,10 +94,17 @@ class Engine:
     """
 
     def __init__(
-        self, lay_out: Callable[[bool], Job], host: str, workers: int, delay: str = "round-robin",
-        pool: Pool | None = None, stopwatch: Stopwatch | None = None, wire: Wire | None = None,
-        around: Callable[[Pool], Pool] | None = None, examples: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        lay_out: Callable[[bool], Job],
+        host: str,
+        workers: int,
+        delay: str = "round-robin",
+        pool: Pool | None = None,
+        stopwatch: Stopwatch | None = None,
+        wire: Wire | None = None,
+        around: Callable[[Pool], Pool] | None = None,
+        examples: int | None = None,
+    ) -> None:
         """Give the workers what ``lay_out`` makes, in shared memory if asked; they are started if there is no pool.
 
         ``around`` makes another pool of this one, such as one of several machines, which do ``examples`` an epoch.
@@ -211,10 +218,15 @@ class Engine:
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header has to hold."""
         return {
-            "epoch": self.epoch, "chunk": self.chunk, "workers_lost": self.lost,
-            "epoch_updates": self.updates, "epoch_nonzeros": self.nonzeros, "epoch_seconds": self.seconds,
-            "sent": [*self.sent], "train_seconds": self.clock.seconds,
-        } | self.pool.state()  # fmt: skip
+            "epoch": self.epoch,
+            "chunk": self.chunk,
+            "workers_lost": self.lost,
+            "epoch_updates": self.updates,
+            "epoch_nonzeros": self.nonzeros,
+            "epoch_seconds": self.seconds,
+            "sent": [*self.sent],
+            "train_seconds": self.clock.seconds,
+        } | self.pool.state()
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""

@@ -287,9 +287,18 @@ def _alone(config: TrainConfig, n: int) -> TrainConfig:
     """The same objective and steps for one worker of this process."""
     schedule = usual_schedule(config.schedule, n, config.settles_schedule)
     return dataclasses.replace(
-        config, schedule=schedule, discipline="serial", workers=1, host="threads", device="cpu", in_flight=None,
-        exchange="none", link="", delay="round-robin", gradient_delay=0.0,
-    )  # fmt: skip
+        config,
+        schedule=schedule,
+        discipline="serial",
+        workers=1,
+        host="threads",
+        device="cpu",
+        in_flight=None,
+        exchange="none",
+        link="",
+        delay="round-robin",
+        gradient_delay=0.0,
+    )
 
 
 def _steps(config: TrainConfig, rows: Rows, weights: np.ndarray, penalties: list[float]) -> list[float | None]:

@@ -52,9 +52,14 @@ class Member(Generic[M]):
         self.config = self._case.config
         confirm(cluster, self._case, asked, plan)
         self._engine = Engine(
-            self._case.lay_out, self.config.host, self.config.workers or 1, pool=pool, stopwatch=self.stopwatch,
-            around=among(cluster, self.config, self._case.n, totals=totals), examples=self._case.n,
-        )  # fmt: skip
+            self._case.lay_out,
+            self.config.host,
+            self.config.workers or 1,
+            pool=pool,
+            stopwatch=self.stopwatch,
+            around=among(cluster, self.config, self._case.n, totals=totals),
+            examples=self._case.n,
+        )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Train to the end; there are no rows."""

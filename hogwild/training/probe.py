@@ -208,8 +208,9 @@ class _Trial:
             self.pool.open(self.job)
         p = self.problem
         weights = row_weights(sample, None)
-        self.objective = Objective(sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize,
-                                   labels=p.labels, weights=weights)  # fmt: skip
+        self.objective = Objective(
+            sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels, weights=weights
+        )
         self.start = self._judge()  # with all parameters zero
 
     def __call__(self, power: int) -> float:

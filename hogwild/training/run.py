@@ -84,10 +84,19 @@ class Run(Generic[M]):
     """
 
     def __init__(
-        self, examples: Any, test: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
-        pool: Pool | None, data: str, judge: Case | None = None, leader: Leader | None = None, chosen: Any = None,
+        self,
+        examples: Any,
+        test: Any,
+        config: TrainConfig,
+        checkpoint: str | Path | None,
+        resume: bool,
+        pool: Pool | None,
+        data: str,
+        judge: Case | None = None,
+        leader: Leader | None = None,
+        chosen: Any = None,
         held: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.asked = config
@@ -227,9 +236,16 @@ class Run(Generic[M]):
         """Lay out the memory and give it to the workers."""
         c, wire = self.config, parse_link(self.config.link)
         self._engine = Engine(
-            self._case.lay_out, c.host, c.workers or 1, c.delay, pool, self.stopwatch, wire,
-            None if leader is None else leader.around(self._case, self.asked), self._n if c.own_rows else None,
-        )  # fmt: skip
+            self._case.lay_out,
+            c.host,
+            c.workers or 1,
+            c.delay,
+            pool,
+            self.stopwatch,
+            wire,
+            None if leader is None else leader.around(self._case, self.asked),
+            self._n if c.own_rows else None,
+        )
         self._job = self._engine.job
         self._solution = self._newest = self._case.solution(self._job.export())
 
@@ -246,7 +262,7 @@ class Run(Generic[M]):
         decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
             c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
-        )  # fmt: skip
+        )
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self._keeper.restore(arrays, header)
@@ -280,11 +296,19 @@ class Run(Generic[M]):
         if self.checkpoint is None:
             return
         header = {
-            "problem": self.config.problem, "config": self.asked.to_json(), "step": self.config.step,
-            "run": self._identity["run"], "fingerprint": self._case.fingerprint, **self.engine.state(),
-            **self._case.cut(), "wall_seconds": time.perf_counter() - self._began, "setup_seconds": self._setup,
-            "schedule": self._schedule.state(), "history": self.history, **self._keeper.state(),
-        }  # fmt: skip
+            "problem": self.config.problem,
+            "config": self.asked.to_json(),
+            "step": self.config.step,
+            "run": self._identity["run"],
+            "fingerprint": self._case.fingerprint,
+            **self.engine.state(),
+            **self._case.cut(),
+            "wall_seconds": time.perf_counter() - self._began,
+            "setup_seconds": self._setup,
+            "schedule": self._schedule.state(),
+            "history": self.history,
+            **self._keeper.state(),
+        }
         save_checkpoint(self.checkpoint, ranked(self._case, self._arrays(), back=True), header)
 
     # ---- the loop
@@ -385,15 +409,34 @@ class Run(Generic[M]):
         seconds, before = engine.clock.seconds, engine.seconds
         row = self._identity | {
             "method": c.discipline if c.exchange == "none" else c.exchange,
-            "problem": c.problem, "loss": c.loss, "l1": c.l1, "l2": c.l2,
-            "discipline": c.discipline, "order": c.order, "exchange": c.exchange, "host": c.host, "device": c.device,
-            "workers": c.workers, "seed": c.seed, "step": step, "schedule": c.schedule,
+            "problem": c.problem,
+            "loss": c.loss,
+            "l1": c.l1,
+            "l2": c.l2,
+            "discipline": c.discipline,
+            "order": c.order,
+            "exchange": c.exchange,
+            "host": c.host,
+            "device": c.device,
+            "workers": c.workers,
+            "seed": c.seed,
+            "step": step,
+            "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
-            "phase": "reported", "train_seconds": seconds, "wall_seconds": time.perf_counter() - self._began,
-            "setup_seconds": self._setup, **found, **dict.fromkeys((*rest_of(found), *LAST)), "updates": engine.updates,
-            **self._case.speed(engine.updates, engine.nonzeros, before), **UNMEASURED,
-            **engine.pool.measured(), **self._traded(), "workers_lost": engine.lost, "status": status,
-        }  # fmt: skip
+            "phase": "reported",
+            "train_seconds": seconds,
+            "wall_seconds": time.perf_counter() - self._began,
+            "setup_seconds": self._setup,
+            **found,
+            **dict.fromkeys((*rest_of(found), *LAST)),
+            "updates": engine.updates,
+            **self._case.speed(engine.updates, engine.nonzeros, before),
+            **UNMEASURED,
+            **engine.pool.measured(),
+            **self._traded(),
+            "workers_lost": engine.lost,
+            "status": status,
+        }
         if not self.history:
             row |= machine.machine_fields() | engine.pool.about | self._found
         self.history.append(row)

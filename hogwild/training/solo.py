@@ -55,9 +55,14 @@ class Solo(Whole):
     """
 
     def __init__(
-        self, problem: LinearProblem, order: Order, rows: Rows, arrays: dict[str, np.ndarray], seed: int,
+        self,
+        problem: LinearProblem,
+        order: Order,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        seed: int,
         flat: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem, self.order, self.seed = problem, order, seed
         self.flat = aligned(problem.size) if flat is None else flat
         self._control = np.zeros(cells(1), dtype=np.int64)
@@ -65,9 +70,10 @@ class Solo(Whole):
         self._views = problem.parameters(self.flat)
         data = entries_of(rows, shared=False)[0] | arrays
         self._call = problem.bind(
-            Shared(self._views, self._control, locks, no_tiers()), problem.scratch(order),
+            Shared(self._views, self._control, locks, no_tiers()),
+            problem.scratch(order),
             problem.data({name: readonly(array) for name, array in data.items()}),
-        )  # fmt: skip
+        )
         self._blocks = np.zeros(order.n_blocks, dtype=np.int32)
         self._many: np.ndarray | None = None
         self._ended = False

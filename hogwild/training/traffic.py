@@ -177,10 +177,13 @@ def _rounds(load: SharedWork, name: str, window: float, degrees: DegreeCounts, s
     per_nonzero = size * load.rows / (window * load.nnz) if load.nnz else math.inf
     rounds = load.own / window
     return Traffic(
-        name, moved(degrees, load.rows, window), rounds * size, per_nonzero,
+        name,
+        moved(degrees, load.rows, window),
+        rounds * size,
+        per_nonzero,
         load.wire.bandwidth / per_nonzero if per_nonzero else math.inf,
         load.seconds / load.machines + rounds * wait,
-    )  # fmt: skip
+    )
 
 
 def _gossip(load: SharedWork, degrees: DegreeCounts) -> Traffic:

@@ -27,28 +27,58 @@ if TYPE_CHECKING:
 
 @overload
 def train(
-    rows: Any, test: Any = None, *, problem: Literal["linear"] = ..., checkpoint: str | Path | None = None,
-    resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, holdout: float | Rows | None = None, **options: Unpack[TrainOptions],
-) -> Run[LinearModel]: ...  # fmt: skip
+    rows: Any,
+    test: Any = None,
+    *,
+    problem: Literal["linear"] = ...,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
+    holdout: float | Rows | None = None,
+    **options: Unpack[TrainOptions],
+) -> Run[LinearModel]: ...
 @overload
 def train(
-    rows: Any, test: Any = None, *, problem: Literal["completion"], checkpoint: str | Path | None = None,
-    resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, holdout: float | Ratings | None = None, **options: Unpack[TrainOptions],
-) -> Run[CompletionModel]: ...  # fmt: skip
+    rows: Any,
+    test: Any = None,
+    *,
+    problem: Literal["completion"],
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
+    holdout: float | Ratings | None = None,
+    **options: Unpack[TrainOptions],
+) -> Run[CompletionModel]: ...
 @overload
 def train(
-    rows: Any, test: Any = None, *, problem: Literal["cuts"], checkpoint: str | Path | None = None,
-    resume: bool = False, pool: Pool | None = None, data: str = "",
-    cluster: Cluster | None = None, **options: Unpack[TrainOptions],
-) -> Run[Segmentation]: ...  # fmt: skip
+    rows: Any,
+    test: Any = None,
+    *,
+    problem: Literal["cuts"],
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
+    **options: Unpack[TrainOptions],
+) -> Run[Segmentation]: ...
 @overload
 def train(
-    rows: Any, test: Any = None, *, config: TrainConfig, checkpoint: str | Path | None = None,
-    resume: bool = False, pool: Pool | None = None, data: str = "", cluster: Cluster | None = None,
+    rows: Any,
+    test: Any = None,
+    *,
+    config: TrainConfig,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
     holdout: Any = None,
-) -> Run[Any]: ...  # fmt: skip
+) -> Run[Any]: ...
 def train(
     rows: Any,
     test: Any = None,
@@ -141,9 +171,16 @@ def held_apart(examples: Any, test: Any, holdout: Any, config: TrainConfig) -> t
 
 
 def begin(
-    examples: Any, test: Any, held: Any, config: TrainConfig, checkpoint: str | Path | None, resume: bool,
-    pool: Pool | None, data: str, cluster: Cluster | None,
-) -> Run[Any]:  # fmt: skip
+    examples: Any,
+    test: Any,
+    held: Any,
+    config: TrainConfig,
+    checkpoint: str | Path | None,
+    resume: bool,
+    pool: Pool | None,
+    data: str,
+    cluster: Cluster | None,
+) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
     if cluster is None:
         if config.machines > 1:

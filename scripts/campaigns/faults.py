@@ -156,9 +156,14 @@ def run(fault: Fault, host: str, folder: str) -> tuple[str, str]:
     settings: dict[str, Any] = {"preexec_fn": prepare, "env": os.environ | fault.environment}
     before, seen = segments(), set()
     program = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, **settings,
-    )  # fmt: skip
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **settings,
+    )
     began = time.monotonic()
     try:
         if fault.signals:

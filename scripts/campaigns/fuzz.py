@@ -31,9 +31,37 @@ COUNT, BATCH = 1200, 100  # cases, and how many of them in one process
 LIMIT = 60.0  # seconds for a batch until it counts as one that does not end
 MEMORY = 24 << 30  # bytes of address space
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = [b"qid:3", b"0", b"-1", b"1e400", b"nan", b":", b"::", b",", b"#", b"%", b"\n", b"\r\n", b"\0", b"\xff", b" ",
-         b"\t", b"9" * 20, b"2147483648", b"1.5", b"6E-1", b"symmetric", b"pattern", b"array", b'"', b"{", b"[" * 99,
-         b"\xef\xbb\xbf", b"\x1f\x8b", b"1:1"]  # fmt: skip
+WORDS = [
+    b"qid:3",
+    b"0",
+    b"-1",
+    b"1e400",
+    b"nan",
+    b":",
+    b"::",
+    b",",
+    b"#",
+    b"%",
+    b"\n",
+    b"\r\n",
+    b"\0",
+    b"\xff",
+    b" ",
+    b"\t",
+    b"9" * 20,
+    b"2147483648",
+    b"1.5",
+    b"6E-1",
+    b"symmetric",
+    b"pattern",
+    b"array",
+    b'"',
+    b"{",
+    b"[" * 99,
+    b"\xef\xbb\xbf",
+    b"\x1f\x8b",
+    b"1:1",
+]
 SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 qid:7 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:16777217\n"
 MATRIX = b"%%MatrixMarket matrix coordinate real general\n% c\n4 5 4\n1 1 0.5\n2 3 -1e3\n4 5 7\n4 5 1.25\n"
 ARRAY = b"%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n3\n"
@@ -61,8 +89,14 @@ def seeds(kind: str, folder: Path) -> list[bytes]:
     if kind in ("parquet", "arrow"):
         return _tables(kind)
     packed = [pack(SVMLIGHT * 5) for pack in (gzip.compress, bz2.compress, lzma.compress)]
-    return {"svmlight": [SVMLIGHT], "mtx": [MATRIX, ARRAY], "ratings": [RATINGS], "graph": [GRAPH],
-            "csv": [TABLE], "archive": packed}[kind]  # fmt: skip
+    return {
+        "svmlight": [SVMLIGHT],
+        "mtx": [MATRIX, ARRAY],
+        "ratings": [RATINGS],
+        "graph": [GRAPH],
+        "csv": [TABLE],
+        "archive": packed,
+    }[kind]
 
 
 def _tables(kind: str) -> list[bytes]:

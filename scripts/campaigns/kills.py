@@ -48,16 +48,23 @@ CELLS += [
     (problem, EXCHANGE + exchange)
     for problem, exchanges in {
         "linear": (
-            "averaging:period=200", "averaging:period=200,late=1,momentum=0.5", "averaging:period=200,by=ring",
-            "averaging:period=200,by=tree,mean=rows", "averaging:period=200,share=0.5",
-            "averaging:period=200,threshold=1e-4", "gossip:period=200", "gossip:period=200,top=20,bits=16",
-            "consensus:period=200", "server:push=100,shards=3", "server:push=100,bound=1,late=1",
+            "averaging:period=200",
+            "averaging:period=200,late=1,momentum=0.5",
+            "averaging:period=200,by=ring",
+            "averaging:period=200,by=tree,mean=rows",
+            "averaging:period=200,share=0.5",
+            "averaging:period=200,threshold=1e-4",
+            "gossip:period=200",
+            "gossip:period=200,top=20,bits=16",
+            "consensus:period=200",
+            "server:push=100,shards=3",
+            "server:push=100,bound=1,late=1",
             "server:push=100,rule=elastic",
         ),
         "completion": ("averaging:period=200", "server:push=200", "consensus:period=200"),
     }.items()
     for exchange in exchanges
-]  # fmt: skip
+]
 
 
 def begin(problem: str, **options: Any) -> Any:

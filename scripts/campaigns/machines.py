@@ -33,10 +33,27 @@ from hogwild.machines.cluster import SILENCE
 from hogwild.model_file import has_checkpoint, load_checkpoint
 
 COUNT = 100
-EXCHANGES = ("averaging", "averaging:period=2000", "averaging:period=0.5,mean=rows", "gossip:period=500",
-             "server:push=500", "rotation", "rotation")  # fmt: skip
-EVENTS = ("nobody", "killed", "killed", "killed early", "stopped", "paused", "machine 0 killed", "machine 0 killed",
-          "comes back", "comes back")  # fmt: skip
+EXCHANGES = (
+    "averaging",
+    "averaging:period=2000",
+    "averaging:period=0.5,mean=rows",
+    "gossip:period=500",
+    "server:push=500",
+    "rotation",
+    "rotation",
+)
+EVENTS = (
+    "nobody",
+    "killed",
+    "killed",
+    "killed early",
+    "stopped",
+    "paused",
+    "machine 0 killed",
+    "machine 0 killed",
+    "comes back",
+    "comes back",
+)
 ROWS = 20_000
 DATA = {"rows": f"synthetic:uniform?rows={ROWS}&features=500&nnz=20", "ratings": "synthetic:ratings?ratings=200000"}
 ON_RATINGS = {"problem": "completion", "rank": 8}
@@ -65,19 +82,43 @@ class Machines:
         self.commands: list[list[str]] = []
         for number in range(count):
             command = [
-                sys.executable, "-m", "hogwild", "train", str(store), "--workers", "1", "--host", "threads",
-                "--step", "0.2", "--epochs", f"{ENDLESS}", "--exchange", exchange, "--machines", f"{count}",
-                "--meet", f"127.0.0.1:{self.port}", "--machine", f"{number}", "--quiet",
+                sys.executable,
+                "-m",
+                "hogwild",
+                "train",
+                str(store),
+                "--workers",
+                "1",
+                "--host",
+                "threads",
+                "--step",
+                "0.2",
+                "--epochs",
+                f"{ENDLESS}",
+                "--exchange",
+                exchange,
+                "--machines",
+                f"{count}",
+                "--meet",
+                f"127.0.0.1:{self.port}",
+                "--machine",
+                f"{number}",
+                "--quiet",
                 *(ratings if exchange == "rotation" else []),
-            ]  # fmt: skip
+            ]
             if number == 0:
                 command += ["--json", str(self.rows_file), "--checkpoint", str(self.checkpoint)]
             self.commands.append(command)
             self.processes.append(self.started(number))
 
     def started(self, number: int) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.commands[number], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                env=os.environ | {"PYTHONFAULTHANDLER": "1"})  # fmt: skip
+        return subprocess.Popen(
+            self.commands[number],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         try:
@@ -156,8 +197,16 @@ def without(machines: Machines, victim: int, store: Path, exchange: str) -> str:
     epoch = load_checkpoint(machines.checkpoint)[1]["epoch"]
     about = ON_RATINGS if exchange == "rotation" else {}
     opened = (hogwild.open_ratings if about else hogwild.open_data)(str(store))
-    run = hogwild.train(opened, workers=1, host="threads", step=0.2, epochs=epoch + 2,
-                        checkpoint=str(machines.checkpoint), resume=True, **about)  # fmt: skip
+    run = hogwild.train(
+        opened,
+        workers=1,
+        host="threads",
+        step=0.2,
+        epochs=epoch + 2,
+        checkpoint=str(machines.checkpoint),
+        resume=True,
+        **about,
+    )
     return "resumed" if [row["epoch"] for row in run][-1] == epoch + 2 else "FOUND a run that does not go on"
 
 

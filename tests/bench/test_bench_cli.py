@@ -15,10 +15,19 @@ from hogwild.bench.plan import BenchPlan
 from tests.cli.conftest import hogwild  # noqa: F401  (a fixture)
 
 CELL = {
-    "family": "rcv1", "data": "synthetic:rcv1?rows=9", "discipline": "serial", "workers": 1, "seconds": 0.5,
-    "seconds_q25": 0.4, "seconds_q75": 0.6, "nonzeros_per_second": 2e6, "speedup": 1.0, "objective": 0.25,
-    "objective_ratio": 1.0, "status": "ok",
-}  # fmt: skip
+    "family": "rcv1",
+    "data": "synthetic:rcv1?rows=9",
+    "discipline": "serial",
+    "workers": 1,
+    "seconds": 0.5,
+    "seconds_q25": 0.4,
+    "seconds_q75": 0.6,
+    "nonzeros_per_second": 2e6,
+    "speedup": 1.0,
+    "objective": 0.25,
+    "objective_ratio": 1.0,
+    "status": "ok",
+}
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -80,8 +89,12 @@ def test_plot(hogwild: Callable, measured: Callable, tmp_path: Path) -> None:  #
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
 def test_an_interrupt_keeps_what_was_measured(
-    hogwild: Callable, measured: Callable, tmp_path: Path, stop: BaseException, status: int  # noqa: F811
-) -> None:  # fmt: skip
+    hogwild: Callable,  # noqa: F811
+    measured: Callable,
+    tmp_path: Path,
+    stop: BaseException,
+    status: int,
+) -> None:
     measured(scaling=[CELL, stop], adds=[{"add": "plain"}])
     paths = tmp_path / "rows.jsonl", tmp_path / "speed.png"
     command = ("bench", "scaling", "adds", "--json", paths[0], "--plot", paths[1])
@@ -120,8 +133,12 @@ def test_a_section_that_fails_does_not_end_the_others(hogwild: Callable, measure
     ],
 )
 def test_wrong_usage(
-    hogwild: Callable, arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
-) -> None:  # fmt: skip
+    hogwild: Callable,  # noqa: F811
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = hogwild("bench", *arguments)
     assert result.status == 2

@@ -207,8 +207,10 @@ def test_another_process_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) 
     command = [sys.executable, "-c", CHILD]
     found = [(row["what"], row["status"]) for row in door.follow("streams", 100.0, command) if row["what"] != "device"]
     assert found == [
-        ("faulty", "failed: a fault"), ("gone", "failed: the process ended with status -9"), ("good", "ok"),
-    ]  # fmt: skip
+        ("faulty", "failed: a fault"),
+        ("gone", "failed: the process ended with status -9"),
+        ("good", "ok"),
+    ]
     monkeypatch.setattr(door, "GRACE", 2.0)  # in which a busy machine starts Python
     *_, last = door.follow("slow", 0.0, [*command, "--skip=faulty", "--skip=gone"])
     assert last["status"] == "failed: took more than 2 s"

@@ -11,9 +11,15 @@ from hogwild.cuda import streams as pool
 from tests.cuda.standin import StandIn
 
 TINY = Size(
-    1 << 16, "synthetic:ratings?users=30&items=20&ratings=150", "synthetic:rcv1?rows=200&features=200&nnz=8", 256,
-    {"completion": 2, "linear": 3, "streams": 1}, goal=2, most=40, checked=24,
-)  # fmt: skip
+    1 << 16,
+    "synthetic:ratings?users=30&items=20&ratings=150",
+    "synthetic:rcv1?rows=200&features=200&nnz=8",
+    256,
+    {"completion": 2, "linear": 3, "streams": 1},
+    goal=2,
+    most=40,
+    checked=24,
+)
 
 
 def take_place(change: Callable[[object, str, object], None], device: StandIn) -> StandIn:

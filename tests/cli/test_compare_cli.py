@@ -177,8 +177,13 @@ def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
     more = ("--seeds", 3, "--steps", "0.05,0.1", "--workers", 2, "--host", "threads", "--holdout-by", "user")
     result = hogwild("compare", RATINGS, *options, *more, "--out", tmp_path)
     assert (result.status, result.err) == (0, "")
-    for text in ("held out", "of the best seen", "test RMSE", "The optimum is not known",
-                 "refused: liblinear is for problem linear, not for completion"):  # fmt: skip
+    for text in (
+        "held out",
+        "of the best seen",
+        "test RMSE",
+        "The optimum is not known",
+        "refused: liblinear is for problem linear, not for completion",
+    ):
         assert text in result.out
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {row.get("problem") for row in rows if row["epoch"]} == {"completion"}
@@ -190,8 +195,9 @@ def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("sketched")
 def test_cuts_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
     options = ("--problem", "cuts", "--methods", "hogwild,aig,tiered", "--epochs", 20, "--seeds", 3, "--steps", 1)
-    result = hogwild("compare", "synthetic:grid?side=24", *options, "--workers", 2, "--host", "threads", "--out",
-                     tmp_path)  # fmt: skip
+    result = hogwild(
+        "compare", "synthetic:grid?side=24", *options, "--workers", 2, "--host", "threads", "--out", tmp_path
+    )
     assert (result.status, result.err) == (0, "")
     for text in ("the minimum cut, by maximum flow", "cut value", "refused: discipline tiered has nothing to do"):
         assert text in result.out
@@ -202,8 +208,17 @@ def test_the_methods_of_a_problem_are_compared_by_default(hogwild: Callable, tmp
     result = hogwild("compare", "synthetic:grid?side=8", *options, "--out", tmp_path)
     assert (result.status, result.err) == (0, "")
     listed = [line.split()[0] for line in result.out.splitlines() if line.startswith("  ")]
-    assert listed == ["serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin", "averaging",
-                      "one-shot-averaging"]  # fmt: skip
+    assert listed == [
+        "serial",
+        "hogwild",
+        "tiered",
+        "atomic",
+        "aig",
+        "locked",
+        "round-robin",
+        "averaging",
+        "one-shot-averaging",
+    ]
     assert "50 epochs each" in result.out
 
 
@@ -246,8 +261,12 @@ def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Pa
     options = ("--suite", "paper", "--scale", 1e-5, "--epochs", 2, "--methods", "hogwild,round-robin", "--workers", 2)
     result = hogwild("compare", *options, "--host", "threads", "--out", tmp_path)
     assert (result.status, result.err) == (0, "")
-    for text in ("The paper's table, and the same here", "Epochs, their time, and the speed-up over serial",
-                 "Round-robin takes so many times as long", f"report: {tmp_path / 'report.html'}"):  # fmt: skip
+    for text in (
+        "The paper's table, and the same here",
+        "Epochs, their time, and the speed-up over serial",
+        "Round-robin takes so many times as long",
+        f"report: {tmp_path / 'report.html'}",
+    ):
         assert text in result.out
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path.parent.name for path in before if path.name == "rows.jsonl"} >= {"rcv1", "dblife"}
@@ -317,9 +336,25 @@ def rows_of(directory: Path) -> list[dict]:
 @pytest.mark.usefixtures("sketched")
 def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_path: Path) -> None:
     """In processes, which get the class and the loss without running the file."""
-    command = ("compare", f"{mine}:make_data", "--model", f"{mine}:make_model", "--loss", f"{mine}:my_loss", *LITTLE,
-               "--optimizer", "adam", "--beta1", 0.8, "--workers", 2, "--methods", "hogwild", "--out",
-               tmp_path / "out")  # fmt: skip
+    command = (
+        "compare",
+        f"{mine}:make_data",
+        "--model",
+        f"{mine}:make_model",
+        "--loss",
+        f"{mine}:my_loss",
+        *LITTLE,
+        "--optimizer",
+        "adam",
+        "--beta1",
+        0.8,
+        "--workers",
+        2,
+        "--methods",
+        "hogwild",
+        "--out",
+        tmp_path / "out",
+    )
     result = hogwild(*command, "--dry-run")
     assert (result.status, result.err) == (0, "")
     assert "hogwild                 2 workers" in result.out
@@ -331,8 +366,9 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
     rows = rows_of(tmp_path / "out")
     assert (rows[0]["loss"], rows[0]["optimizer"], rows[0]["eps"]) == ("my_loss", "adam", [0.2, 0.1, 0.05])
     assert {(row["method"], row["workers"], row["status"]) for row in rows[1:]} == {
-        ("serial", 1, "ok"), ("hogwild", 2, "ok"),
-    }  # fmt: skip
+        ("serial", 1, "ok"),
+        ("hogwild", 2, "ok"),
+    }
     again = hogwild(*command)
     assert again.status == 0
     assert rows_of(tmp_path / "out") == rows
@@ -404,8 +440,10 @@ def test_a_gpu_s_methods_beside_serial(
     rows = rows_of(out)
     assert {row["in_flight"] for row in rows if row["method"] == "cuda-atomic"} == {9}
     assert {(row["method"], row["workers"]) for row in rows[1:]} == {
-        ("serial", 1), ("hogwild", physical_cores()), ("cuda-atomic", 1),
-    }  # fmt: skip
+        ("serial", 1),
+        ("hogwild", physical_cores()),
+        ("cuda-atomic", 1),
+    }
     result = hogwild("compare", f"{mine}:make_data", "--model", f"{mine}:make_model", *quick, "--dry-run")
     assert (result.status, result.err) == (0, "")
     for count in (1, 2, 4, 8, 16):

@@ -34,9 +34,18 @@ def model(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> Pat
 
 def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
     result = hogwild(
-        "train", stars[0], "--problem", "completion", *QUICK, "--holdout", 0.1, "--json", tmp_path / "rows",
-        "--checkpoint", tmp_path / "state",
-    )  # fmt: skip
+        "train",
+        stars[0],
+        "--problem",
+        "completion",
+        *QUICK,
+        "--holdout",
+        0.1,
+        "--json",
+        tmp_path / "rows",
+        "--checkpoint",
+        tmp_path / "state",
+    )
     assert result.status == 0
     assert "19,200 ratings of 300 users x 200 items" in result.out
     assert "held out 1,920 ratings" in result.out
@@ -47,9 +56,19 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ra
     assert [row["epoch"] for row in rows] == list(range(21))
     assert rows[-1]["test_rmse"] < 0.8 * rows[0]["test_rmse"]
     again = hogwild(
-        "train", stars[0], "--problem", "completion", *QUICK, "--holdout", 0.1, "--checkpoint", tmp_path / "state",
-        "--resume", "--epochs", 22,
-    )  # fmt: skip
+        "train",
+        stars[0],
+        "--problem",
+        "completion",
+        *QUICK,
+        "--holdout",
+        0.1,
+        "--checkpoint",
+        tmp_path / "state",
+        "--resume",
+        "--epochs",
+        22,
+    )
     assert again.status == 0, again.err
     assert "done after epoch 22" in again.out
 
@@ -107,9 +126,22 @@ def test_similar_items(hogwild: Callable, model: Path) -> None:
 @pytest.mark.parametrize("loss", ["log", "bpr"])
 def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path, loss: str) -> None:
     result = hogwild(
-        "train", stars[0], "--problem", "completion", *QUICK, "--loss", loss, "--holdout", 0.2, "--holdout-by", "user",
-        "--json", tmp_path / "rows", "--out", tmp_path / "m",
-    )  # fmt: skip
+        "train",
+        stars[0],
+        "--problem",
+        "completion",
+        *QUICK,
+        "--loss",
+        loss,
+        "--holdout",
+        0.2,
+        "--holdout-by",
+        "user",
+        "--json",
+        tmp_path / "rows",
+        "--out",
+        tmp_path / "m",
+    )
     assert result.status == 0, result.err
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert rows[-1]["objective"] < rows[0]["objective"]
@@ -156,7 +188,7 @@ def mistakes(folder: Path, stars: Path, model: Path) -> list[tuple[tuple[object,
         (("recommend", model, "--count", 0), 2, "count"),
         (("recommend", model, "--out", model), 2, "would overwrite"),
         (("recommend", stars), 1, "not a hogwild model"),
-    ]  # fmt: skip
+    ]
 
 
 def test_mistakes_are_one_line(hogwild: Callable, stars: tuple[Path, Ratings], model: Path, tmp_path: Path) -> None:

@@ -18,9 +18,18 @@ MAX = "c a source, a sink and two ways between\np max 4 5\nn 1 s\nn 4 t\na 1 2 3
 def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     names = {name: tmp_path / f"cut.{name}" for name in ("model", "npy", "png", "jsonl")}
     result = hogwild(
-        "train", GRID, *QUICK, "--out", names["model"], "--segmentation", names["npy"], "--plot", names["png"],
-        "--json", names["jsonl"],
-    )  # fmt: skip
+        "train",
+        GRID,
+        *QUICK,
+        "--out",
+        names["model"],
+        "--segmentation",
+        names["npy"],
+        "--plot",
+        names["png"],
+        "--json",
+        names["jsonl"],
+    )
     assert result.status == 0
     assert "578 vertices, 2 of them terminals of 2 labels" in result.out
     assert "a grid of 24 x 24" in result.out
@@ -63,8 +72,11 @@ def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
     assert result.status == 0, result.err
     printed = hogwild("labels", tmp_path / "m").out
     assert dict(line.split("\t") for line in printed.splitlines()) == {
-        "a": "north", "b": "north", "c": "south", "d": "south"
-    }  # fmt: skip
+        "a": "north",
+        "b": "north",
+        "c": "south",
+        "d": "south",
+    }
 
 
 def mistakes(folder: Path) -> list[tuple[tuple[object, ...], int, str]]:
@@ -91,7 +103,7 @@ def mistakes(folder: Path) -> list[tuple[tuple[object, ...], int, str]]:
         (("convert", folder / "bad.max", folder / "store"), 2, "graphs are not kept in stores"),
         (("labels", folder / "model"), 1, "not a hogwild model"),
         (("train", GRID, "--problem", "cut"), 2, "expected one of linear, completion, cuts"),
-    ]  # fmt: skip
+    ]
 
 
 def test_mistakes_are_one_line(hogwild: Callable, tmp_path: Path) -> None:

@@ -68,10 +68,13 @@ def test_rows_held_out_choose_it_and_stay_out(train: Train, tmp_path: Path) -> N
     assert "150 rows held out" in out
 
 
-@pytest.mark.parametrize(("data", "more", "why"), [
-    (DATA.replace("600", "40"), (), "40 rows are too few to hold some out, below 50"),
-    (DATA, ("--target", "0.1"), "--target is a value of one objective"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "more", "why"),
+    [
+        (DATA.replace("600", "40"), (), "40 rows are too few to hold some out, below 50"),
+        (DATA, ("--target", "0.1"), "--target is a value of one objective"),
+    ],
+)
 def test_where_it_is_the_default(train: Train, data: str, more: tuple[str, ...], why: str) -> None:
     out = train(data, *more).out
     assert re.search(rf"^l2 1e-05, not chosen by held-out rows: .*{why}$", out, re.MULTILINE)

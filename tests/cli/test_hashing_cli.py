@@ -131,7 +131,7 @@ def test_refusals(hogwild: Callable, svm: Path, store: Path, tmp_path: Path) -> 
         (("info", svm, "--features", 9, "--hash-bits", 12), 2, f"--features 9 and --hash-bits 12 {both}"),
         (("train", svm, "--hash-bits", 31), 2, "'--hash-bits'"),
         (("convert", store, tmp_path / "x", "--hash-bits", 12), 1, f"{store}: {hashed}, expected them hashed to 2^12"),
-    ):  # fmt: skip
+    ):
         result = hogwild(*command)
         assert (result.status, result.err.count("\n")) == (status, 1), result.err
         assert said in result.err

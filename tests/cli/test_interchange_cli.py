@@ -71,11 +71,16 @@ def test_vowpal_wabbit_there_and_back(hogwild: Callable, svm: Path, model: Path,
         (["import", "bad", "--from", "vw", "-o", "x", "--loss", "logistic"], 2, "loss 'logistic': expected one of log"),
         (["import", "bad", "--from", "liblinear", "-o", "bad"], 2, "would overwrite"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_line(
-    hogwild: Callable, model: Path, words: list[str], status: int, message: str, tmp_path: Path,
+    hogwild: Callable,
+    model: Path,
+    words: list[str],
+    status: int,
+    message: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad").write_text("nothing of the kind\n")
     before = sorted(tmp_path.iterdir())

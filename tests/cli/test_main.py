@@ -203,10 +203,16 @@ def test_a_limit_of_memory_is_named(svm: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["train", ""], ["train", "DATA", "--out", ""], ["train", "DATA", "--json", ""],
-     ["train", "DATA", "--checkpoint", ""], ["info", "DATA", "--cache", ""], ["predict", "", "DATA"],
-     ["convert", "", "x"]],
-)  # fmt: skip
+    [
+        ["train", ""],
+        ["train", "DATA", "--out", ""],
+        ["train", "DATA", "--json", ""],
+        ["train", "DATA", "--checkpoint", ""],
+        ["info", "DATA", "--cache", ""],
+        ["predict", "", "DATA"],
+        ["convert", "", "x"],
+    ],
+)
 def test_empty_names(hogwild: Callable, svm: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(svm.parent)  # an unset variable in a script must not mean the current directory
     result = hogwild(*(svm if argument == "DATA" else argument for argument in arguments))

@@ -20,9 +20,16 @@ from hogwild.errors import OutputError
 from hogwild.json_rows import RowsFile, to_json
 
 ROW = {
-    "epoch": 0, "objective": 0.693147, "train_loss": 0.69, "test_loss": 0.7, "train_accuracy": None,
-    "test_accuracy": None, "nonzeros_per_second": None, "train_seconds": 0.0, "status": "ok",
-}  # fmt: skip
+    "epoch": 0,
+    "objective": 0.693147,
+    "train_loss": 0.69,
+    "test_loss": 0.7,
+    "train_accuracy": None,
+    "test_accuracy": None,
+    "nonzeros_per_second": None,
+    "train_seconds": 0.0,
+    "status": "ok",
+}
 
 
 def test_rows_are_json_lines() -> None:
@@ -161,9 +168,16 @@ def test_no_control_character_reaches_the_screen(
     Path("labels.svm").write_bytes(b"x\x9b\x1b]0;t 1:1\n")
     Path("ratings.txt").write_bytes(b"\x1b[2J 3 4\nu i \x1b[31m\n")
     train = ["--epochs", "1", "--step", "1", "--host", "threads", "--workers", "1"]
-    for arguments in (["train", name, *train], ["info", name], ["train", f"{name}x"], ["train", "labels.svm", *train],
-                      ["train", "ratings.txt", "--problem", "completion", *train], ["cache", "list"],
-                      ["data", "info", name], ["predict", name, "labels.svm"]):  # fmt: skip
+    for arguments in (
+        ["train", name, *train],
+        ["info", name],
+        ["train", f"{name}x"],
+        ["train", "labels.svm", *train],
+        ["train", "ratings.txt", "--problem", "completion", *train],
+        ["cache", "list"],
+        ["data", "info", name],
+        ["predict", name, "labels.svm"],
+    ):
         main(arguments)
         shown = capsys.readouterr()
         assert shown.out or shown.err
@@ -180,16 +194,25 @@ def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: P
     train = ("--label", "y", "--epochs", 1, "-w", 1, "--host", "threads")
     compare = ("--methods", "hogwild", "--seeds", 1, "--steps", 0.5, "-w", 2, "--host", "threads", "--epochs", 2)
     fine: list[tuple[object, ...]] = [
-        ("train", name, *train, "--out", model), ("info", name, "--label", "y"), ("info", model), ("inspect", model),
-        ("inspect", model, "--names", name), ("evaluate", model, name),
-        ("predict", model, name, "-o", tmp_path / "p\x1b[1m"), ("convert", name, tmp_path / "s\x1b", "--label", "y"),
-        ("compare", name, "--label", "y", *compare, "--out", out), ("report", out),
-    ]  # fmt: skip
+        ("train", name, *train, "--out", model),
+        ("info", name, "--label", "y"),
+        ("info", model),
+        ("inspect", model),
+        ("inspect", model, "--names", name),
+        ("evaluate", model, name),
+        ("predict", model, name, "-o", tmp_path / "p\x1b[1m"),
+        ("convert", name, tmp_path / "s\x1b", "--label", "y"),
+        ("compare", name, "--label", "y", *compare, "--out", out),
+        ("report", out),
+    ]
     wrong: list[tuple[object, ...]] = [
-        ("train", name, "--label", "y\x1b"), ("train", name, "--label", "y", "--ignore", "a\x1bb"),
+        ("train", name, "--label", "y\x1b"),
+        ("train", name, "--label", "y", "--ignore", "a\x1bb"),
         ("inspect", "no\x1b"),
-        ("train", name, "--label", "y", "--numeric", odd), ("evaluate", model, "no\x1b.csv"), ("bench", "no\x1b"),
-    ]  # fmt: skip
+        ("train", name, "--label", "y", "--numeric", odd),
+        ("evaluate", model, "no\x1b.csv"),
+        ("bench", "no\x1b"),
+    ]
     for arguments in (*fine, *wrong):
         done = hogwild(*arguments)
         assert (done.status == 0) == (arguments in fine), (arguments, done.err)

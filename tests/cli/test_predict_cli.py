@@ -121,8 +121,9 @@ def test_repaired_rows_are_counted(hogwild: Callable, model: tuple[Path, LinearM
     for command in ("predict", "evaluate"):
         result = hogwild(command, model[0], untidy)
         assert result.status == 0
-        assert re_lines(result.err) == [f"{untidy}: 1 rows with unsorted features (sorted), "
-                                        "1 rows with repeated features (summed)"]  # fmt: skip
+        assert re_lines(result.err) == [
+            f"{untidy}: 1 rows with unsorted features (sorted), 1 rows with repeated features (summed)"
+        ]
 
 
 def re_lines(text: str) -> list[str]:

@@ -24,8 +24,11 @@ sys.exit(main(sys.argv[1:]))
 @pytest.fixture
 def comparison(tmp_path: Path) -> Path:
     pairs = ("serial", 1, 2.0), ("tiered", 2, 1.0), ("locked", 2, 3.0)
-    parts = [run(method, halving(), pace * (1 + 0.01 * seed), count, seed, rules=["tuned", "serial"])
-             for seed in range(3) for method, count, pace in pairs]  # fmt: skip
+    parts = [
+        run(method, halving(), pace * (1 + 0.01 * seed), count, seed, rules=["tuned", "serial"])
+        for seed in range(3)
+        for method, count, pace in pairs
+    ]
     return write(tmp_path / "one", about(data="[bold]made[/bold] up"), *parts)
 
 
@@ -33,8 +36,13 @@ def test_a_report(hogwild: Callable, comparison: Path) -> None:
     result = hogwild("report", comparison)
     assert (result.status, result.err) == (0, "")
     assert "\nOn 2 workers tiered reaches 0.1 % of the optimum 3.0x (95 % CI 3.0–3.0) sooner than" in result.out
-    for text in ("Time to target, each method at its own best step", "Medians over the seeds", "[bold]made[/bold] up",
-                 "What was compared, and where", f"report: {comparison / 'report.html'}"):  # fmt: skip
+    for text in (
+        "Time to target, each method at its own best step",
+        "Medians over the seeds",
+        "[bold]made[/bold] up",
+        "What was compared, and where",
+        f"report: {comparison / 'report.html'}",
+    ):
         assert text in result.out
     assert (comparison / "report.html").is_file()
 

@@ -102,11 +102,30 @@ def data(): return torch.randn(64, 4), torch.arange(64) % 2
     [
         (["train-module", "m.py:model", "--data", "m.py:data", "--epochs", "2", *ALONE, "--out", "model"], "model"),
         (["simulate", DATA, *QUICK, "--workers", "4", "--json", "rows", "--out", "model"], "model"),
-        (["compare", DATA, "--methods", "serial,hogwild", "-w", "2", "--seeds", "1", "--epochs", "2", "--steps", "1",
-          "--host", "threads", "--out", "found"], "found/report.html"),
+        (
+            [
+                "compare",
+                DATA,
+                "--methods",
+                "serial,hogwild",
+                "-w",
+                "2",
+                "--seeds",
+                "1",
+                "--epochs",
+                "2",
+                "--steps",
+                "1",
+                "--host",
+                "threads",
+                "--out",
+                "found",
+            ],
+            "found/report.html",
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_other_commands(
     gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], made: str
 ) -> None:

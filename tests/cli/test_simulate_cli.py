@@ -20,8 +20,24 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, rows, histogram = tmp_path / "model", tmp_path / "rows", tmp_path / "histogram"
-    result = hogwild("simulate", SMALL, "--holdout", 0.25, "--epochs", 3, "--discipline", "hogwild", "--delay",
-                     "straggler:alpha=1.3", "--json", rows, "--histogram", histogram, "--out", model)  # fmt: skip
+    result = hogwild(
+        "simulate",
+        SMALL,
+        "--holdout",
+        0.25,
+        "--epochs",
+        3,
+        "--discipline",
+        "hogwild",
+        "--delay",
+        "straggler:alpha=1.3",
+        "--json",
+        rows,
+        "--histogram",
+        histogram,
+        "--out",
+        model,
+    )
     assert (result.status, result.err) == (0, "")
     found = lines_of(rows)
     assert [row["epoch"] for row in found] == [0, 1, 2, 3]
@@ -45,8 +61,9 @@ def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path
 
 
 def test_train_plays_round_robin_too(hogwild: Callable) -> None:
-    result = hogwild("train", SMALL, "--host", "simulator", "--workers", 9, "--discipline", "atomic", "--epochs", 1,
-                     "--json", "-")  # fmt: skip
+    result = hogwild(
+        "train", SMALL, "--host", "simulator", "--workers", 9, "--discipline", "atomic", "--epochs", 1, "--json", "-"
+    )
     assert result.status == 0
     row = json.loads(result.out.splitlines()[-1])
     assert (row["staleness_max"], row["lost_updates"]) == (8, 0)
@@ -91,16 +108,19 @@ def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
     assert "delay was 'round-robin'" in result.err
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
-    (("--delay", "straggler:beta=1"), "straggler has alpha, slow, factor, window, quantum"),
-    (("--delay", "constant:delay=64"), "needs workers=65 or more, got workers=64"),
-    (("--delay", "random", "--discipline", "round-robin"), "has turns of its own"),
-    (("--discipline", "serial"), "discipline='serial' has one worker"),
-    (("--workers", 1025), "workers=1025"),
-    (("--host", "threads"), "No such option"),
-    (("--histogram", "-"), "expected the name of a file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
+        (("--delay", "straggler:beta=1"), "straggler has alpha, slow, factor, window, quantum"),
+        (("--delay", "constant:delay=64"), "needs workers=65 or more, got workers=64"),
+        (("--delay", "random", "--discipline", "round-robin"), "has turns of its own"),
+        (("--discipline", "serial"), "discipline='serial' has one worker"),
+        (("--workers", 1025), "workers=1025"),
+        (("--host", "threads"), "No such option"),
+        (("--histogram", "-"), "expected the name of a file"),
+    ],
+)
 def test_wrong_usage(hogwild: Callable, options: tuple[object, ...], message: str) -> None:
     result = hogwild("simulate", "no-such-file", *options)
     assert result.status == 2

@@ -101,15 +101,23 @@ def test_what_does_not_go_together_is_one_line(clicks: Path, tmp_path: Path, svm
         ("train", text): "a table needs its label named: --label COLUMN; its columns are click, site, price, id",
         ("train", text, "--label", "clik"): "no column clik (--label): did you mean click?",
         ("train", text, "--label", "click", "--numeric", "site"): "column site holds text, which cannot be numeric",
-        ("train", text, "--label", "click", "--ignore", "site,price", "--text", "site"):
-            "column site is named in text and in ignore",
+        (
+            "train",
+            text,
+            "--label",
+            "click",
+            "--ignore",
+            "site,price",
+            "--text",
+            "site",
+        ): "column site is named in text and in ignore",
         ("train", text, "--label", "click", "--text", "site,site"): "column site is named twice in text",
         ("train", svm, "--label", "click"): "are for tables (csv, tsv, parquet, arrow)",
         ("train", text, "--problem", "completion", "--label", "click"): "--label is for rows of features",
         ("predict", model, svm): "expected a table with the model's columns: site, price",
         ("predict", plain, text): "a table, but the model's features are none of its columns",
         ("evaluate", plain, text): "a table, but the model's features are none of its columns",
-    }  # fmt: skip
+    }
     for arguments, said in cases.items():
         done = hogwild(*arguments)
         assert done.status in (1, 2), arguments

@@ -142,10 +142,24 @@ def test_quiet(hogwild: Callable, tmp_path: Path) -> None:
 
 def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> None:
     options = {
-        "loss": "huber", "loss_param": 0.5, "l1": 0.001, "l2": 0.01, "step": 0.125, "schedule": "round", "decay": 0.5,
-        "discipline": "atomic", "workers": 1, "host": "threads", "order": "file", "epochs": 2, "normalize": "l2",
-        "patience": 3, "tol": 0.5, "target": 1e-9, "seed": 5,
-    }  # fmt: skip
+        "loss": "huber",
+        "loss_param": 0.5,
+        "l1": 0.001,
+        "l2": 0.01,
+        "step": 0.125,
+        "schedule": "round",
+        "decay": 0.5,
+        "discipline": "atomic",
+        "workers": 1,
+        "host": "threads",
+        "order": "file",
+        "epochs": 2,
+        "normalize": "l2",
+        "patience": 3,
+        "tol": 0.5,
+        "target": 1e-9,
+        "seed": 5,
+    }
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     data = SMALL + "&task=regress"
     result = hogwild("train", data, *words, "--average", "--adagrad", "--no-intercept", "-o", tmp_path / "m", "-q")

@@ -102,10 +102,32 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
     """With a class, a data class and a loss of the file's own, which workers get without running it."""
     workers = 2 if host == "processes" else 1
     result = hogwild(
-        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--test", f"{mine}:make_data", "--loss",
-        f"{mine}:my_loss", "--host", host, "--workers", workers, "--optimizer", "adam", "--step", "0.05", "--out",
-        tmp_path / "model", "--json", tmp_path / "rows", "--checkpoint", tmp_path / "state", "--epochs", 3, "-v",
-    )  # fmt: skip
+        "train-module",
+        f"{mine}:make_model",
+        "--data",
+        f"{mine}:make_data",
+        "--test",
+        f"{mine}:make_data",
+        "--loss",
+        f"{mine}:my_loss",
+        "--host",
+        host,
+        "--workers",
+        workers,
+        "--optimizer",
+        "adam",
+        "--step",
+        "0.05",
+        "--out",
+        tmp_path / "model",
+        "--json",
+        tmp_path / "rows",
+        "--checkpoint",
+        tmp_path / "state",
+        "--epochs",
+        3,
+        "-v",
+    )
     assert (result.status, result.err) == (0, "")
     assert "14 parameters" in result.out
     parts = re.findall(r"^([a-z-]+) +[0-9.]+ s +[0-9]+%$", result.out, re.MULTILINE)
@@ -117,10 +139,30 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
     assert rows[-1]["test_accuracy"] > 0.9
     assert list(load_model(tmp_path / "model").state_dict()) == ["out.weight", "out.bias"]
     again = hogwild(
-        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--test", f"{mine}:make_data", "--loss",
-        f"{mine}:my_loss", "--host", host, "--workers", workers, "--optimizer", "adam", "--step", "0.05", "--json",
-        tmp_path / "rows", "--checkpoint", tmp_path / "state", "--resume", "--epochs", 5,
-    )  # fmt: skip
+        "train-module",
+        f"{mine}:make_model",
+        "--data",
+        f"{mine}:make_data",
+        "--test",
+        f"{mine}:make_data",
+        "--loss",
+        f"{mine}:my_loss",
+        "--host",
+        host,
+        "--workers",
+        workers,
+        "--optimizer",
+        "adam",
+        "--step",
+        "0.05",
+        "--json",
+        tmp_path / "rows",
+        "--checkpoint",
+        tmp_path / "state",
+        "--resume",
+        "--epochs",
+        5,
+    )
     assert (again.status, again.err) == (0, "")
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4, 5]
@@ -156,14 +198,16 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "leaves": (("{m}:leaves", "--data", "{m}:make_data"), "SystemExit: 3"),
     "no module": (("{m}:wrong", "--data", "{m}:make_data"), "expected an nn.Module or a function that makes one"),
     "no data": (("{m}:make_model", "--data", "{m}:wrong"), "data: expected a pair"),
-    "loss": (("{m}:make_model", "--data", "{m}:make_data", "--loss", "mape"),
-             "--loss mape: expected cross-entropy, mse, bce or FILE.py:NAME"),
+    "loss": (
+        ("{m}:make_model", "--data", "{m}:make_data", "--loss", "mape"),
+        "--loss mape: expected cross-entropy, mse, bce or FILE.py:NAME",
+    ),
     "step": (("{m}:make_model", "--data", "{m}:make_data", "--step", "big"), "--step big"),
     "optimizer": (("{m}:make_model", "--data", "{m}:make_data", "--optimizer", "lion"), "expected one of sgd"),
     "resume": (("{m}:make_model", "--data", "{m}:make_data", "--resume"), "--checkpoint DIR"),
     "overwritten": (("{m}:make_model", "--data", "{m}:make_data", "--out", "{m}"), "would overwrite"),
     "shapes": (("{m}:Bags", "--data", "{m}:make_data"), "the model fails on the first 64 examples"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -183,9 +227,19 @@ def test_mistakes_are_one_line(hogwild: Callable, mine: Path, name: str) -> None
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_model(spawn: Callable, mine: Path, tmp_path: Path) -> None:
     process = spawn(
-        "train-module", f"{mine}:make_model", "--data", f"{mine}:make_data", "--workers", 2, "--epochs", 100_000,
-        "--out", "model", "--json", "rows",
-    )  # fmt: skip
+        "train-module",
+        f"{mine}:make_model",
+        "--data",
+        f"{mine}:make_data",
+        "--workers",
+        2,
+        "--epochs",
+        100_000,
+        "--out",
+        "model",
+        "--json",
+        "rows",
+    )
     rows = tmp_path / "rows"
     deadline = time.monotonic() + 180
     while not rows.exists() or len(rows.read_text().splitlines()) < 3:
@@ -214,8 +268,17 @@ def test_examples(name: str, tmp_path: Path) -> None:
 def test_the_digits_by_the_command(hogwild: Callable, tmp_path: Path) -> None:
     file = EXAMPLES / "digits.py"
     result = hogwild(
-        "train-module", f"{file}:make_model", "--data", f"{file}:make_train", "--test", f"{file}:make_test",
-        "--optimizer", "adam", "--out", tmp_path / "model", *QUICK,
-    )  # fmt: skip
+        "train-module",
+        f"{file}:make_model",
+        "--data",
+        f"{file}:make_train",
+        "--test",
+        f"{file}:make_test",
+        "--optimizer",
+        "adam",
+        "--out",
+        tmp_path / "model",
+        *QUICK,
+    )
     assert result.status == 0
     assert isinstance(load_model(tmp_path / "model").state_dict()["0.weight"], torch.Tensor)

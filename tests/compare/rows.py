@@ -11,45 +11,109 @@ from typing import Any
 
 Row = dict[str, Any]
 KINDS = {
-    "serial": "serial", "hogwild": "lock-free", "tiered": "lock-free", "atomic": "lock-free", "aig": "locks",
-    "locked": "locks", "round-robin": "locks", "averaging": "exchange", "one-shot-averaging": "exchange",
-    "sklearn-sgd": "outside", "liblinear": "outside", "cuda-hogwild": "lock-free", "cuda-locked": "locks",
-    "cuda-synchronous": "in step", "cuda-eager": "in step",
-}  # fmt: skip
+    "serial": "serial",
+    "hogwild": "lock-free",
+    "tiered": "lock-free",
+    "atomic": "lock-free",
+    "aig": "locks",
+    "locked": "locks",
+    "round-robin": "locks",
+    "averaging": "exchange",
+    "one-shot-averaging": "exchange",
+    "sklearn-sgd": "outside",
+    "liblinear": "outside",
+    "cuda-hogwild": "lock-free",
+    "cuda-locked": "locks",
+    "cuda-synchronous": "in step",
+    "cuda-eager": "in step",
+}
 
 
 def about(**changes: Any) -> Row:
     """The first row: f0 = 1, f* = 0, so that an objective is its own sub-optimality."""
     return {
-        "phase": "optimum", "method": "optimum", "kind": "optimum", "cell": "optimum", "workers": 1, "seed": 0,
-        "step": None, "epoch": 0, "status": "ok", "objective": 0.0, "start_objective": 1.0,
-        "optimum_how": "L-BFGS from 60 serial epochs (gradient 3e-9)", "eps": [0.1, 0.01, 0.001], "data": "made-up",
-        "rows": 1000, "width": 100, "nnz": 10000, "megabytes": 0.08, "cache_megabytes": 32.0, "task": "labels",
-        "loss": "log", "l1": 0.0, "l2": 1e-5, "schedule": "epoch", "epochs": 4, "workers_list": [1, 2],
-        "methods": ["serial"], "seeds_list": [0, 1, 2], "step_grid": [0.5], "host": "threads", "left_out": [],
-        "test_rows": 200, "command": "hogwild compare made-up", "cpu": "A Processor", "cores": 2, "load": 0.1,
-        "version_python": "3.11.7", "version_numpy": "2.4.6", "meeting_seconds": {"1": 2e-5, "2": 4e-5},
-        "omega": 10, "delta": 0.2, "rho": 0.3,
-    } | changes  # fmt: skip
+        "phase": "optimum",
+        "method": "optimum",
+        "kind": "optimum",
+        "cell": "optimum",
+        "workers": 1,
+        "seed": 0,
+        "step": None,
+        "epoch": 0,
+        "status": "ok",
+        "objective": 0.0,
+        "start_objective": 1.0,
+        "optimum_how": "L-BFGS from 60 serial epochs (gradient 3e-9)",
+        "eps": [0.1, 0.01, 0.001],
+        "data": "made-up",
+        "rows": 1000,
+        "width": 100,
+        "nnz": 10000,
+        "megabytes": 0.08,
+        "cache_megabytes": 32.0,
+        "task": "labels",
+        "loss": "log",
+        "l1": 0.0,
+        "l2": 1e-5,
+        "schedule": "epoch",
+        "epochs": 4,
+        "workers_list": [1, 2],
+        "methods": ["serial"],
+        "seeds_list": [0, 1, 2],
+        "step_grid": [0.5],
+        "host": "threads",
+        "left_out": [],
+        "test_rows": 200,
+        "command": "hogwild compare made-up",
+        "cpu": "A Processor",
+        "cores": 2,
+        "load": 0.1,
+        "version_python": "3.11.7",
+        "version_numpy": "2.4.6",
+        "meeting_seconds": {"1": 2e-5, "2": 4e-5},
+        "omega": 10,
+        "delta": 0.2,
+        "rho": 0.3,
+    } | changes
 
 
 def run(
-    method: str, objectives: Iterable[float | None], seconds: float = 1.0, workers: int = 1, seed: int = 0,
-    step: float | None = 0.5, rules: Iterable[str] = ("tuned",), phase: str = "reported", status: str = "ok",
+    method: str,
+    objectives: Iterable[float | None],
+    seconds: float = 1.0,
+    workers: int = 1,
+    seed: int = 0,
+    step: float | None = 0.5,
+    rules: Iterable[str] = ("tuned",),
+    phase: str = "reported",
+    status: str = "ok",
     **changes: Any,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """Rows of one cell, of so many ``seconds`` an epoch; ``status`` is that of the last."""
     values = list(objectives)
     cell = f"{phase}/{method}/{workers}/{step}/{seed}"
     return [
         {
-            "phase": phase, "method": method, "kind": KINDS[method], "workers": workers, "seed": seed, "step": step,
-            "epoch": epoch, "objective": value, "train_seconds": epoch * seconds, "wall_seconds": epoch * seconds + 1,
-            "setup_seconds": 0.5, "status": status if epoch == len(values) - 1 else "ok", "cell": cell,
-            "data": "made-up", "step_rule": list(rules), "test_accuracy": 0.9,
-        } | changes
+            "phase": phase,
+            "method": method,
+            "kind": KINDS[method],
+            "workers": workers,
+            "seed": seed,
+            "step": step,
+            "epoch": epoch,
+            "objective": value,
+            "train_seconds": epoch * seconds,
+            "wall_seconds": epoch * seconds + 1,
+            "setup_seconds": 0.5,
+            "status": status if epoch == len(values) - 1 else "ok",
+            "cell": cell,
+            "data": "made-up",
+            "step_rule": list(rules),
+            "test_accuracy": 0.9,
+        }
+        | changes
         for epoch, value in enumerate(values)
-    ]  # fmt: skip
+    ]
 
 
 def halving(base: float = 0.1, epochs: int = 4) -> list[float]:
@@ -65,11 +129,22 @@ def refused(method: str, workers: int, reason: str, **changes: Any) -> list[Row]
 def delay(method: str, workers: int, seed: int, gradient_delay: float, seconds: float | None, rows: int = 1000) -> Row:
     """A row of the experiment with expensive gradients."""
     return {
-        "phase": "delay", "method": method, "kind": KINDS[method], "workers": workers, "seed": seed, "step": 0.5,
-        "epoch": 2, "objective": -5.0, "train_seconds": 1.0, "status": "ok" if seconds else "refused: it cannot",
-        "cell": f"delay/{method}/{workers}/{seed}/{gradient_delay:g}", "gradient_delay": gradient_delay,
-        "delay_rows": rows, "epoch_seconds": seconds, "step_rule": [],
-    }  # fmt: skip
+        "phase": "delay",
+        "method": method,
+        "kind": KINDS[method],
+        "workers": workers,
+        "seed": seed,
+        "step": 0.5,
+        "epoch": 2,
+        "objective": -5.0,
+        "train_seconds": 1.0,
+        "status": "ok" if seconds else "refused: it cannot",
+        "cell": f"delay/{method}/{workers}/{seed}/{gradient_delay:g}",
+        "gradient_delay": gradient_delay,
+        "delay_rows": rows,
+        "epoch_seconds": seconds,
+        "step_rule": [],
+    }
 
 
 def write(directory: Path, *parts: Row | list[Row]) -> Path:
@@ -82,14 +157,26 @@ def write(directory: Path, *parts: Row | list[Row]) -> Path:
 
 # (seconds of an epoch on one worker, factor on two, what an epoch leaves of the gap, best step)
 LIFE = {
-    "serial": (0.21, 1.0, 0.44, 0.5), "hogwild": (0.23, 0.54, 0.445, 0.5), "tiered": (0.215, 0.51, 0.45, 0.5),
-    "atomic": (0.6, 0.52, 0.44, 0.5), "aig": (0.85, 0.6, 0.445, 0.5), "locked": (0.27, 1.15, 0.44, 0.5),
-    "round-robin": (0.24, 3.1, 0.46, 0.25), "averaging": (0.215, 0.52, 0.56, 1.0),
-    "one-shot-averaging": (0.215, 0.51, 0.68, 2.0), "sklearn-sgd": (0.33, 1.0, 0.47, 0.5),
+    "serial": (0.21, 1.0, 0.44, 0.5),
+    "hogwild": (0.23, 0.54, 0.445, 0.5),
+    "tiered": (0.215, 0.51, 0.45, 0.5),
+    "atomic": (0.6, 0.52, 0.44, 0.5),
+    "aig": (0.85, 0.6, 0.445, 0.5),
+    "locked": (0.27, 1.15, 0.44, 0.5),
+    "round-robin": (0.24, 3.1, 0.46, 0.25),
+    "averaging": (0.215, 0.52, 0.56, 1.0),
+    "one-shot-averaging": (0.215, 0.51, 0.68, 2.0),
+    "sklearn-sgd": (0.33, 1.0, 0.47, 0.5),
     "liblinear": (0.62, 1.0, 0.25, None),
-}  # fmt: skip
-SLOW = (("serial", 1.0, 1.0), ("hogwild", 1.1, 0.54), ("tiered", 1.02, 0.51), ("aig", 4.0, 0.6), ("locked", 1.3, 1.15),
-        ("round-robin", 1.15, 3.1))  # fmt: skip
+}
+SLOW = (
+    ("serial", 1.0, 1.0),
+    ("hogwild", 1.1, 0.54),
+    ("tiered", 1.02, 0.51),
+    ("aig", 4.0, 0.6),
+    ("locked", 1.3, 1.15),
+    ("round-robin", 1.15, 3.1),
+)
 GRID = (0.125, 0.25, 0.5, 1.0, 2.0)
 START, OPTIMUM, EPOCHS, SEEDS = 0.693147, 0.0831, 10, 5
 
@@ -98,16 +185,30 @@ def lifelike(directory: Path, pace: float = 1.0, noise: int = 1, **changes: Any)
     """A whole comparison of all methods on 1 and 2 workers; one run diverges, one is refused, one times out."""
     dice = random.Random(noise)
     first = about(
-        data="rcv1", objective=OPTIMUM, start_objective=START, epochs=EPOCHS, methods=list(LIFE),
-        seeds_list=list(range(SEEDS)), step_grid=list(GRID), rows=20242, width=47236, nnz=1498952, megabytes=12.0,
-        test_rows=5000, command="hogwild compare rcv1 --seeds 5 --gradient-delay paper", cpu="AMD EPYC 7B13",
-    )  # fmt: skip
+        data="rcv1",
+        objective=OPTIMUM,
+        start_objective=START,
+        epochs=EPOCHS,
+        methods=list(LIFE),
+        seeds_list=list(range(SEEDS)),
+        step_grid=list(GRID),
+        rows=20242,
+        width=47236,
+        nnz=1498952,
+        megabytes=12.0,
+        test_rows=5000,
+        command="hogwild compare rcv1 --seeds 5 --gradient-delay paper",
+        cpu="AMD EPYC 7B13",
+    )
     first |= changes
     parts: list[Row | list[Row]] = [first]
     pairs = [(name, count) for name in LIFE for count in ((1, 2) if KINDS[name] not in ("serial", "outside") else (1,))]
     for step in GRID:
-        parts += [_life(dice, name, count, 1_000_003, pace, "tuning", step, ()) for name, count in pairs
-                  if name != "liblinear"]  # fmt: skip
+        parts += [
+            _life(dice, name, count, 1_000_003, pace, "tuning", step, ())
+            for name, count in pairs
+            if name != "liblinear"
+        ]
     for seed in range(SEEDS):
         for name, count in pairs:
             best = LIFE[name][3]
@@ -142,11 +243,17 @@ def _life(
         if epoch:
             gaps = floor + (gaps - floor) * left ** (1 + 0.1 * (epoch < 3)) * math.exp(dice.gauss(0, 0.05))
             clock = (epoch * seconds if name == "liblinear" else clock + seconds) * math.exp(dice.gauss(0, 0.01))
-        rows.append({
-            "objective": OPTIMUM + gaps * (START - OPTIMUM), "train_seconds": clock, "epoch": epoch,
-            "test_accuracy": 0.965 - 0.06 * math.sqrt(gaps) + dice.gauss(0, 2e-4), "updates": 20242 * (epoch > 0),
-            "load": 1.2, "data": "rcv1",
-        })  # fmt: skip
+        rows.append(
+            {
+                "objective": OPTIMUM + gaps * (START - OPTIMUM),
+                "train_seconds": clock,
+                "epoch": epoch,
+                "test_accuracy": 0.965 - 0.06 * math.sqrt(gaps) + dice.gauss(0, 2e-4),
+                "updates": 20242 * (epoch > 0),
+                "load": 1.2,
+                "data": "rcv1",
+            }
+        )
         if KINDS[name] == "lock-free" and epoch:
             lost = int(900 * (count - 1) * (name == "hogwild") * (1 + dice.random()))
             rows[-1] |= {"staleness_mean": (count - 1) * 1.1 + dice.random() * 0.1, "staleness_max": 9 * (count - 1)}

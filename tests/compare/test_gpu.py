@@ -100,11 +100,13 @@ def test_every_method_of_a_gpu_is_a_config_of_its_problems(name: str, workers: i
 
 def test_what_is_asked_of_a_gpu_by_name() -> None:
     base = TrainConfig(problem="module", batch=32)
-    launched = {name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
-                for name in usual("module", "cuda")}  # fmt: skip
+    launched = {
+        name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
+        for name in usual("module", "cuda")
+    }
     assert {name: config.launch for name, config in launched.items() if config.launch != "graphs"} == {
         "cuda-eager": "eager",
-    }  # fmt: skip
+    }
     together = launched["cuda-synchronous"]
     assert (together.workers, together.batch) == (1, 128)
     assert launched["cuda-locked"].discipline == "locked"
@@ -165,8 +167,9 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
     assert "On 3 replicas (stand-in) " in said
     shown = next(table for table in tables([source]) if table.title == "On the GPU")
     assert [row[:3] for row in shown.rows if row[0] == "cuda-synchronous"] == [
-        ("cuda-synchronous", "1", "16"), ("cuda-synchronous", "3", "48"),
-    ]  # fmt: skip
+        ("cuda-synchronous", "1", "16"),
+        ("cuda-synchronous", "3", "48"),
+    ]
 
 
 @pytest.mark.parametrize("problem", ["linear", "completion"])
@@ -185,9 +188,12 @@ def test_sparse_problems_say_how_much_is_in_flight(standin: None, problem: str, 
 def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, prints = few("linear"), set()
     for name, methods, in_flight in (
-        ("a", ("serial", "cuda-atomic"), None), ("b", ("serial", "cuda-atomic"), None),
-        ("b", ("serial", "cuda-atomic"), 9), ("b", ("serial",), None), ("a", ("serial",), None),
-    ):  # fmt: skip
+        ("a", ("serial", "cuda-atomic"), None),
+        ("b", ("serial", "cuda-atomic"), None),
+        ("b", ("serial", "cuda-atomic"), 9),
+        ("b", ("serial",), None),
+        ("a", ("serial",), None),
+    ):
         monkeypatch.setattr(streams, "connect", lambda name=name: dataclasses.replace(Named(name)))
         plan = ComparisonPlan(1, (1,), (1.0,), 1, methods)
         prints.add(Comparison(rows, None, plan, LINEAR, in_flight=in_flight).identity)
@@ -233,16 +239,28 @@ def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list
 @pytest.mark.parametrize(
     ("parts", "says", "says_not"),
     [
-        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-locked", 0.2, 4)),
-         "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 2.0x", "cores:"),
-        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
-         "On the same GPU without a race: cuda-hogwild gets there 4.0x", "no method with locks"),
-        ((seeds("serial", 8.0), seeds("cuda-hogwild", 0.1), seeds("hogwild", 0.8, 16), seeds("locked", 4.0, 16)),
-         "On the processor's cores: cuda-hogwild gets there 8.0x", "On 16 workers"),
-        ((seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-eager", 1.0)),
-         "On 2 workers hogwild reaches", "replica"),
+        (
+            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-locked", 0.2, 4)),
+            "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 2.0x",
+            "cores:",
+        ),
+        (
+            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
+            "On the same GPU without a race: cuda-hogwild gets there 4.0x",
+            "no method with locks",
+        ),
+        (
+            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1), seeds("hogwild", 0.8, 16), seeds("locked", 4.0, 16)),
+            "On the processor's cores: cuda-hogwild gets there 8.0x",
+            "On 16 workers",
+        ),
+        (
+            (seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-eager", 1.0)),
+            "On 2 workers hogwild reaches",
+            "replica",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
     tmp_path: Path, parts: tuple, says: str, says_not: str
 ) -> None:

@@ -108,8 +108,9 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
         assert about["start_objective"] == pytest.approx(float(functional.cross_entropy(posed.model(X), y)), rel=1e-5)
     started = {row["objective"] for row in found if row["phase"] == "reported" and row["epoch"] == 0}
     assert {value for value in started if value is not None} == {about["start_objective"]}  # whatever the seed
-    by_method = {name: [row for row in found if row["method"] == name and row["phase"] == "reported"]
-                 for name in methods}  # fmt: skip
+    by_method = {
+        name: [row for row in found if row["method"] == name and row["phase"] == "reported"] for name in methods
+    }
     for name in ("serial", "hogwild", "locked", "averaging"):
         assert {row["status"] for row in by_method[name]} == {"ok"}
         assert all(row["test_accuracy"] is not None for row in by_method[name])
@@ -132,8 +133,18 @@ def test_a_serial_cell_is_the_run_of_train_module(posed: Posed) -> None:
     task = ComparedData(posed, None, dataclasses.replace(BASE, loss="cross-entropy"), "mine", 60.0)
     with Pools("threads") as pools:
         found = run_cell(Cell("reported", "serial", 1, 0.1, 3), task, 2, pools, Judge(task))
-    theirs = train_module(posed.model, "cross-entropy", data(), discipline="serial", workers=1, seed=3, step=0.1,
-                          epochs=2, batch=16, host="threads")  # fmt: skip
+    theirs = train_module(
+        posed.model,
+        "cross-entropy",
+        data(),
+        discipline="serial",
+        workers=1,
+        seed=3,
+        step=0.1,
+        epochs=2,
+        batch=16,
+        host="threads",
+    )
     assert [row["objective"] for row in found] == [row["objective"] for row in theirs]
 
 
@@ -169,8 +180,11 @@ def test_the_loss_is_the_module_s(posed: Posed) -> None:
 
 @pytest.mark.parametrize("kind", ["arrays", "sparse", "items"])
 def test_some_of_the_examples(kind: str) -> None:
-    given = {"arrays": data, "sparse": lambda: open_data("synthetic:rcv1?rows=120&features=30&nnz=5"),
-             "items": Numbered}[kind]()  # fmt: skip
+    given = {
+        "arrays": data,
+        "sparse": lambda: open_data("synthetic:rcv1?rows=120&features=30&nnz=5"),
+        "items": Numbered,
+    }[kind]()
     examples = take_data(given, "cross-entropy")
     whole = Posed(network(), smooth, examples)
     some = MODULE.sample(whole, 7)

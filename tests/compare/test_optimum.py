@@ -334,15 +334,23 @@ def test_only_what_is_minimised_counts(tmp_path, untrained):
         find_optimum(rows, config(**options), tmp_path)
     assert len(untrained) == 1
     changes = (
-        {"l1": 1e-3}, {"l2": 2e-3}, {"loss": "squared-hinge"}, {"normalize": "l2"}, {"intercept": False},
+        {"l1": 1e-3},
+        {"l2": 2e-3},
+        {"loss": "squared-hinge"},
+        {"normalize": "l2"},
+        {"intercept": False},
         {"class_weight": "balanced"},
-    )  # fmt: skip
+    )
     for options in changes:
         find_optimum(rows, config(**options), tmp_path)
     assert len(untrained) == 1 + len(changes)
     targets = rows.targets.copy()
     targets[1] = -targets[1]
-    for other in (weighted(rows), rows.block(1, len(rows)), Rows((rows.begin, rows.end), rows.indices, rows.values, targets, 24)):  # fmt: skip # noqa: E501
+    for other in (
+        weighted(rows),
+        rows.block(1, len(rows)),
+        Rows((rows.begin, rows.end), rows.indices, rows.values, targets, 24),
+    ):
         find_optimum(other, config(), tmp_path)
     assert len(untrained) == 4 + len(changes)
 

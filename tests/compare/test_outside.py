@@ -27,9 +27,7 @@ PAIRS = [(name, loss) for name, losses in LOSSES.items() for loss in losses]
 
 @pytest.fixture(scope="module")
 def text():
-    return {
-        task: open_data(f"synthetic:rcv1?rows=5000&features=500&task={task}") for task in ("classify", "regress")
-    }  # fmt: skip
+    return {task: open_data(f"synthetic:rcv1?rows=5000&features=500&task={task}") for task in ("classify", "regress")}
 
 
 def weighted(rows, seed=5):
@@ -40,9 +38,15 @@ def weighted(rows, seed=5):
 def judge(rows, c):
     p = LinearProblem.of(c, rows, "serial")
     objective = Objective(
-        rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, normalize=c.normalize, labels=p.labels,
+        rows,
+        c.loss,
+        p.loss_param,
+        l1=c.l1,
+        l2=c.l2,
+        normalize=c.normalize,
+        labels=p.labels,
         weights=row_weights(rows, c.class_weight),
-    )  # fmt: skip
+    )
     return lambda solver: objective.evaluate(*solver.solution())["objective"]
 
 
@@ -114,7 +118,9 @@ def test_agrees_with_its_own_interface(text):
     assert solver.solution()[0] == pytest.approx(other.coef_[0], abs=1e-2)
     solver, _ = made("sklearn-sgd", rows, l2=1e-3, order="file", schedule="constant")
     solver.advance(2)
-    other = SGDClassifier(loss="log_loss", alpha=1e-3, eta0=0.5, learning_rate="constant", shuffle=False, max_iter=2, tol=None)  # fmt: skip # noqa: E501
+    other = SGDClassifier(
+        loss="log_loss", alpha=1e-3, eta0=0.5, learning_rate="constant", shuffle=False, max_iter=2, tol=None
+    )
     np.testing.assert_allclose(solver.solution()[0], other.fit(X, y).coef_[0], atol=1e-5)
 
 
@@ -134,8 +140,9 @@ def test_every_epoch_has_an_order_of_its_own():
     rows = Rows(np.arange(65), np.zeros(64, np.int32), np.ones(64), np.arange(64) % 7, 1)
 
     def steps(seed):
-        solver, _ = made("sklearn-sgd", rows, loss="squared-error", l2=0.0, intercept=False, seed=seed,
-                         schedule="constant", step=1.0)  # fmt: skip
+        solver, _ = made(
+            "sklearn-sgd", rows, loss="squared-error", l2=0.0, intercept=False, seed=seed, schedule="constant", step=1.0
+        )
         found = []
         for epoch in range(1, 9):  # with step 1 the weight is the target of the last row
             solver.advance(epoch)
@@ -185,8 +192,12 @@ def test_who_diverges_says_so_by_the_parameters():
 def test_at_which_epochs():
     assert OUTSIDE["sklearn-sgd"].epochs(3) == [1, 2, 3]
     assert [OUTSIDE["liblinear"].epochs(most) for most in (1, 2, 3, 8, 20)] == [
-        [1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 16, 20],
-    ]  # fmt: skip
+        [1],
+        [1, 2],
+        [1, 2, 3],
+        [1, 2, 4, 8],
+        [1, 2, 4, 8, 16, 20],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +227,10 @@ def test_data_that_are_too_large(monkeypatch):
     rows = toy(50, 24, 4)
     monkeypatch.setattr("hogwild.compare.reference.outside.INDEX_LIMIT", 100)
     for name in ("sklearn-sgd", "liblinear"):
-        assert OUTSIDE[name].refuse(TrainConfig(), rows) == "scikit-learn's solvers take fewer than 100 nonzeros, and the data have 200"  # fmt: skip # noqa: E501
+        assert (
+            OUTSIDE[name].refuse(TrainConfig(), rows)
+            == "scikit-learn's solvers take fewer than 100 nonzeros, and the data have 200"
+        )
 
 
 def test_a_step_is_needed():

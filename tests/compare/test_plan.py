@@ -61,8 +61,10 @@ def test_a_grid_goes_on_where_someone_is_best_at_its_end_and_for_all() -> None:
     assert plan.further({("serial", 1): 1.0, ("hogwild", 2): 2.0}, list(GRID)) == []
     more = plan.further({("serial", 1): 0.25, ("hogwild", 2): 2.0}, list(GRID))
     assert [(cell.method, cell.workers, cell.step) for cell in more] == [
-        ("serial", 1, 0.125), ("hogwild", 1, 0.125), ("hogwild", 2, 0.125)
-    ]  # fmt: skip
+        ("serial", 1, 0.125),
+        ("hogwild", 1, 0.125),
+        ("hogwild", 2, 0.125),
+    ]
     assert {cell.seed for cell in more} == {cell.seed for cell in plan.tuning()}
     both = plan.further({("serial", 1): 0.25, ("hogwild", 2): 4.0}, list(GRID))
     assert [cell.step for cell in both] == [0.125] * 3 + [8.0] * 3

@@ -15,8 +15,11 @@ from hogwild.compare.report.page import inline, write_report
 from hogwild.errors import InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, run, write
 
-ALL = [f"{name}.{kind}" for name in ("gap-seconds", "gap-epochs", "target", "speedup", "staleness", "delay")
-       for kind in ("svg", "png")]  # fmt: skip
+ALL = [
+    f"{name}.{kind}"
+    for name in ("gap-seconds", "gap-epochs", "target", "speedup", "staleness", "delay")
+    for kind in ("svg", "png")
+]
 
 
 @pytest.fixture(scope="module")
@@ -107,22 +110,32 @@ def test_tables(made: Path, tmp_path: Path) -> None:
     report = write_report([made], tmp_path)
     titles = [table.title for table in report.tables]
     assert titles == [
-        "Time to target, each method at its own best step", "Epochs, their time, and the speed-up over serial",
-        "Everyone at the step tuned for serial", "Tuning of the step", "Staleness and lost updates",
-        "Speed-up where gradients cost more", "Runs that did not end ok", "What was compared, and where",
-    ]  # fmt: skip
+        "Time to target, each method at its own best step",
+        "Epochs, their time, and the speed-up over serial",
+        "Everyone at the step tuned for serial",
+        "Tuning of the step",
+        "Staleness and lost updates",
+        "Speed-up where gradients cost more",
+        "Runs that did not end ok",
+        "What was compared, and where",
+    ]
     for table in report.tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
     failed = report.tables[-2]
     assert {row[-1] for row in failed.rows} == {
-        "diverged", "timed out after 3 s", "refused: 2 workers on 1 free core would spin",
-    }  # fmt: skip
+        "diverged",
+        "timed out after 3 s",
+        "refused: 2 workers on 1 free core would spin",
+    }
 
 
 def test_names_are_text(tmp_path: Path) -> None:
     name = '"><script>alert(1)</script>--><b>$x_1$ [red]\x1b[0m ]]> 数据'
-    parts = [run(method, halving(), 1.0, count, seed) for seed in range(3)
-             for method, count in (("serial", 1), ("tiered", 2), ("locked", 2))]  # fmt: skip
+    parts = [
+        run(method, halving(), 1.0, count, seed)
+        for seed in range(3)
+        for method, count in (("serial", 1), ("tiered", 2), ("locked", 2))
+    ]
     refusal = run("aig", [None], workers=2, status=f"refused: {name}")
     source = write(tmp_path / "a<b>&", about(data=name, command=name, cpu=name, left_out=[name]), *parts, refusal)
     report = write_report([source, source], tmp_path / "out")
@@ -150,8 +163,11 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("sketched")
 def test_the_simulator_has_no_seconds(tmp_path: Path) -> None:
-    parts = [run(method, halving(), 1.0, count, seed, staleness_mean=3.0, staleness_max=9, lost_updates=5, updates=50)
-             for seed in range(3) for method, count in (("serial", 1), ("hogwild", 64), ("locked", 64))]  # fmt: skip
+    parts = [
+        run(method, halving(), 1.0, count, seed, staleness_mean=3.0, staleness_max=9, lost_updates=5, updates=50)
+        for seed in range(3)
+        for method, count in (("serial", 1), ("hogwild", 64), ("locked", 64))
+    ]
     report = write_report([write(tmp_path, about(host="simulator"), *parts)], tmp_path)
     names = {path.name for path in report.files}
     assert "gap-seconds.svg" not in names
@@ -180,7 +196,7 @@ def test_figures_of_an_earlier_report_go(tmp_path: Path) -> None:
         (run("serial", [1.0, 0.0]), run("hogwild", [1.0, 0.0], 0.0, workers=2)),  # at the optimum, in no time
         (run("tiered", [1.0, 1.0], workers=3),),
     ],
-)  # fmt: skip
+)
 def test_whatever_there_is_can_be_reported(tmp_path: Path, parts: tuple) -> None:
     report = write_report([write(tmp_path, about(), *parts)], tmp_path)
     assert report.verdict

@@ -171,9 +171,12 @@ def test_who_counts(tmp_path: Path) -> None:
     assert (reached.median, reached.q25, reached.q75, reached.n) == pytest.approx((4.0, 3.0, 5.0, 2))
     listed = [(row["method"], row["seed"], row["status"]) for row in not_ok(source)]
     assert listed == [
-        ("hogwild", 2, "diverged"), ("hogwild", 3, "timed out after 9 s"), ("hogwild", 4, "interrupted"),
-        ("hogwild", 5, "refused: because"), ("locked", 0, "refused: too many"),
-    ]  # fmt: skip
+        ("hogwild", 2, "diverged"),
+        ("hogwild", 3, "timed out after 9 s"),
+        ("hogwild", 4, "interrupted"),
+        ("hogwild", 5, "refused: because"),
+        ("locked", 0, "refused: too many"),
+    ]
 
 
 def test_a_cell_that_was_begun_again(tmp_path: Path) -> None:
@@ -248,9 +251,11 @@ def test_trials(tmp_path: Path) -> None:
 
 def test_delays(tmp_path: Path) -> None:
     seconds = {  # of 1000 rows, at each delay
-        ("serial", 1): (1.0, 2.0, 20.0), ("hogwild", 2): (0.5, 1.0, 10.0), ("locked", 2): (2.0, 2.0, 20.0),
+        ("serial", 1): (1.0, 2.0, 20.0),
+        ("hogwild", 2): (0.5, 1.0, 10.0),
+        ("locked", 2): (2.0, 2.0, 20.0),
         ("aig", 2): (1.0, 1.11, 10.5),
-    }  # fmt: skip
+    }
     rows = [
         delay(name, count, repeat, cost, value * (2 if name == "hogwild" else 1), 2000 if name == "hogwild" else 1000)
         for (name, count), values in seconds.items()

@@ -308,9 +308,14 @@ def test_cornac_is_given_threads_and_the_steps_of_the_schedule(sets: dict, corna
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"loss": "bpr"}, "no loss bpr"), ({"penalty": "per-row"}, "per-rating"), ({"nonnegative": True}, "above zero"),
-     ({"schedule": "inverse"}, "schedule inverse"), ({"average": True}, "average")],
-)  # fmt: skip
+    [
+        ({"loss": "bpr"}, "no loss bpr"),
+        ({"penalty": "per-row"}, "per-rating"),
+        ({"nonnegative": True}, "above zero"),
+        ({"schedule": "inverse"}, "schedule inverse"),
+        ({"average": True}, "average"),
+    ],
+)
 def test_what_cornac_does_not_do(changes: dict, why: str) -> None:
     reason = refuse_cornac(dataclasses.replace(BASES["completion"], **changes), None)
     assert reason is not None

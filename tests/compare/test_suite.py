@@ -22,8 +22,13 @@ from hogwild.data.ratings.synthetic import RatingSpec
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.errors import UsageError
 
-SMALL = {"scale": 1e-4, "epochs": 3, "workers": (2,), "methods": ("hogwild", "tiered", "round-robin"),
-         "host": "threads"}  # fmt: skip
+SMALL = {
+    "scale": 1e-4,
+    "epochs": 3,
+    "workers": (2,),
+    "methods": ("hogwild", "tiered", "round-robin"),
+    "host": "threads",
+}
 PARSERS = {"linear": SyntheticSpec.parse, "completion": RatingSpec.parse, "cuts": GraphSpec.parse}
 
 
@@ -94,10 +99,16 @@ def test_the_largest_step_that_converges() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [({"scale": 0.0}, "scale=0"), ({"scale": 2.0}, "scale=2"), ({"scale": math.nan}, "scale=nan"),
-     ({"scale": math.inf}, "scale=inf"), ({"epochs": 0}, "epochs=0"),
-     ({"host": "simulator"}, "simulator"), ({"workers": (1, 2)}, "expected one number")],
-)  # fmt: skip
+    [
+        ({"scale": 0.0}, "scale=0"),
+        ({"scale": 2.0}, "scale=2"),
+        ({"scale": math.nan}, "scale=nan"),
+        ({"scale": math.inf}, "scale=inf"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"host": "simulator"}, "simulator"),
+        ({"workers": (1, 2)}, "expected one number"),
+    ],
+)
 def test_plans_that_are_none(changes: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         Suite("paper", changes)
@@ -172,18 +183,46 @@ def test_what_is_finished_is_not_run_again(done: Path, monkeypatch: pytest.Monke
 
 
 def test_a_run_that_was_stopped_is_extrapolated(tmp_path: Path) -> None:
-    about = {"phase": "optimum", "suite": "paper", "set": "Netflix", "scale": 0.5, "epochs": 20, "workers_list": [2],
-             "problem": "completion", "objective": None, "optimum_seen": True, "start_objective": 1.0, "eps": [0.1],
-             "data": "synthetic:netflix", "ratings": 100, "omega": 2, "delta": 0.1, "rho": 0.2}  # fmt: skip
+    about = {
+        "phase": "optimum",
+        "suite": "paper",
+        "set": "Netflix",
+        "scale": 0.5,
+        "epochs": 20,
+        "workers_list": [2],
+        "problem": "completion",
+        "objective": None,
+        "optimum_seen": True,
+        "start_objective": 1.0,
+        "eps": [0.1],
+        "data": "synthetic:netflix",
+        "ratings": 100,
+        "omega": 2,
+        "delta": 0.1,
+        "rho": 0.2,
+    }
     ends = {"hogwild": (20, 8.0, "ok"), "round-robin": (2.5, 9.0, "timed out after 9 s"), "aig": (0, None, "failed")}
     rows = [about]
     for method, (epochs, seconds, status) in ends.items():
         for epoch, spent in ((0, 0.0), (epochs, seconds))[: 2 if epochs else 1]:
-            rows.append({
-                "phase": "reported", "cell": method, "method": method, "kind": "locks", "workers": 2, "seed": 0,
-                "epoch": epoch, "train_seconds": spent, "objective": 0.5, "status": status if epoch == epochs else "ok",
-                "cell_step": 0.1, "step_rule": ["tuned"], "train_rmse": 0.7, "test_rmse": 0.9,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "phase": "reported",
+                    "cell": method,
+                    "method": method,
+                    "kind": "locks",
+                    "workers": 2,
+                    "seed": 0,
+                    "epoch": epoch,
+                    "train_seconds": spent,
+                    "objective": 0.5,
+                    "status": status if epoch == epochs else "ok",
+                    "cell_step": 0.1,
+                    "step_rule": ["tuned"],
+                    "train_rmse": 0.7,
+                    "test_rmse": 0.9,
+                }
+            )
     (tmp_path / ROWS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     first, _ = paper_tables(load([tmp_path]))
     assert first.rows[1] == ("Netflix", "here", "8", "0.7", "0.9", "~72", "–", "–", "9")

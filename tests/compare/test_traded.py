@@ -45,8 +45,9 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert {"gap-virtual.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
     table = report.tables[0]
     assert (table.title, table.columns[-4:]) == (
-        "Replicas that trade", ("messages an epoch", "MB an epoch", "waited", "staleness")
-    )  # fmt: skip
+        "Replicas that trade",
+        ("messages an epoch", "MB an epoch", "waited", "staleness"),
+    )
     assert [row[0] for row in table.rows] == [*names]
     replicas = [row[table.columns.index("replicas")] for row in table.rows]
     assert replicas == ["1", "4", "4", "2"]
@@ -65,9 +66,11 @@ def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     options = {"scale": 1e-3, "methods": names, "workers": (4,), "steps": (1.0,), "epochs": 2, "seeds": 1}
     suite = suites.Suite("exchanges", options)
     assert [(part.name, part.plan.methods[-1]) for part in suite.parts] == [
-        ("rcv1", "gossip:period=250,home=0"), ("rcv1 x10", "gossip:period=100,home=0"),
-        ("categories x10", "gossip:period=100,home=0"), ("clicks", "gossip:period=1000,home=0"),
-    ]  # fmt: skip
+        ("rcv1", "gossip:period=250,home=0"),
+        ("rcv1 x10", "gossip:period=100,home=0"),
+        ("categories x10", "gossip:period=100,home=0"),
+        ("clicks", "gossip:period=1000,home=0"),
+    ]
     suite.parts = suite.parts[2:]
     suite.run(tmp_path)
     assert suite.progress.label.startswith("clicks: ")

@@ -38,8 +38,13 @@ def judge(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 def test_lock_free_wins(judge: Callable) -> None:
-    said = judge(cells("serial", seconds=1.6), cells("tiered", 2), cells("hogwild", 2, 1.2), cells("locked", 2, 3.0),
-                 cells("aig", 2, 2.0))  # fmt: skip
+    said = judge(
+        cells("serial", seconds=1.6),
+        cells("tiered", 2),
+        cells("hogwild", 2, 1.2),
+        cells("locked", 2, 3.0),
+        cells("aig", 2, 2.0),
+    )
     assert said[0] == (
         "On 2 workers tiered reaches 0.1 % of the optimum 2.0x (95 % CI 1.9–2.1) sooner than aig and "
         "1.6x (95 % CI 1.5–1.7) sooner than serial; final test accuracy differs by less than 0.1 points."
@@ -153,8 +158,12 @@ def test_at_serials_step(judge: Callable) -> None:
 
 
 def test_given_step(judge: Callable) -> None:
-    said = judge(*(cells(name, count, pace, rules=["given"])
-                   for name, count, pace in (("serial", 1, 2.0), ("tiered", 2, 1.0), ("locked", 2, 3.0))))  # fmt: skip
+    said = judge(
+        *(
+            cells(name, count, pace, rules=["given"])
+            for name, count, pace in (("serial", 1, 2.0), ("tiered", 2, 1.0), ("locked", 2, 3.0))
+        )
+    )
     assert len(said) == 1
     assert "sooner than locked" in said[0]
 
@@ -202,8 +211,11 @@ def test_expensive_gradients(judge: Callable) -> None:
 
 def test_real_targets_are_compared_by_rmse(judge: Callable) -> None:
     changes: dict[str, Any] = {"test_accuracy": None}
-    said = judge(cells("serial", seconds=2.0, test_rmse=1.0, **changes), cells("tiered", 2, test_rmse=1.004, **changes),
-                 cells("locked", 2, 2.0, test_rmse=1.0, **changes))  # fmt: skip
+    said = judge(
+        cells("serial", seconds=2.0, test_rmse=1.0, **changes),
+        cells("tiered", 2, test_rmse=1.004, **changes),
+        cells("locked", 2, 2.0, test_rmse=1.0, **changes),
+    )
     assert said[0].endswith("final test RMSE differs by at most 0.4 %.")
 
 
@@ -211,8 +223,14 @@ def test_numbers_in_words() -> None:
     assert [aim(each) for each in (0.1, 0.01, 0.125, 1e-3)] == ["10 %", "1 %", "12.5 %", "0.1 %"]
     assert [percent(each) for each in (0.03, 0.00351, 1.5)] == ["3 %", "0.35 %", "150 %"]
     assert [duration(each) for each in (1.5, 0.99999, 0.0123, 4.5e-5, 2e-9, 1234.0, 0.0)] == [
-        "1.50 s", "1.00 s", "12.3 ms", "45.0 µs", "2.00 ns", "1,234 s", "0.00 ns",
-    ]  # fmt: skip
+        "1.50 s",
+        "1.00 s",
+        "12.3 ms",
+        "45.0 µs",
+        "2.00 ns",
+        "1,234 s",
+        "0.00 ns",
+    ]
 
 
 def test_nearly_there_is_not_there(judge: Callable) -> None:

@@ -78,8 +78,9 @@ class Compiled:
             "ops": re.findall(r"\b(?:ld|st|red|atom|bar|membar|fence)\.[\w.:]+", made.asm["ptx"]),
             # the assembler makes a reduction of an atomic whose result nobody asks for
             "sass": re.findall(r"\b(?:REDG?|ATOMG?|STG|LDS|STS|STL|LDL|BAR|MEMBAR|CCTL)(?:\.\w+)*(?= )", sass),
-            "instructions": len(re.findall(r"^ +/\*[0-9a-f]{4,}\*/", sass, re.M)), "maxnreg": options.get("maxnreg"),
-        }  # fmt: skip
+            "instructions": len(re.findall(r"^ +/\*[0-9a-f]{4,}\*/", sass, re.M)),
+            "maxnreg": options.get("maxnreg"),
+        }
 
 
 def source(kernel, signature, constants, attributes):
@@ -93,10 +94,21 @@ def source(kernel, signature, constants, attributes):
 def of_linear(given, classes=2, offsets="int32", per_row=False):
     """The kernel of a problem on rows of 73 nonzeros in the mean."""
     usual = {
-        "loss": "log", "loss_param": 0.0, "l1": 0.0, "l2": 1e-5, "adagrad": False, "discipline": "atomic",
-        "intercept": 0.05, "normalize": "none", "labels": tuple(map(float, range(classes))), "width": 47236,
-        "longest": 1000, "falling": False, "far": False, "unit": False,
-    }  # fmt: skip
+        "loss": "log",
+        "loss_param": 0.0,
+        "l1": 0.0,
+        "l2": 1e-5,
+        "adagrad": False,
+        "discipline": "atomic",
+        "intercept": 0.05,
+        "normalize": "none",
+        "labels": tuple(map(float, range(classes))),
+        "width": 47236,
+        "longest": 1000,
+        "falling": False,
+        "far": False,
+        "unit": False,
+    }
     problem = LinearProblem(**usual | given)
     kernel = linear.visit_rows = Compiled(linear.visit_rows)
     types = {"begin": offsets, "end": offsets, "indices": "int32", "targets": "float32"}

@@ -34,9 +34,13 @@ from tests.cuda.test_order import look
 INTERPRETED = "TRITON_INTERPRET" in os.environ
 STEP, SHARED = 2.0**-20, 33  # features that all rows have
 HERE = pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="kernels are compiled: no -m gpu"))
-THERE = pytest.param("cuda", marks=[
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available() or INTERPRETED, reason="no GPU, or no -m gpu"),
-])  # fmt: skip
+THERE = pytest.param(
+    "cuda",
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available() or INTERPRETED, reason="no GPU, or no -m gpu"),
+    ],
+)
 
 
 @pytest.fixture(params=[HERE, THERE])
@@ -59,8 +63,9 @@ def launched(launcher, backend, flat, visits, in_flight):
 def test_every_row_adds_to_every_weight_once(device, classes, alone):
     """With the hinge loss far from its kink all changes are one step; so are those of the intercept, held or not."""
     backend, n = device
-    rows = Rows(np.arange(n + 1) * SHARED, np.tile(np.arange(SHARED), n), np.ones(n * SHARED), np.arange(n) % classes,
-                SHARED)  # fmt: skip
+    rows = Rows(
+        np.arange(n + 1) * SHARED, np.tile(np.arange(SHARED), n), np.ones(n * SHARED), np.arange(n) % classes, SHARED
+    )
     problem = LinearProblem.of(TrainConfig(loss="hinge", l2=0.0), rows, "atomic")
     arrays = problem.row_arrays(rows, None)
     entries = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}

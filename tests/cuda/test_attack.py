@@ -151,10 +151,13 @@ def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
     assert [row["epoch"] for row in begin("module", workers=3, resume=True, epochs=2, **about)] == [2]
 
 
-@pytest.mark.parametrize(("workers", "launch", "said"), [
-    (1, "graphs", "hogwild on 1 CUDA stream (graphs): sums in any order, so two runs differ"),
-    (3, "eager", "hogwild on 3 CUDA streams (eager): they race, so two runs differ"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workers", "launch", "said"),
+    [
+        (1, "graphs", "hogwild on 1 CUDA stream (graphs): sums in any order, so two runs differ"),
+        (3, "eager", "hogwild on 3 CUDA streams (eager): they race, so two runs differ"),
+    ],
+)
 def test_what_is_said_of_a_module_on_a_gpu(workers, launch, said):
     with begin("module", device="cuda", workers=workers, launch=launch) as run:
         assert _describe(run.config, "cross-entropy", run.problem.layout).endswith(f"\n{said}")

@@ -14,9 +14,11 @@ from tests.cuda import torch_linear
 from tests.cuda.standin import StandIn
 
 KERNELS = [
-    "linear, every change is added, 16 classes", "linear, the same, shuffled", "completion, one rating in flight",
+    "linear, every change is added, 16 classes",
+    "linear, the same, shuffled",
+    "completion, one rating in flight",
     "completion, the same, rank 64, shuffled",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", [*KERNELS, "module, captured"])

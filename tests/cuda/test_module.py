@@ -55,9 +55,15 @@ class Posed(NamedTuple):
 
 
 def pose(
-    model: nn.Module, data: Any, loss: Callable[..., torch.Tensor] = functional.cross_entropy, rule: str = "sgd",
-    state: str = "local", workers: int = 1, discipline: str = "hogwild", factory: Any = None,
-) -> Posed:  # fmt: skip
+    model: nn.Module,
+    data: Any,
+    loss: Callable[..., torch.Tensor] = functional.cross_entropy,
+    rule: str = "sgd",
+    state: str = "local",
+    workers: int = 1,
+    discipline: str = "hogwild",
+    factory: Any = None,
+) -> Posed:
     examples = take_data(data, "custom")
     layout = Layout.of(model, rule, state, workers)
     flat = np.zeros(layout.size, np.float32)

@@ -22,9 +22,22 @@ from tests.cuda import order_twin
 
 @triton.jit(do_not_specialize=VISITS)
 def look(
-    rows, steps, start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,
-    length, growth, since, power, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr, SIZE: tl.constexpr,
-):  # fmt: skip
+    rows,
+    steps,
+    start: tl.int32,
+    count: tl.int32,
+    n: tl.int32,
+    bits: tl.int32,
+    key: tl.uint32,
+    epoch: tl.int32,
+    length,
+    growth,
+    since,
+    power,
+    SHUFFLED: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    SIZE: tl.constexpr,
+):
     at = tl.arange(0, SIZE)
     row, step = visit_at(
         start + tl.minimum(at, count - 1), n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER
@@ -69,10 +82,15 @@ def test_far_positions():
     assert max(rows) < n
 
 
-@pytest.mark.parametrize("visits", [
-    Visits(5, 90, 40, 1, 0, 0.5, np.log2(0.9), 1.0, 0.0), Visits(0, 50, 60, 1, 2, 3.0, 0.0, 1e9, 1.0),
-    Visits(7, 100, 200, 1, 0, 0.25, 0.0, 1.0, 0.25), Visits(0, 20, 20, 1, 0, 0.0, 0.0, 1.0, 0.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "visits",
+    [
+        Visits(5, 90, 40, 1, 0, 0.5, np.log2(0.9), 1.0, 0.0),
+        Visits(0, 50, 60, 1, 2, 3.0, 0.0, 1e9, 1.0),
+        Visits(7, 100, 200, 1, 0, 0.25, 0.0, 1.0, 0.25),
+        Visits(0, 20, 20, 1, 0, 0.0, 0.0, 1.0, 0.5),
+    ],
+)
 def test_steps(visits):
     np.testing.assert_allclose(looked(visits)[1], order_twin.steps(visits), rtol=1e-5)
 

@@ -26,9 +26,14 @@ def test_rows_as_the_evaluator_sums_them(loss, classes, seed, monkeypatch):
     trial = Trial(rows, loss=loss, normalize=("none", "l2")[seed])
     problem = trial.problem
     judge = Objective(
-        rows, loss, problem.loss_param, normalize=problem.normalize, labels=problem.labels, width=problem.width,
+        rows,
+        loss,
+        problem.loss_param,
+        normalize=problem.normalize,
+        labels=problem.labels,
+        width=problem.width,
         weights=trial.arrays["weights"] if seed else None,
-    )  # fmt: skip
+    )
     for factor in (1.0, 20.0):
         trial.launcher.flat *= factor
         wanted = judge.sums(*problem.solution(trial.launcher.flat.numpy())).totals

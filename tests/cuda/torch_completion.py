@@ -70,9 +70,13 @@ def implicit(
 
 
 def _log(
-    problem: CompletionProblem, tables: Tables, u: torch.Tensor, i: torch.Tensor, drawn: list[torch.Tensor],
+    problem: CompletionProblem,
+    tables: Tables,
+    u: torch.Tensor,
+    i: torch.Tensor,
+    drawn: list[torch.Tensor],
     step: torch.Tensor,
-) -> None:  # fmt: skip
+) -> None:
     p, bias = _read(problem, tables.p, u), tables.b_u[u] * problem.biases
     new_p, new_bias = p, bias
     shrink_u, shrink_i = _shrinkages(problem, tables, u, i, step)
@@ -94,9 +98,13 @@ def _log(
 
 
 def _bpr(
-    problem: CompletionProblem, tables: Tables, u: torch.Tensor, i: torch.Tensor, drawn: list[torch.Tensor],
+    problem: CompletionProblem,
+    tables: Tables,
+    u: torch.Tensor,
+    i: torch.Tensor,
+    drawn: list[torch.Tensor],
     step: torch.Tensor,
-) -> None:  # fmt: skip
+) -> None:
     p, q, b = _read(problem, tables.p, u), _read(problem, tables.q, i), tables.b_i[i] * problem.biases
     new_p, new_q, new_b, shrink = p, q, b, _of_drawn(problem, step)
     shrink_u, shrink_i = _shrinkages(problem, tables, u, i, step)

@@ -94,9 +94,15 @@ def _buffers(problem: LinearProblem, coef: torch.Tensor) -> Buffers:
 
 
 def _batch(
-    problem: LinearProblem, parameters: Any, buffers: Buffers, rates: torch.Tensor, data: Mapping[str, torch.Tensor],
-    rows: torch.Tensor, steps: torch.Tensor, longest: int,
-) -> None:  # fmt: skip
+    problem: LinearProblem,
+    parameters: Any,
+    buffers: Buffers,
+    rates: torch.Tensor,
+    data: Mapping[str, torch.Tensor],
+    rows: torch.Tensor,
+    steps: torch.Tensor,
+    longest: int,
+) -> None:
     stride = problem.stride
     coef, squares = (_by_class(part, stride) for part in (parameters.coef, parameters.coef_squares))
     u, x, inside = _entries(data, rows, longest)
@@ -136,9 +142,15 @@ def _entries(
 
 
 def _penalised(
-    problem: LinearProblem, coef: torch.Tensor, buffers: Buffers, rates: torch.Tensor, u: torch.Tensor,
-    inside: torch.Tensor, change: torch.Tensor, step: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
+    problem: LinearProblem,
+    coef: torch.Tensor,
+    buffers: Buffers,
+    rates: torch.Tensor,
+    u: torch.Tensor,
+    inside: torch.Tensor,
+    change: torch.Tensor,
+    step: torch.Tensor,
+) -> torch.Tensor:
     """The amount each visit subtracts from its weights so that together they make the batch's proximal step."""
     at = u.flatten()
     pull = torch.where(inside, step * rates[u][:, :, None], 0.0)

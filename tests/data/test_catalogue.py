@@ -34,9 +34,12 @@ REAL = cards()
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A catalogue of one set, ``tiny``, of a train and a test part, the first of them here."""
     write_card(
-        tmp_path / "cards", "tiny", {"train": {"files": [{"url": "http://x/tiny"}]},
-        "test": {"files": [{"url": "http://x/tiny.t"}]}}, aliases=["tiny.svm"], features=FEATURES,
-    )  # fmt: skip
+        tmp_path / "cards",
+        "tiny",
+        {"train": {"files": [{"url": "http://x/tiny"}]}, "test": {"files": [{"url": "http://x/tiny.t"}]}},
+        aliases=["tiny.svm"],
+        features=FEATURES,
+    )
     monkeypatch.setattr(catalogue, "CARDS", tmp_path / "cards")
     monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
     (tmp_path / "work").mkdir()
@@ -85,8 +88,9 @@ def test_counts_agree_with_real_data(real_data: Path, tmp_path: Path, monkeypatc
     monkeypatch.setenv("HOGWILD_DATA", str(tmp_path))
     done = list(fetch(REAL["a9a"], sources=[real_data / "libsvm"]))
     assert [(part.role, part.found["rows"], part.found["classes"]) for part in done] == [
-        ("train", 32561, 2), ("test", 16281, 2)
-    ]  # fmt: skip
+        ("train", 32561, 2),
+        ("test", 16281, 2),
+    ]
     assert open_data("a9a:test").width == open_data("a9a").width == 123  # the test file alone has 122
     [done] = fetch(REAL["w8a"], ["train"], sources=[real_data / "libsvm" / "w8a.gz"])  # type: ignore[assignment]
     [films] = fetch(REAL["movielens-100k"], sources=[real_data / "ml-100k"])

@@ -98,10 +98,15 @@ def test_a_later_call_goes_on(web: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"etag": '"two"'}, {"etag": '"two"', "body": BODY[:150_000]}, {"etag": None, "body": BODY[:100_000]},
-     {"etag": None, "body": BODY + b"more"}, {"ranges": False}],
+    [
+        {"etag": '"two"'},
+        {"etag": '"two"', "body": BODY[:150_000]},
+        {"etag": None, "body": BODY[:100_000]},
+        {"etag": None, "body": BODY + b"more"},
+        {"ranges": False},
+    ],
     ids=["version", "shorter", "shorter than what came", "longer", "no ranges"],
-)  # fmt: skip
+)
 def test_another_version_begins_anew(web: Site, tmp_path: Path, change: dict[str, Any]) -> None:
     page = web.put("file", bytes(900_000), etag=change.get("etag", '"one"') and '"one"', cuts=[200_000, 0, 0, 0, 0, 0])
     with pytest.raises(InputError):
@@ -187,10 +192,14 @@ def test_silence_is_not_waited_for(web: Site, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(404, "404 Not Found: it is not there any more"), (410, "410 Gone: it is not there"),
-     (403, "403 Forbidden: the server does not give it to programs"), (401, "401 Unauthorized"),
-     (451, "the server answers 451")],
-)  # fmt: skip
+    [
+        (404, "404 Not Found: it is not there any more"),
+        (410, "410 Gone: it is not there"),
+        (403, "403 Forbidden: the server does not give it to programs"),
+        (401, "401 Unauthorized"),
+        (451, "the server answers 451"),
+    ],
+)
 def test_refusals_are_final(web: Site, tmp_path: Path, status: int, said: str) -> None:
     web.put("file", BODY, statuses=[status] * 9)
     with pytest.raises(InputError) as caught:
@@ -453,11 +462,16 @@ def rows_card(own: Path, web: Site, name: str = "tiny.bz2", **facts: Any) -> Any
 
 @pytest.mark.parametrize(
     ("name", "pack"),
-    [("t", bytes), ("t.gz", gzip.compress), ("t.bz2", bz2.compress), ("t.xz", lzma.compress),
-     ("t.zip", lambda body: zipped(**{"a/t.svm": body.decode(), "a/README": "no"})),
-     ("t.tar.gz", lambda body: taped(**{"a/t.svm": body.decode(), "a/README": "no"})),
-     ("t.tar.xz", lambda body: taped("w:xz", **{"a/t.svm": body.decode(), "a/README": "no"}))],
-)  # fmt: skip
+    [
+        ("t", bytes),
+        ("t.gz", gzip.compress),
+        ("t.bz2", bz2.compress),
+        ("t.xz", lzma.compress),
+        ("t.zip", lambda body: zipped(**{"a/t.svm": body.decode(), "a/README": "no"})),
+        ("t.tar.gz", lambda body: taped(**{"a/t.svm": body.decode(), "a/README": "no"})),
+        ("t.tar.xz", lambda body: taped("w:xz", **{"a/t.svm": body.decode(), "a/README": "no"})),
+    ],
+)
 def test_fetch_rows(own: Path, web: Site, name: str, pack: Any) -> None:
     body = pack(SVM.encode())
     web.put(name, body)
@@ -484,9 +498,13 @@ def test_fetch_rows(own: Path, web: Site, name: str, pack: Any) -> None:
 
 @pytest.mark.parametrize(
     ("facts", "said"),
-    [({"rows": ROWS + 1}, "500 rows and not 501"), ({"nonzeros": 7}, "1,000 nonzeros and not 7"),
-     ({"classes": 1}, "2 classes, more than 1"), ({"features": 9}, "beyond the given width of 9 features")],
-)  # fmt: skip
+    [
+        ({"rows": ROWS + 1}, "500 rows and not 501"),
+        ({"nonzeros": 7}, "1,000 nonzeros and not 7"),
+        ({"classes": 1}, "2 classes, more than 1"),
+        ({"features": 9}, "beyond the given width of 9 features"),
+    ],
+)
 def test_counts_that_differ_keep_nothing(own: Path, web: Site, facts: dict[str, int], said: str) -> None:
     web.put("tiny.bz2", bz2.compress(SVM.encode()))
     with pytest.raises(InputError, match=f"^tiny: .*{said}.*; nothing was kept$"):

@@ -13,9 +13,14 @@ from hogwild.data.ratings.ids import Ids
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 PLAIN = {
-    "u": [0, 1, 0], "v": [1, 2, 3], "forward": [1.0, 2.0, 3.0], "backward": [1.0, 2.0, 3.0], "n_vertices": 4,
-    "terminals": [2, 3], "terminal_labels": [0, 1],
-}  # fmt: skip
+    "u": [0, 1, 0],
+    "v": [1, 2, 3],
+    "forward": [1.0, 2.0, 3.0],
+    "backward": [1.0, 2.0, 3.0],
+    "n_vertices": 4,
+    "terminals": [2, 3],
+    "terminal_labels": [0, 1],
+}
 
 
 def graph(**more) -> Graph:
@@ -78,9 +83,15 @@ def test_directions_are_for_two_labels_only() -> None:
 def test_edges_are_turned_merged_and_cleaned() -> None:
     with pytest.warns(HogwildWarning, match="x: 1 edges from a vertex to itself"):
         g = Graph.of(
-            [3, 1, 2, 0, 1, 0], [0, 2, 1, 3, 1, 2], [1, 2, 4, 8, 5, 0], [10, 20, 40, 80, 5, 0], 4, [0, 3], [0, 1],
+            [3, 1, 2, 0, 1, 0],
+            [0, 2, 1, 3, 1, 2],
+            [1, 2, 4, 8, 5, 0],
+            [10, 20, 40, 80, 5, 0],
+            4,
+            [0, 3],
+            [0, 1],
             title="x",
-        )  # fmt: skip
+        )
     assert (g.u.tolist(), g.v.tolist()) == ([0, 1], [3, 2])  # where each pair first came
     assert g.forward.tolist() == [10 + 8, 2 + 40]
     assert g.backward.tolist() == [1 + 80, 20 + 4]
@@ -127,10 +138,16 @@ def test_a_fingerprint_tells_graphs_apart() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.max", "dimacs"), ("a.max.gz", "dimacs"), ("a.max.xz", "dimacs"), ("a.tsv", "edges"), ("max", "edges"),
-        ("a.edges.bz2", "edges"), ("a.npz", "mrf"), ("synthetic:grid", "synthetic"),
+        ("a.max", "dimacs"),
+        ("a.max.gz", "dimacs"),
+        ("a.max.xz", "dimacs"),
+        ("a.tsv", "edges"),
+        ("max", "edges"),
+        ("a.edges.bz2", "edges"),
+        ("a.npz", "mrf"),
+        ("synthetic:grid", "synthetic"),
     ],
-)  # fmt: skip
+)
 def test_formats_are_told_from_names(name, kind) -> None:
     assert graph_format(name) == kind
 

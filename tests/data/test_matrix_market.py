@@ -126,7 +126,7 @@ def test_any_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int,
         (GENERAL.replace("coordinate", "array") + "2 1\n1\n2 3\n", ":4: '3' is one too many, expected: value"),
         (GENERAL.replace("coordinate", "array") + "2000000000 2000000000\n1\n", ":3: the file ends after 1 entries"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
     """Also where no targets are needed, and for ratings, which are read alike."""
     path = tmp_path / "x.mtx"

@@ -9,9 +9,18 @@ from hogwild.data.order import Order
 
 @pytest.mark.parametrize(
     ("n", "block", "n_blocks", "n_chunks"),
-    [(1, 1, 1, 1), (64, 1, 64, 1), (65, 1, 65, 2), (8191, 1, 8191, 128), (8192, 2, 4096, 64), (49_749, 12, 4146, 65),
-     (65_536, 16, 4096, 64), (10**6, 16, 62_500, 977), (2**31 + 5, 16, 2**27 + 1, 2**21 + 1)],
-)  # fmt: skip
+    [
+        (1, 1, 1, 1),
+        (64, 1, 64, 1),
+        (65, 1, 65, 2),
+        (8191, 1, 8191, 128),
+        (8192, 2, 4096, 64),
+        (49_749, 12, 4146, 65),
+        (65_536, 16, 4096, 64),
+        (10**6, 16, 62_500, 977),
+        (2**31 + 5, 16, 2**27 + 1, 2**21 + 1),
+    ],
+)
 def test_cut(n, block, n_blocks, n_chunks):
     order = Order.of(n)
     assert (order.block, order.n_blocks, order.n_chunks, order.chunk) == (block, n_blocks, n_chunks, 64 * block)

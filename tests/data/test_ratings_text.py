@@ -78,7 +78,7 @@ GOLDEN = {
     ),
     "Netflix's probe": ("1:\n30878\n264\n10:\n12\n", [(30878, 1, 1.0, None), (264, 1, 1.0, None), (12, 10, 1.0, None)]),
     "Netflix's qualifying": ("1:\n30878,2005-09-06\n10:\n12,1970-01-01\n", [(30878, 1, 1.0, 13032), (12, 10, 1.0, 0)]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -104,7 +104,9 @@ ERRORS = {
     "inf": ("1 2 3\n4 5 -inf\n", r":2: bad rating '-inf': expected a finite number"),
     "beyond float32": ("1 2 3\n4 5 1e39\n", r":2: bad rating '1e39': beyond float32"),
     "beyond float32 by a hair": (
-        "1 2 3\n4 5 340282356779733661637539395458142568448.0\n", r":2: bad rating '3402823567.*: beyond float32"),
+        "1 2 3\n4 5 340282356779733661637539395458142568448.0\n",
+        r":2: bad rating '3402823567.*: beyond float32",
+    ),
     "underscores": ("1 2 3\n4 5 1_0\n", r":2: bad rating '1_0': expected a plain decimal number"),
     "no rating": ("1,2,3\n4,5,\n", r":2: bad rating '': it is empty"),
     "an empty user": ("1,2,3\n,5,6\n", r":2: an empty id"),
@@ -124,7 +126,7 @@ ERRORS = {
     "a movie only": ("1:\n2:\n", r":1: no ratings in it"),
     "a bad movie": ("1:\n5,3,2005-09-06\n-2:\n", r":3: bad movie '-2:': expected a whole number and a colon"),
     "a short Netflix line": ("1:\n5,3,2005-09-06\n7,3\n", r":3: 2 fields in '7,3'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ERRORS)

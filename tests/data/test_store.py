@@ -198,9 +198,18 @@ def test_forged_numbers_that_send_a_kernel_out_of_its_arrays(saved, name):
 
 @pytest.mark.parametrize(
     "change",
-    [{"rows": None}, {"nnz": -1}, {"width": 1.5}, {"arrays": 1}, {"arrays": {"x": {}}}, {"hash_bits": "x"},
-     {"table": {}}, {"warnings": 1}, {"hashing": {"share": 1}}],
-)  # fmt: skip
+    [
+        {"rows": None},
+        {"nnz": -1},
+        {"width": 1.5},
+        {"arrays": 1},
+        {"arrays": {"x": {}}},
+        {"hash_bits": "x"},
+        {"table": {}},
+        {"warnings": 1},
+        {"hashing": {"share": 1}},
+    ],
+)
 def test_forged_facts(saved, change):
     rewrite_meta(saved, **change)
     with pytest.raises(InputError, match="damaged store: .*convert the source again"):

@@ -182,9 +182,20 @@ def test_through_the_cache(tmp_path):
 def test_every_dial_has_its_own_entry():
     spec = SyntheticSpec.parse(SMALL)
     others = {
-        "rows": 401, "features": 901, "nnz": 13, "spread": 0.5, "zipf": 1.5, "shift": 1.0, "values": "counts",
-        "task": "regress", "classes": 3, "positive": 0.25, "noise": 0.125, "seed": 1, "skip": 1,
-    }  # fmt: skip
+        "rows": 401,
+        "features": 901,
+        "nnz": 13,
+        "spread": 0.5,
+        "zipf": 1.5,
+        "shift": 1.0,
+        "values": "counts",
+        "task": "regress",
+        "classes": 3,
+        "positive": 0.25,
+        "noise": 0.125,
+        "seed": 1,
+        "skip": 1,
+    }
     assert set(others) == set(dataclasses.asdict(spec)) - {"family"}
     names = {synthetic.recipe(dataclasses.replace(spec, **{dial: value})).name for dial, value in others.items()}
     assert len(names | {synthetic.recipe(spec).name}) == len(others) + 1

@@ -156,8 +156,10 @@ def _file(path: Path) -> Path:
 
 def test_labels_and_roles_that_are_found(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("\n,y,id,words\n\n0,red,99999999999999999999,one two three four\n1,green,5,four five six seven\n"
-                    "2,blue,6,a b c d e\n")  # fmt: skip
+    path.write_text(
+        "\n,y,id,words\n\n0,red,99999999999999999999,one two three four\n1,green,5,four five six seven\n"
+        "2,blue,6,a b c d e\n"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = hogwild.open_table(path, "y")

@@ -29,11 +29,15 @@ ROLES = {"site": "categorical", "shop": "categorical", "title": "text", "price":
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     titles = ["Red shoes, grün", "42 – old\nred", None, "red red"]
-    return pa.table({
-        "y": pa.array(["no", "yes"] * (N // 2)), "site": pa.array([f"s{k % 7}" if k % 9 else None for k in range(N)]),
-        "shop": pa.array([k % 5 * 0.5 for k in range(N)]), "title": pa.array([titles[k % 4] for k in range(N)]),
-        "price": pa.array([None if k % 11 == 0 else float(k % 13) for k in range(N)]),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "y": pa.array(["no", "yes"] * (N // 2)),
+            "site": pa.array([f"s{k % 7}" if k % 9 else None for k in range(N)]),
+            "shop": pa.array([k % 5 * 0.5 for k in range(N)]),
+            "title": pa.array([titles[k % 4] for k in range(N)]),
+            "price": pa.array([None if k % 11 == 0 else float(k % 13) for k in range(N)]),
+        }
+    )
 
 
 def every(table: pa.Table) -> dict[int, set[str]]:

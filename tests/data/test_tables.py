@@ -92,8 +92,17 @@ def write(table: pa.Table, path: Path) -> Path:
     return path
 
 
-FILES = ["a.csv", "bom.csv", "semicolon.csv", "b.tsv", "c.csv.gz", "d.parquet", "dictionary.parquet", "e.feather",
-         "f.arrows"]  # fmt: skip
+FILES = [
+    "a.csv",
+    "bom.csv",
+    "semicolon.csv",
+    "b.tsv",
+    "c.csv.gz",
+    "d.parquet",
+    "dictionary.parquet",
+    "e.feather",
+    "f.arrows",
+]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -121,8 +130,19 @@ def frames(table: pa.Table) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["pyarrow", "pandas, nullable", "pandas, categorical", "pandas, Arrow's types",
-                                  "pandas, odd index", "polars", "polars, categorical", "polars, lazy"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pyarrow",
+        "pandas, nullable",
+        "pandas, categorical",
+        "pandas, Arrow's types",
+        "pandas, odd index",
+        "polars",
+        "polars, categorical",
+        "polars, lazy",
+    ],
+)
 def test_frames_become_the_rows_of_the_twin(kind: str, table: pa.Table) -> None:
     frame = frames(table)[kind]
     check(hogwild.open_table(frame, "click", text="title", categorical="id", hash_bits=BITS), table)

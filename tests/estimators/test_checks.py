@@ -24,12 +24,21 @@ EXPECTED = {
 REAL = HogwildRegressor.loss_functions
 MEASURED = {"check_classifiers_train", "check_regressors_train"}
 OF_LOSSES = MEASURED | {
-    "check_classifiers_classes", "check_class_weight_classifiers", "check_classifiers_one_label",
-    "check_classifiers_one_label_sample_weights", "check_decision_proba_consistency", "check_regressors_int",
-    "check_methods_subset_invariance", "check_methods_sample_order_invariance", "check_fit2d_1sample",
-    "check_fit2d_1feature", "check_fit_idempotent", "check_non_transformer_estimators_n_iter",
-    "check_estimator_sparse_matrix", "check_f_contiguous_array_estimator",
-}  # fmt: skip
+    "check_classifiers_classes",
+    "check_class_weight_classifiers",
+    "check_classifiers_one_label",
+    "check_classifiers_one_label_sample_weights",
+    "check_decision_proba_consistency",
+    "check_regressors_int",
+    "check_methods_subset_invariance",
+    "check_methods_sample_order_invariance",
+    "check_fit2d_1sample",
+    "check_fit2d_1feature",
+    "check_fit_idempotent",
+    "check_non_transformer_estimators_n_iter",
+    "check_estimator_sparse_matrix",
+    "check_f_contiguous_array_estimator",
+}
 OF_ANOTHER_FORM = {"log_loss", "modified_huber", "softmax", "poisson"}
 ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson"))]
 ESTIMATORS += [kind(alphas=(1e-4, 1e-2), cv=2) for kind in (HogwildClassifierCV, HogwildRegressorCV)]

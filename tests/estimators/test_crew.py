@@ -41,8 +41,9 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
 
 @pytest.mark.parametrize(
     ("groups", "options"),
-    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (3, {"penalty": None, "weights": True})], ids=str,
-)  # fmt: skip
+    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (3, {"penalty": None, "weights": True})],
+    ids=str,
+)
 def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: dict[str, Any]) -> None:
     rows, problem, arrays = posed(**options)
     order, start = Order.of(len(rows)), np.random.default_rng(1).normal(size=problem.size).astype(np.float32)
@@ -140,9 +141,15 @@ def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
     coef, intercept = problem.solution(flat)
     X, _ = rows.to_scipy()
     expected = reference.objective(
-        X.toarray(), rows.targets, coef, intercept if k > 1 else intercept[0], problem.loss, l1=problem.l1,
-        l2=problem.l2, weights=rows.weights,
-    )  # fmt: skip
+        X.toarray(),
+        rows.targets,
+        coef,
+        intercept if k > 1 else intercept[0],
+        problem.loss,
+        l1=problem.l1,
+        l2=problem.l2,
+        weights=rows.weights,
+    )
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty

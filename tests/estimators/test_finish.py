@@ -57,10 +57,16 @@ def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int,
     assert objective(model, X, y, loss) < model.loss_curve_[-1]  # at the end of the epochs
 
 
-@pytest.mark.parametrize("options", [
-    {"tol": 2e-3}, {"average": True}, {"tol": None, "max_iter": 5}, {"early_stopping": True},
-    {"learning_rate": "constant", "eta0": 1e-3},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tol": 2e-3},
+        {"average": True},
+        {"tol": None, "max_iter": 5},
+        {"early_stopping": True},
+        {"learning_rate": "constant", "eta0": 1e-3},
+    ],
+)
 def test_exact_steps_are_left_out(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a fit is meant to end early, or by other rules."""
 
@@ -126,8 +132,9 @@ def test_without_tol_the_step_falls_to_zero_over_all_epochs() -> None:
     assert [steps.plan(epoch)[0] for epoch in (0, 5, 9)] == pytest.approx([1.0, 0.5, 0.1])
     X, y = dependent()
     about: dict[str, Any] = {"penalty": "l1", "alpha": 1e-3, "random_state": 0}
-    curves = [HogwildClassifier("log_loss", **about, tol=tol, max_iter=100).fit(X, y).loss_curve_
-              for tol in (None, 1e-3)]  # fmt: skip
+    curves = [
+        HogwildClassifier("log_loss", **about, tol=tol, max_iter=100).fit(X, y).loss_curve_ for tol in (None, 1e-3)
+    ]
     assert curves[0][-1] < 1.05 * curves[1][-1]
 
 

@@ -176,9 +176,12 @@ def test_a_call_does_as_many_examples_as_it_says(problem: str, discipline: str) 
 @named
 def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
     quiet: dict[str, Any] = {
-        "workers": 4, "host": "simulator", "exchange": spelled(name, 100), "delay": "random:shape=2",
+        "workers": 4,
+        "host": "simulator",
+        "exchange": spelled(name, 100),
+        "delay": "random:shape=2",
         "link": "latency=20us,bandwidth=1Gbit",
-    }  # fmt: skip
+    }
     first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
     assert first == again
     assert first != trained(rows, seed=2, **quiet)
@@ -297,10 +300,14 @@ def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(name: str, host: str
 @named
 def test_refusals_are_one_sentence(name: str) -> None:
     for options in (
-        {"adagrad": True}, {"discipline": "hogwild"}, {"device": "cuda"},
-        {"link": "latency=1ms,row=1us"}, {"host": "simulator", "link": "latency=1"},
-        {"host": "simulator", "link": "speed=1Gbit"}, {"host": "simulator", "link": "bandwidth=0Gbit"},
-    ):  # fmt: skip
+        {"adagrad": True},
+        {"discipline": "hogwild"},
+        {"device": "cuda"},
+        {"link": "latency=1ms,row=1us"},
+        {"host": "simulator", "link": "latency=1"},
+        {"host": "simulator", "link": "speed=1Gbit"},
+        {"host": "simulator", "link": "bandwidth=0Gbit"},
+    ):
         with pytest.raises(UsageError) as caught:
             TrainConfig(exchange=name, **options)
         assert "\n" not in str(caught.value)

@@ -317,9 +317,13 @@ def test_cuts_are_averaged_between_groups() -> None:
 @named
 def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
     quiet: dict[str, Any] = {
-        "workers": 4, "host": "simulator", "exchange": grouped(name, 100), "delay": "random:shape=2",
-        "link": "latency=20us,bandwidth=1Gbit", "discipline": "hogwild",
-    }  # fmt: skip
+        "workers": 4,
+        "host": "simulator",
+        "exchange": grouped(name, 100),
+        "delay": "random:shape=2",
+        "link": "latency=20us,bandwidth=1Gbit",
+        "discipline": "hogwild",
+    }
     first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
     assert first == again
     assert first != trained(rows, seed=2, **quiet)
@@ -448,12 +452,23 @@ def test_a_pool_that_is_closed_in_the_middle_ends(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("discipline", ["auto", "tiered", "locked"])
-@pytest.mark.parametrize("exchange", ["one-shot-averaging:group=2", "averaging:period=100,threshold=1e-3,group=2",
-                                      "gossip:home=0,group=2", "server:rule=elastic,push=100,group=2"])  # fmt: skip
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "one-shot-averaging:group=2",
+        "averaging:period=100,threshold=1e-3,group=2",
+        "gossip:home=0,group=2",
+        "server:rule=elastic,push=100,group=2",
+    ],
+)
 def test_replicas_that_last_are_resumed_to_the_bit(rows: Rows, exchange: str, discipline: str, tmp_path: Path) -> None:
     quiet: dict[str, Any] = {
-        "host": "simulator", "workers": 4, "exchange": exchange, "discipline": discipline, "step": 0.05,
-    }  # fmt: skip
+        "host": "simulator",
+        "workers": 4,
+        "exchange": exchange,
+        "discipline": discipline,
+        "step": 0.05,
+    }
     whole = hogwild.train(rows, epochs=3, **quiet).finish()
     hogwild.train(rows, epochs=1, checkpoint=tmp_path, **quiet).finish()
     with pytest.raises(UsageError, match=r"cannot resume with 2 workers.*4 of before have 2 replicas.*workers=4"):
@@ -498,9 +513,12 @@ def test_what_makes_a_replica_wait_is_refused() -> None:
 
 def test_a_group_is_what_races_on_an_array() -> None:
     for options, group, replicas in (
-        ({}, 6, 1), ({"exchange": "averaging"}, 1, 6), ({"exchange": "gossip:group=3"}, 3, 2),
-        ({"machines": 2}, 6, 2), ({"exchange": "server:group=6"}, 6, 1),
-    ):  # fmt: skip
+        ({}, 6, 1),
+        ({"exchange": "averaging"}, 1, 6),
+        ({"exchange": "gossip:group=3"}, 3, 2),
+        ({"machines": 2}, 6, 2),
+        ({"exchange": "server:group=6"}, 6, 1),
+    ):
         config = TrainConfig(workers=6, **options)
         assert (config.group, config.replicas) == (group, replicas)
     period = make_exchange("averaging:period=0.5,group=2", 100)

@@ -17,11 +17,21 @@ from tests.runs import toy
 SIZE = 64
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 SCHEMES = (
-    "averaging", "averaging:period=1", "averaging:period=1,mean=rows", "averaging:period=1,by=ring",
-    "averaging:period=1,by=tree,mean=rows", "one-shot-averaging", "consensus:period=1", "gossip:period=1",
-    "gossip:period=1,own=0", "gossip:period=1,home=0", "server:push=1", "server:push=1,scale=sum",
-    "server:push=1,rule=elastic", "server:push=1,shards=2,rule=soft,soft=2",
-)  # fmt: skip
+    "averaging",
+    "averaging:period=1",
+    "averaging:period=1,mean=rows",
+    "averaging:period=1,by=ring",
+    "averaging:period=1,by=tree,mean=rows",
+    "one-shot-averaging",
+    "consensus:period=1",
+    "gossip:period=1",
+    "gossip:period=1,own=0",
+    "gossip:period=1,home=0",
+    "server:push=1",
+    "server:push=1,scale=sum",
+    "server:push=1,rule=elastic",
+    "server:push=1,shards=2,rule=soft,soft=2",
+)
 
 
 class Room:

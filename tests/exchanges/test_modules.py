@@ -14,8 +14,14 @@ from hogwild.errors import UsageError
 from hogwild.machines.cluster import Cluster
 from tests.machines.test_machines import together
 
-SCHEMES = ("averaging", "averaging:period=64", "averaging:period=64,by=ring", "one-shot-averaging", "gossip:period=64",
-           "server:push=64")  # fmt: skip
+SCHEMES = (
+    "averaging",
+    "averaging:period=64",
+    "averaging:period=64,by=ring",
+    "one-shot-averaging",
+    "gossip:period=64",
+    "server:push=64",
+)
 OPTIONS: dict[str, Any] = {"batch": 16, "step": 0.05, "optimizer": "momentum", "host": "threads", "epochs": 3}
 
 
@@ -63,8 +69,9 @@ def test_replicas_learn(exchange: str) -> None:
 def test_machines_learn_and_end_with_the_same_parameters(exchange: str) -> None:
     def work(cluster: Cluster) -> tuple[list[dict[str, Any]], nn.Module]:
         workers = 1 + cluster.number  # the optimiser's state is each machine's own
-        run = hogwild.train_module(network(), "cross-entropy", data(), cluster=cluster, workers=workers,
-                                   exchange=exchange, **OPTIONS)  # fmt: skip
+        run = hogwild.train_module(
+            network(), "cross-entropy", data(), cluster=cluster, workers=workers, exchange=exchange, **OPTIONS
+        )
         return [*run], run.finish().into(network())
 
     (rows, first), (none, second) = together(2, work)

@@ -20,10 +20,18 @@ from tests.runs import toy
 
 #: Options of ``averaging`` within an epoch, and further ones of the run; one replica of each is serial.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "period=50": {}, "period=50,mean=rows": {}, "period=50,mean=adagrad": {"adagrad": True},
-    "period=50,threshold=0.01": {}, "period=50,share=0.5": {}, "period=50,late=1": {}, "period=0.25": {},
-    "period=50,by=tree": {}, "period=50,by=butterfly,mean=rows": {}, "by=ring": {}, "period=50,by=ring,late=1": {},
-}  # fmt: skip
+    "period=50": {},
+    "period=50,mean=rows": {},
+    "period=50,mean=adagrad": {"adagrad": True},
+    "period=50,threshold=0.01": {},
+    "period=50,share=0.5": {},
+    "period=50,late=1": {},
+    "period=0.25": {},
+    "period=50,by=tree": {},
+    "period=50,by=butterfly,mean=rows": {},
+    "by=ring": {},
+    "period=50,by=ring,late=1": {},
+}
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 variants = pytest.mark.parametrize("numbers", VARIANTS)
 
@@ -225,11 +233,16 @@ def test_a_period_may_be_a_part_of_an_epoch() -> None:
 @pytest.mark.parametrize(
     ("numbers", "why"),
     [
-        ("share=0.5", "give a period"), ("threshold=1", "give a period"), ("late=1", "give a period"),
-        ("period=9,threshold=1,by=ring", "leave share and by out"), ("period=9,mean=mean", "one of moved, rows"),
-        ("mean=adagrad", "give adagrad too"), ("momentum=1", "from 0 to 0.999"), ("late=2", "from 0 to 1"),
+        ("share=0.5", "give a period"),
+        ("threshold=1", "give a period"),
+        ("late=1", "give a period"),
+        ("period=9,threshold=1,by=ring", "leave share and by out"),
+        ("period=9,mean=mean", "one of moved, rows"),
+        ("mean=adagrad", "give adagrad too"),
+        ("momentum=1", "from 0 to 0.999"),
+        ("late=2", "from 0 to 1"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_do_not_go_together(numbers: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         TrainConfig(exchange=f"averaging:{numbers}")
@@ -255,10 +268,18 @@ def test_what_must_stay_in_a_set_is_averaged_whole() -> None:
     TrainConfig(problem="completion", nonnegative=True, exchange="averaging")
 
 
-@pytest.mark.parametrize("exchange", [
-    "server:rate=0.3", "server:soft=4", "server:alpha=0.1,rule=adagrad", "server:scale=sum,rule=elastic",
-    "server:rule=revision,late=1", "gossip:bits=16", "gossip:tau=0.1,top=3",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "server:rate=0.3",
+        "server:soft=4",
+        "server:alpha=0.1,rule=adagrad",
+        "server:scale=sum,rule=elastic",
+        "server:rule=revision,late=1",
+        "gossip:bits=16",
+        "gossip:tau=0.1,top=3",
+    ],
+)
 def test_parameters_without_effect_are_refused(exchange: str) -> None:
     with pytest.raises(UsageError, match=r"^exchange='[^']*': [^\n]*$"):
         TrainConfig(exchange=exchange)

@@ -111,10 +111,17 @@ def test_turns_with_few_rows(n: int) -> None:
 
 
 @pytest.mark.parametrize("discipline", PHASED)
-@pytest.mark.parametrize(("workers", "delay", "exactly"), [
-    (2, "round-robin", 1), (5, "round-robin", 4), (5, "constant:delay=2", 2), (5, "constant:delay=0", 0),
-    (5, "constant:delay=4", 4), (3, "random:shape=1000000", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workers", "delay", "exactly"),
+    [
+        (2, "round-robin", 1),
+        (5, "round-robin", 4),
+        (5, "constant:delay=2", 2),
+        (5, "constant:delay=0", 0),
+        (5, "constant:delay=4", 4),
+        (3, "random:shape=1000000", 2),
+    ],
+)
 def test_staleness_is_what_the_law_says(discipline: str, workers: int, delay: str, exactly: int) -> None:
     """Exactly so, but for the first rows of an epoch, which have not so many before them; and so is the result."""
     job, twin = job_of(discipline, workers, intercept=False)
@@ -151,8 +158,9 @@ def test_the_same_seed_gives_the_same_bits(discipline: str, delay: str) -> None:
 def test_nothing_is_gained_and_only_what_is_lost_is_lost(discipline: str, delay: str) -> None:
     """Each of a row's weights grows by one: at the end they add up to all updates less the lost ones."""
     rng = np.random.default_rng(0)
-    rows = Rows(np.arange(501) * 6, np.sort(rng.random((500, 8)).argsort(1)[:, :6]).ravel(), np.ones(3000),
-                np.full(500, 1e6), 8)  # fmt: skip
+    rows = Rows(
+        np.arange(501) * 6, np.sort(rng.random((500, 8)).argsort(1)[:, :6]).ravel(), np.ones(3000), np.full(500, 1e6), 8
+    )
     job = make_job(rows, discipline, 9, start=False, loss="epsilon-insensitive", intercept=False)
     pool = play(job, delay + ("," if ":" in delay else ":") + "window=0.7", epochs=1, step=(1.0, 1.0, 0.0))
     lost = pool.measured()["lost_updates"]
@@ -346,20 +354,23 @@ def test_delay_laws_are_read() -> None:
     assert (name, numbers) == ("straggler", {"alpha": 2, "slow": 3, "factor": 10, "window": 0.5, "quantum": 1})
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"delay": "poisson"}, "expected one of round-robin, constant, random, straggler"),
-    ({"delay": ""}, "expected one of"),
-    ({"delay": 3}, "expected one of"),
-    ({"delay": "random:alpha=2"}, "cannot read 'alpha=2': random has shape, window, quantum"),
-    ({"delay": "straggler:alpha=1"}, "alpha=1: expected a number from 1.01"),
-    ({"delay": "straggler:alpha=x"}, "alpha=x: expected a number"),
-    ({"delay": "straggler:alpha=nan"}, "expected a number"),
-    ({"delay": "straggler:slow=1.5"}, "expected a whole number from 0 to 1024"),
-    ({"delay": "random:window=2"}, "window=2: expected a number from 0 to 1"),
-    ({"delay": "constant:delay=4"}, "needs workers=5 or more, got workers=4"),
-    ({"delay": "random", "host": "threads"}, "is for host='simulator'"),
-    ({"delay": "random", "discipline": "round-robin"}, "has turns of its own"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay": "poisson"}, "expected one of round-robin, constant, random, straggler"),
+        ({"delay": ""}, "expected one of"),
+        ({"delay": 3}, "expected one of"),
+        ({"delay": "random:alpha=2"}, "cannot read 'alpha=2': random has shape, window, quantum"),
+        ({"delay": "straggler:alpha=1"}, "alpha=1: expected a number from 1.01"),
+        ({"delay": "straggler:alpha=x"}, "alpha=x: expected a number"),
+        ({"delay": "straggler:alpha=nan"}, "expected a number"),
+        ({"delay": "straggler:slow=1.5"}, "expected a whole number from 0 to 1024"),
+        ({"delay": "random:window=2"}, "window=2: expected a number from 0 to 1"),
+        ({"delay": "constant:delay=4"}, "needs workers=5 or more, got workers=4"),
+        ({"delay": "random", "host": "threads"}, "is for host='simulator'"),
+        ({"delay": "random", "discipline": "round-robin"}, "has turns of its own"),
+    ],
+)
 def test_mistakes_are_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         hogwild.TrainConfig(**{"host": "simulator", "workers": 4} | options)

@@ -201,8 +201,13 @@ def drive(going: list[tuple[Any, Iterator[None]]], leaves: bool) -> None:
                     each[0].leave()
 
 
-ALIKE = ("averaging:period=1", "averaging:period=1,by=ring", "averaging:period=1,mean=rows", "consensus:period=1",
-         "gossip:period=1,tau=0.25")  # fmt: skip
+ALIKE = (
+    "averaging:period=1",
+    "averaging:period=1,by=ring",
+    "averaging:period=1,mean=rows",
+    "consensus:period=1",
+    "gossip:period=1,tau=0.25",
+)
 SUMS = ("server:push=1,scale=sum", "server:push=1,fetch=2,scale=sum,shards=2")
 
 
@@ -218,8 +223,17 @@ def test_schemes_send_and_conserve_as_much_as_without(name: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
-@pytest.mark.parametrize("exchange", ["averaging", "averaging:period=20,late=1", "gossip:period=20", "server:push=20",
-                                      "server:push=20,fetch=40,shards=3,late=1", "consensus:period=20"])  # fmt: skip
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        "averaging",
+        "averaging:period=20,late=1",
+        "gossip:period=20",
+        "server:push=20",
+        "server:push=20,fetch=40,shards=3,late=1",
+        "consensus:period=20",
+    ],
+)
 def test_replicas_that_end_at_different_times(exchange: str, host: str) -> None:
     rows = toy(300)
     (_, row) = hogwild.train(rows, workers=3, host=host, exchange=exchange, link=LINK, step=0.3, epochs=1)

@@ -29,7 +29,7 @@ LIBLINEAR = [
     (HEADER.replace("bias 1\n", ""), ": not a whole LIBLINEAR model: no bias"),
     (HEADER.replace("w\n", ""), ": not a whole LIBLINEAR model: no w"),
     (HEADER + "1\n\0\n3\n", ":8: not text: a zero byte"),
-]  # fmt: skip
+]
 
 #: Lines 1 to 10 of a readable model of VW; the options are left open.
 HEAD = "Version 9.11.9\nId \nMin label:-2\nMax label:3\nbits:18\nlda:0\n0 ngram:\n0 skip:\noptions:{}\nChecksum: 1\n"
@@ -64,7 +64,7 @@ VW = [
     (vw_text("1:1\n1:2\n"), ": feature 1 has two different weights"),
     (vw_text("7:1\n", "--oaa 3"), ":12: a weight of class 4 of 3"),
     (vw_text("3000000000:1\n").replace("bits:18", "bits:40"), ": 3,000,000,000 features: expected at most 2,147,"),
-]  # fmt: skip
+]
 
 #: (format, text, message)
 BAD_FILES = [(name, *case) for name, cases in (("liblinear", LIBLINEAR), ("vw", VW)) for case in cases]

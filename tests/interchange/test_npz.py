@@ -23,16 +23,29 @@ from tests.interchange.models import made, rows
 RNG = np.random.default_rng(0)
 MODELS = {
     "linear": LinearModel(
-        RNG.standard_normal((1, 8)), [0.5], "huber", 0.25, [], "max", {"l2": 0.1}, "abc",
-        [{"epoch": 1, "objective": float("nan")}], hash_bits=3,
+        RNG.standard_normal((1, 8)),
+        [0.5],
+        "huber",
+        0.25,
+        [],
+        "max",
+        {"l2": 0.1},
+        "abc",
+        [{"epoch": 1, "objective": float("nan")}],
+        hash_bits=3,
     ),
     "completion": CompletionModel(
-        RNG.standard_normal((3, 2)), RNG.standard_normal((2, 2)), np.zeros(3), np.ones(2), 3.5,
-        user_ids=Ids([10, 20, 30]), item_ids=Ids(["ä", "b"]),
+        RNG.standard_normal((3, 2)),
+        RNG.standard_normal((2, 2)),
+        np.zeros(3),
+        np.ones(2),
+        3.5,
+        user_ids=Ids([10, 20, 30]),
+        item_ids=Ids(["ä", "b"]),
     ),
     "cuts": Segmentation(np.array([[1.0, 0], [0, 1]]), 1.0, 2.0),
     "module": ModuleModel({"layer.weight": np.ones((2, 2), np.float32)}, names=["layer.weight"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("problem", list(MODELS))
@@ -147,7 +160,7 @@ HEADER = json.dumps(made("log", 2).to_file()[1] | {"schema": 1})
         ({"hogwild": HEADER, "coef": np.full((1, 30), "1"), "intercept": [1.0]}, "coef of type <U1: expected real"),
         ({"hogwild": HEADER, "coef": np.full((1, 30), 1j), "intercept": [1.0]}, "coef of type complex128: expected"),
     ],
-)  # fmt: skip
+)
 def test_hostile_archives_are_one_line(members: dict[str, object], message: str, tmp_path: Path) -> None:
     path = crafted(tmp_path / "file.npz", **members)
     with pytest.raises(InputError, match=message) as caught:

@@ -116,7 +116,7 @@ def regressor(**given: Any) -> tuple[str, list[str], list[str], dict[str, Any]]:
         ([regressor(post_transform="PROBIT")], "LinearRegressor with several targets or a transform"),
         ([regressor(coefficients=[float("inf")])], "weight of feature 1 is not a finite float32"),
     ],
-)  # fmt: skip
+)
 def test_strange_graphs_are_one_line(nodes: list[Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.onnx"
     path.write_bytes(graph(*nodes))

@@ -55,16 +55,25 @@ def test_what_is_exported_goes_on_learning(tmp_path: Path) -> None:
 
 CLASSIFIERS = [
     *(linear_model.SGDClassifier(loss=loss) for loss in ("hinge", "log_loss", "modified_huber")),
-    linear_model.SGDClassifier(fit_intercept=False), linear_model.LogisticRegression(),
-    linear_model.LogisticRegression(fit_intercept=False), linear_model.Perceptron(), linear_model.RidgeClassifier(),
-    svm.LinearSVC(), make_pipeline(Normalizer("max"), linear_model.LogisticRegression()),
+    linear_model.SGDClassifier(fit_intercept=False),
+    linear_model.LogisticRegression(),
+    linear_model.LogisticRegression(fit_intercept=False),
+    linear_model.Perceptron(),
+    linear_model.RidgeClassifier(),
+    svm.LinearSVC(),
+    make_pipeline(Normalizer("max"), linear_model.LogisticRegression()),
     make_pipeline("passthrough", Normalizer(), linear_model.SGDClassifier("log_loss")),
-]  # fmt: skip
+]
 REGRESSORS = [
-    linear_model.SGDRegressor(), linear_model.SGDRegressor("huber"), linear_model.LinearRegression(),
-    linear_model.Ridge(fit_intercept=False), linear_model.Lasso(0.01), linear_model.HuberRegressor(),
-    linear_model.PoissonRegressor(), svm.LinearSVR(tol=0.1, max_iter=10**5),
-]  # fmt: skip
+    linear_model.SGDRegressor(),
+    linear_model.SGDRegressor("huber"),
+    linear_model.LinearRegression(),
+    linear_model.Ridge(fit_intercept=False),
+    linear_model.Lasso(0.01),
+    linear_model.HuberRegressor(),
+    linear_model.PoissonRegressor(),
+    svm.LinearSVR(tol=0.1, max_iter=10**5),
+]
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=str)
@@ -150,7 +159,7 @@ def sparse_beyond() -> Any:
         (lambda: linear_model.LinearRegression().fit(rows(), np.ones((100, 2))), "a LinearRegression of 2 targets"),
         (sparse_beyond, "not a fitted linear estimator|not a skops file that can be read"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_linear_model_is_one_line(make: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.skops"
     skops.dump(make(), path)

@@ -56,8 +56,9 @@ def test_the_constant_keeps_its_place_to_itself(tmp_path: Path) -> None:
     def bits(width: int, intercept: float, rows: int = 1) -> str:
         coef = scipy.sparse.csr_matrix(([1.0], ([0], [width - 1])), (rows, width)).toarray()
         labels = list(range(rows)) if rows > 1 else []
-        command = export_model(LinearModel(coef, np.full(rows, intercept), "hinge" if labels else "huber", 1.0, labels),
-                               path, "vw")[0]  # fmt: skip
+        command = export_model(
+            LinearModel(coef, np.full(rows, intercept), "hinge" if labels else "huber", 1.0, labels), path, "vw"
+        )[0]
         return command.partition("-b ")[2].partition(" --sgd")[0] + " --noconstant" * ("--noconstant" in command)
 
     place = CONSTANT % (1 << 18)
@@ -90,8 +91,9 @@ def write_rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[object] | No
     path.write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(("loss", "classes"), [("log", 2), ("hinge", 2), ("huber", 1), ("poisson", 1), ("log", 3),
-                                               ("softmax", 5)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "classes"), [("log", 2), ("hinge", 2), ("huber", 1), ("poisson", 1), ("log", 3), ("softmax", 5)]
+)
 def test_vw_predicts_the_same_and_its_readable_model_comes_back(loss: str, classes: int, tmp_path: Path) -> None:
     model, X = made(loss, classes), rows()
     path, readable, out = tmp_path / "a file", tmp_path / "readable", tmp_path / "out"

@@ -70,9 +70,25 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0):
 def plan_of(job, epoch, step):
     problem, order = job.problem, job.order
     return Plan(
-        job.state["blocks"], order.n_rows, order.n_chunks, order.grid[1], problem.users, problem.items,
-        int(order.shuffled), 0, job.seed, epoch, step, problem.l2, problem.negatives, 0, job.workers, 1 << 62, 1, 0,
-    )  # fmt: skip
+        job.state["blocks"],
+        order.n_rows,
+        order.n_chunks,
+        order.grid[1],
+        problem.users,
+        problem.items,
+        int(order.shuffled),
+        0,
+        job.seed,
+        epoch,
+        step,
+        problem.l2,
+        problem.negatives,
+        0,
+        job.workers,
+        1 << 62,
+        1,
+        0,
+    )
 
 
 @np.errstate(all="ignore")

@@ -144,8 +144,9 @@ def interleave(job, epoch=0, step=CONSTANT, seed=0, longest=8, stops=()):
         (worker, limit): job.problem.prepare(
             shared, scratches[worker], data, job.part(Task(epoch, 0, step), worker, limit), step
         )
-        for worker in running for limit in range(1, longest + 1)
-    }  # fmt: skip
+        for worker in running
+        for limit in range(1, longest + 1)
+    }
     while running:
         worker, limit = int(rng.choice(running)), int(rng.integers(1, longest + 1))
         turns[worker, limit]()
@@ -168,10 +169,22 @@ def twin_of(job, rows, dtype=np.float32):
     squares = (w_squares, b_squares[0]) if problem.adagrad else None
     X = [(rows.indices[i:j].astype(int), rows.values[i:j].astype(dtype)) for i, j in zip(rows.begin, rows.end)]
     return reference.Sgd(
-        X, job.problem.encode(rows.targets), w, b[0], problem.loss, problem.loss_param, problem.l1, problem.l2,
-        problem.classes, problem.adagrad, problem.intercept, arrays["scales"] if problem.normalize != "none" else None,
-        None if rows.weights is None else rows.weights / rows.weights.mean(dtype=np.float64), squares, dtype,
-    )  # fmt: skip
+        X,
+        job.problem.encode(rows.targets),
+        w,
+        b[0],
+        problem.loss,
+        problem.loss_param,
+        problem.l1,
+        problem.l2,
+        problem.classes,
+        problem.adagrad,
+        problem.intercept,
+        arrays["scales"] if problem.normalize != "none" else None,
+        None if rows.weights is None else rows.weights / rows.weights.mean(dtype=np.float64),
+        squares,
+        dtype,
+    )
 
 
 def sequence(job, epoch):

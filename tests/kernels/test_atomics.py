@@ -93,9 +93,18 @@ def test_load_store_and_fetch_add(dtype):
 )
 @pytest.mark.parametrize(
     ("held", "expected", "swapped"),
-    [(1.5, 1.5, True), (1.5, 1.25, False), (np.nan, np.nan, True), (np.nan, 1.0, False), (1.0, np.nan, False),
-     (-0.0, -0.0, True), (-0.0, 0.0, False), (0.0, -0.0, False), (np.inf, np.inf, True)],
-)  # fmt: skip
+    [
+        (1.5, 1.5, True),
+        (1.5, 1.25, False),
+        (np.nan, np.nan, True),
+        (np.nan, 1.0, False),
+        (1.0, np.nan, False),
+        (-0.0, -0.0, True),
+        (-0.0, 0.0, False),
+        (0.0, -0.0, False),
+        (np.inf, np.inf, True),
+    ],
+)
 def test_compare_exchange_compares_bits(function, held, expected, swapped):
     """Not values: NaN differs from itself, and a loop that waits for it to be equal would never end."""
     array = np.array([7, held], np.float32)

@@ -56,8 +56,17 @@ def test_steps_that_fall_and_both_penalties_equal_the_slow_twin(loss, adagrad):
     X = [(rows.indices[a:b], rows.values[a:b]) for a, b in zip(rows.begin, rows.end)]
     for k, lane in enumerate(lanes):
         p = found.problem
-        twin = reference.Sgd(X, p.encode(rows.targets), np.zeros(rows.width), 0.0, loss, l1=lane.l1, l2=lane.l2,
-                             adagrad=adagrad, intercept=p.intercept)  # fmt: skip
+        twin = reference.Sgd(
+            X,
+            p.encode(rows.targets),
+            np.zeros(rows.width),
+            0.0,
+            loss,
+            l1=lane.l1,
+            l2=lane.l2,
+            adagrad=adagrad,
+            intercept=p.intercept,
+        )
         for epoch in range(2):
             order = [row for chunk in reference.chunks(len(rows), 1, True, 3, epoch) for row in chunk]
             twin.epoch(order, lane.schedule.plan(epoch), epoch * len(rows))

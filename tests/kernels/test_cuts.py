@@ -288,9 +288,15 @@ def test_edges_without_weight_and_vertices_without_edges_move_nothing():
 def test_the_scale_of_the_weights_changes_nothing(scale, labels):
     graph = random_graph(labels)
     scaled = Graph(
-        graph.u, graph.v, graph.forward * scale, graph.backward * scale, graph.n_vertices, graph.terminals,
-        graph.terminal_labels, labels,
-    )  # fmt: skip
+        graph.u,
+        graph.v,
+        graph.forward * scale,
+        graph.backward * scale,
+        graph.n_vertices,
+        graph.terminals,
+        graph.terminal_labels,
+        labels,
+    )
     a, b = Bench(graph), Bench(scaled)
     a.epoch()
     b.epoch()

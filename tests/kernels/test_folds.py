@@ -23,8 +23,14 @@ from tests.runs import toy
 def test_the_gradient_of_each_fit_is_zero_on_its_own_rows(loss: str, classes: int, scale: float) -> None:
     """By differences of the evaluator's objective, in float64."""
     rows = toy(60, 6, 3, classes=classes, noise=1.0)
-    rows = type(rows)((rows.begin, rows.end), rows.indices, rows.values * np.float32(scale), rows.targets, 6,
-                      weights=np.linspace(0.5, 1.5, 60, dtype=np.float32))  # fmt: skip
+    rows = type(rows)(
+        (rows.begin, rows.end),
+        rows.indices,
+        rows.values * np.float32(scale),
+        rows.targets,
+        6,
+        weights=np.linspace(0.5, 1.5, 60, dtype=np.float32),
+    )
     config, l2 = TrainConfig(loss=loss), 0.02 * scale**2
     columns, own, _ = scaled_for(config, rows)
     problem = LinearProblem.of(config, own, "serial")

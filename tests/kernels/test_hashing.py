@@ -92,9 +92,11 @@ def test_long_rows(bits, kind):
     random = np.random.default_rng(bits)
     for n in (hashing.SHORT - 1, hashing.SHORT, 1500):
         indices = {
-            "random": random.integers(0, 2**bits, n), "one bin": random.integers(0, 40, n),
-            "one bucket": np.full(n, 2**bits - 1), "falling": np.arange(n)[::-1] % 2**bits,
-        }[kind]  # fmt: skip
+            "random": random.integers(0, 2**bits, n),
+            "one bin": random.integers(0, 40, n),
+            "one bucket": np.full(n, 2**bits - 1),
+            "falling": np.arange(n)[::-1] % 2**bits,
+        }[kind]
         lengths, found, values, summed, bad = sort([n], indices, np.ones(n), bits)
         unique, counts = np.unique(indices, return_counts=True)
         assert (lengths, found, values) == ([len(unique)], unique.tolist(), counts.tolist())

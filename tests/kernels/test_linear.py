@@ -76,8 +76,9 @@ def test_weights_prefetched_or_not():
 @pytest.mark.parametrize("adagrad", [False, True])
 def test_float32_is_close_to_float64(adagrad):
     """The twin that agrees to the last bit is still the formula."""
-    against_twin(awkward_rows(), FALLING, dtype=np.float64, rtol=2e-5, loss="log", adagrad=adagrad, l2=0.02,
-                 schedule="constant")  # fmt: skip
+    against_twin(
+        awkward_rows(), FALLING, dtype=np.float64, rtol=2e-5, loss="log", adagrad=adagrad, l2=0.02, schedule="constant"
+    )
 
 
 def test_rows_and_features_without_entries():

@@ -321,13 +321,16 @@ def test_auto_takes_what_was_faster_in_a_trial(trial):
     unit = 1e-7 / contention.LATER  # with this much of racing, private copies are as fast
     fast = Trial(racing=2 * unit, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
     for found, pays in (
-        (fast, True), (fast._replace(racing=0.9 * unit), False),
+        (fast, True),
+        (fast._replace(racing=0.9 * unit), False),
         (fast._replace(together=False), True),  # at least so slow
         (fast._replace(together=False, racing=0.9 * unit), usual),
-        (fast._replace(fetching=0.9e-7 * n / 2), True), (fast._replace(fetching=1.1e-7 * n / 2), False),
-        (fast._replace(merging=1.1e-7 * n / 2), False), (fast._replace(merging=0.4e-7 * n / 2), True),
+        (fast._replace(fetching=0.9e-7 * n / 2), True),
+        (fast._replace(fetching=1.1e-7 * n / 2), False),
+        (fast._replace(merging=1.1e-7 * n / 2), False),
+        (fast._replace(merging=0.4e-7 * n / 2), True),
         (fast._replace(merging=0.4e-7 * n / 2, rows=0), False),
-    ):  # fmt: skip
+    ):
         asked = trial(found)
         tiers, why = chosen(n, 200, 50, workers=2)
         assert (tiers is not None, "costs less" in why, len(asked)) == (pays, pays, 1), found
@@ -469,9 +472,16 @@ def replica_of(job, worker, scratch):
         *job.shared().parameters, *p.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
     )
     given = {
-        "blocks": job.state["blocks"], "step": FALLING, "l1": p.l1, "intercept": p.intercept, "worker": worker,
-        "workers": job.workers, "classes": p.classes, "stride": p.stride, "kappa": KAPPA,
-    }  # fmt: skip
+        "blocks": job.state["blocks"],
+        "step": FALLING,
+        "l1": p.l1,
+        "intercept": p.intercept,
+        "worker": worker,
+        "workers": job.workers,
+        "classes": p.classes,
+        "stride": p.stride,
+        "kappa": KAPPA,
+    }
     plan = Plan(**{name: given.get(name, 0) for name in Plan._fields})
     return replica, p.parameters(scratch.own), plan
 
@@ -836,9 +846,16 @@ def seldom(monkeypatch):
 def objective(job, rows):
     p, weights = job.problem, job.local["weights"]
     judge = Objective(
-        rows, p.loss, p.loss_param, l1=p.l1, l2=p.l2, weights=weights if weights.size else None,
-        normalize=p.normalize, labels=p.labels, width=p.width,
-    )  # fmt: skip
+        rows,
+        p.loss,
+        p.loss_param,
+        l1=p.l1,
+        l2=p.l2,
+        weights=weights if weights.size else None,
+        normalize=p.normalize,
+        labels=p.labels,
+        width=p.width,
+    )
     return judge.evaluate(*p.solution(job.export()))["objective"]
 
 

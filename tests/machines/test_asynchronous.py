@@ -22,9 +22,15 @@ from tests.machines.test_machines import OPTIONS, fit, free_address, together
 from tests.runs import toy, until
 
 SLOW = {"gradient_delay": 5e-5}  # seconds a row, so that machines trade within an epoch
-SCHEMES = ["gossip:period=50", "gossip:period=50,tau=0.0625,code=plain", "gossip:period=50,top=50,bits=16",
-           "server:push=50", "server:push=50,fetch=150,shards=3,scale=sum", "server:push=50,rule=soft,soft=2",
-           "server:push=50,rule=scaled"]  # fmt: skip
+SCHEMES = [
+    "gossip:period=50",
+    "gossip:period=50,tau=0.0625,code=plain",
+    "gossip:period=50,top=50,bits=16",
+    "server:push=50",
+    "server:push=50,fetch=150,shards=3,scale=sum",
+    "server:push=50,rule=soft,soft=2",
+    "server:push=50,rule=scaled",
+]
 
 
 @contextlib.contextmanager
@@ -57,8 +63,9 @@ class ByHand:
     def __init__(self, name: str, cluster_of: list[Cluster], size: int = 200) -> None:
         count = len(cluster_of)
         self.clusters, self.exchange, self.size = cluster_of, make_exchange(name), size
-        self.start = np.linspace(-1, 1, size, dtype=np.float32) if name.startswith("server") else np.zeros(
-            size, np.float32)  # fmt: skip
+        self.start = (
+            np.linspace(-1, 1, size, dtype=np.float32) if name.startswith("server") else np.zeros(size, np.float32)
+        )
         self.arrays = [
             {key: np.zeros(shape, kind) for key, (shape, kind) in self.exchange.spec(size, count).items()}
             for _ in range(count)
@@ -83,9 +90,7 @@ class ByHand:
         assert until(done)
 
     def trade(self, *machines: int, rows: int = 1) -> None:
-        self.drive(*(
-            (k, self.exchange.trade(self.mine[k], self.arrays[k], self.links[k], rows)) for k in machines
-        ))  # fmt: skip
+        self.drive(*((k, self.exchange.trade(self.mine[k], self.arrays[k], self.links[k], rows)) for k in machines))
 
     def end(self, *machines: int) -> None:
         self.drive(*((k, self.exchange.end(self.mine[k], self.arrays[k], self.links[k], 0)) for k in machines))
@@ -194,8 +199,9 @@ def test_machines_train_as_the_simulator_does(machines: int, exchange: str) -> N
     assert (last["status"], last["replicas"], last["workers_lost"]) == ("ok", machines, 0)
     objectives = []
     for seed in range(3):
-        run = hogwild.train(rows, exchange=exchange, **OPTIONS | {
-            "workers": machines, "host": "simulator", "seed": seed})  # fmt: skip
+        run = hogwild.train(
+            rows, exchange=exchange, **OPTIONS | {"workers": machines, "host": "simulator", "seed": seed}
+        )
         objectives.append([*run][-1]["objective"])
     assert last["objective"] < 1.25 * max(objectives)
     assert last["messages"] > 4 * 2 * machines  # not only at the end of an epoch
@@ -217,7 +223,7 @@ def test_sums_of_squares_outlast_an_epoch() -> None:
     simulated = [*hogwild.train(rows, **(OPTIONS | options | {"workers": 2, "host": "simulator"}))]
     np.testing.assert_allclose(
         [row["objective"] for row in history], [row["objective"] for row in simulated], rtol=1e-3
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("exchange", ["averaging:period=20", "gossip:period=20", "server:push=20,shards=2"])
@@ -287,15 +293,18 @@ def test_a_run_that_diverges_says_so(exchange: str) -> None:
     assert together(2, work) == ["diverged", "ended"]
 
 
-@pytest.mark.parametrize(("exchange", "reason"), [
-    ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
-    ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
-    ("averaging:period=9,late=1", "late is not for machines, who train while they trade anyway: leave late out"),
-    ("gossip:own=0", "own is not for machines, whose workers do not stop to wait: leave own out"),
-    ("gossip:home=0", "home is not for machines, whose checkpoints hold the model only: leave home out"),
-    ("server:bound=3", "bound is not for machines, whose workers do not stop to wait: leave bound out"),
-    ("server:rule=elastic", "rule is not for machines, whose checkpoints hold the model only: leave rule out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("exchange", "reason"),
+    [
+        ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
+        ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
+        ("averaging:period=9,late=1", "late is not for machines, who train while they trade anyway: leave late out"),
+        ("gossip:own=0", "own is not for machines, whose workers do not stop to wait: leave own out"),
+        ("gossip:home=0", "home is not for machines, whose checkpoints hold the model only: leave home out"),
+        ("server:bound=3", "bound is not for machines, whose workers do not stop to wait: leave bound out"),
+        ("server:rule=elastic", "rule is not for machines, whose checkpoints hold the model only: leave rule out"),
+    ],
+)
 def test_what_machines_refuse(exchange: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         hogwild.TrainConfig(machines=2, exchange=exchange)

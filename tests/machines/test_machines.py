@@ -298,10 +298,16 @@ def test_addresses(address: str) -> None:
         Meeting(address, 2)
 
 
-@pytest.mark.parametrize("options", [
-    {"exchange": "consensus"}, {"exchange": "averaging:by=ring"}, {"host": "simulator"}, {"discipline": "round-robin"},
-    {"problem": "cuts", "exchange": "averaging"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"exchange": "consensus"},
+        {"exchange": "averaging:by=ring"},
+        {"host": "simulator"},
+        {"discipline": "round-robin"},
+        {"problem": "cuts", "exchange": "averaging"},
+    ],
+)
 def test_what_machines_cannot_do(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="machine"):
         hogwild.TrainConfig(machines=2, **options)

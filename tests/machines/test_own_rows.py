@@ -89,8 +89,10 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
         rows = with_weights(rows, np.concatenate([rows.weights[:100], np.ones(350, np.float32), rows.weights[450:]]))
     whole = LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), rows, None)
     settled = together(3, lambda cluster: settle(cluster, parts[cluster.number], None, config)[0])
-    cases = [LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), part, None)
-             for part in settled]  # fmt: skip
+    cases = [
+        LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), part, None)
+        for part in settled
+    ]
     mean = sum(len(one) * config_share for one, config_share in zip(settled, (c.problem.intercept for c in cases)))
     assert mean / len(rows) == pytest.approx(cases[0].problem.intercept)
     for one in cases:
@@ -106,12 +108,25 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
     np.testing.assert_array_equal(total, rows.degrees())
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"period": 1}, {"workers": 2}, {"class_weight": "balanced"}, {"classes": 3}, {"classes": 3, "loss": "softmax"},
-    {"classes": 0, "loss": "squared-error", "step": 0.05}, {"average": True}, {"schedule": "inverse"},
-    {"workers": 2, "discipline": "tiered"}, {"mean": "rows"},
-    {"exchange": "gossip"}, {"exchange": "server"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"period": 1},
+        {"workers": 2},
+        {"class_weight": "balanced"},
+        {"classes": 3},
+        {"classes": 3, "loss": "softmax"},
+        {"classes": 0, "loss": "squared-error", "step": 0.05},
+        {"average": True},
+        {"schedule": "inverse"},
+        {"workers": 2, "discipline": "tiered"},
+        {"mean": "rows"},
+        {"exchange": "gossip"},
+        {"exchange": "server"},
+    ],
+    ids=str,
+)
 def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
     options = options.copy()
     classes = options.pop("classes", 2)
@@ -258,8 +273,10 @@ def test_a_run_that_was_stopped_within_an_epoch_does_each_row_once(tmp_path: Any
     assert state["chunk"] == 7
     (history, _, _), _ = together(2, fit_parts(parts, resume=True, **kept))
     assert {entry["epoch"]: entry["updates"] for entry in history if entry["epoch"] in (1, 2, 3)} == {
-        1: len(rows) - 7 * chunk, 2: len(rows), 3: len(rows),
-    }  # fmt: skip
+        1: len(rows) - 7 * chunk,
+        2: len(rows),
+        3: len(rows),
+    }
 
 
 def test_without_a_machine_the_objective_is_of_the_rows_that_remain() -> None:
@@ -297,12 +314,24 @@ def shifted(rows: Rows, low: float, high: float) -> Rows:
     return Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
 
 
-@pytest.mark.parametrize(("other", "options", "reason"), [
-    (empty(), {}, "machine 1 .*the training data have no rows"),
-    (toy(100, classes=0), {}, r"machine 1 .* has the label .*, and machine 0 .* whole numbers only: expected one kind"),
-    (shifted(toy(100, seed=2), 0, 1), {}, "machine 1 .* has the labels 0, 1, and machine 0 .* -1, 1: write them alike"),
-    (toy(100, seed=2), {"l2": 3.0}, "l2 is 3.0 there and 1e-0. here"),
-], ids=["no rows", "real targets", "other labels", "other options"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("other", "options", "reason"),
+    [
+        (empty(), {}, "machine 1 .*the training data have no rows"),
+        (
+            toy(100, classes=0),
+            {},
+            r"machine 1 .* has the label .*, and machine 0 .* whole numbers only: expected one kind",
+        ),
+        (
+            shifted(toy(100, seed=2), 0, 1),
+            {},
+            "machine 1 .* has the labels 0, 1, and machine 0 .* -1, 1: write them alike",
+        ),
+        (toy(100, seed=2), {"l2": 3.0}, "l2 is 3.0 there and 1e-0. here"),
+    ],
+    ids=["no rows", "real targets", "other labels", "other options"],
+)
 def test_rows_that_do_not_go_together_are_refused_everywhere(other: Rows, options: Any, reason: str) -> None:
     rows = toy(200)
 
@@ -360,11 +389,14 @@ def test_features_that_were_hashed_otherwise() -> None:
     assert "give all of them one store" in str(found[0])
 
 
-@pytest.mark.parametrize(("options", "reason"), [
-    ({"own_rows": True}, "own_rows is for several machines"),
-    ({"own_rows": True, "machines": 2, "problem": "completion"}, "own_rows belongs to problem linear"),
-    ({"own_rows": True, "machines": 2, "problem": "cuts"}, "own_rows belongs to problem linear"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"own_rows": True}, "own_rows is for several machines"),
+        ({"own_rows": True, "machines": 2, "problem": "completion"}, "own_rows belongs to problem linear"),
+        ({"own_rows": True, "machines": 2, "problem": "cuts"}, "own_rows belongs to problem linear"),
+    ],
+)
 def test_what_own_rows_are_not_for(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         TrainConfig(**options)
@@ -374,8 +406,21 @@ def started(folder: Path, names: list[str], *options: str) -> list[subprocess.Po
     """A program for each of the files; machine 0 writes ``rows`` and ``model``."""
     address, found = free_address(), []
     for number, name in enumerate(names):
-        words = [*TRAIN, str(folder / name), *ALONE, "--machines", f"{len(names)}", "--meet", address, "--machine",
-                 f"{number}", "--own-rows", "--no-cache", "--quiet", *options]  # fmt: skip
+        words = [
+            *TRAIN,
+            str(folder / name),
+            *ALONE,
+            "--machines",
+            f"{len(names)}",
+            "--meet",
+            address,
+            "--machine",
+            f"{number}",
+            "--own-rows",
+            "--no-cache",
+            "--quiet",
+            *options,
+        ]
         words += ["--json", str(folder / "rows"), "--out", str(folder / "model")] if number == 0 else []
         found.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return found
@@ -395,8 +440,7 @@ def test_a_missing_file_is_told_to_the_others(tmp_path: Path) -> None:
     present.write_text("1 1:1\n-1 2:1\n")
     for number in range(2):
         name = tmp_path / "nothing.svm" if number else present
-        command = [*TRAIN, str(name), "--own-rows", "--machines", "2", "--meet",
-                   address, "--machine", f"{number}"]  # fmt: skip
+        command = [*TRAIN, str(name), "--own-rows", "--machines", "2", "--meet", address, "--machine", f"{number}"]
         started[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for number, process in started.items():
         said = process.communicate(timeout=120)[1]

@@ -17,11 +17,16 @@ from tests.machines.test_machines import free_address
 from tests.runs import toy, until
 
 TRAIN = [sys.executable, "-m", "hogwild", "train"]
-IMPATIENT = [sys.executable, "-c", """import sys
+IMPATIENT = [
+    sys.executable,
+    "-c",
+    """import sys
 from hogwild.__main__ import main
 from hogwild.machines import cluster
 cluster.SILENCE = 4.0  # seconds
-sys.exit(main())""", "train"]  # fmt: skip
+sys.exit(main())""",
+    "train",
+]
 ALONE = ["--workers", "1", "--host", "threads", "--step", "0.5"]
 
 
@@ -123,8 +128,10 @@ def test_machine_0_is_killed(store: str, tmp_path: Path) -> None:
     first.communicate()
     resumed = subprocess.run(
         [*TRAIN, store, *ALONE, "--epochs", "8", "--checkpoint", str(tmp_path / "kept"), "--resume", "-q"],
-        capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     assert (resumed.returncode, resumed.stderr) == (0, "")
 
 
@@ -174,10 +181,30 @@ def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_
 def test_under_torchrun(store: str, tmp_path: Path) -> None:
     port = free_address().rpartition(":")[2]
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", "2",
-        "--local-addr", "127.0.0.1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
-        "-m", "hogwild", "train", store, *ALONE, "--epochs", "3", "--json", str(tmp_path / "rows"), "--quiet",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "1",
+        "--nproc-per-node",
+        "2",
+        "--local-addr",
+        "127.0.0.1",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        f"127.0.0.1:{port}",
+        "-m",
+        "hogwild",
+        "train",
+        store,
+        *ALONE,
+        "--epochs",
+        "3",
+        "--json",
+        str(tmp_path / "rows"),
+        "--quiet",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     last = measured(tmp_path)[-1]
@@ -185,13 +212,16 @@ def test_under_torchrun(store: str, tmp_path: Path) -> None:
     assert last["updates"] == 20_000
 
 
-@pytest.mark.parametrize(("words", "reason"), [
-    (["--machines", "2"], "say where they meet, --meet HOST:PORT of machine 0, or --local"),
-    (["--meet", "first:1"], "--meet is for several machines: give --machines P too"),
-    (["--machines", "2", "--meet", "first"], "expected HOST:PORT of machine 0"),
-    (["--machines", "2", "--meet", "first:1", "--machine", "2"], "expected a number from 0 to 1"),
-    (["--machines", "2", "--meet", "first:1", "--local"], "leave --meet out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--machines", "2"], "say where they meet, --meet HOST:PORT of machine 0, or --local"),
+        (["--meet", "first:1"], "--meet is for several machines: give --machines P too"),
+        (["--machines", "2", "--meet", "first"], "expected HOST:PORT of machine 0"),
+        (["--machines", "2", "--meet", "first:1", "--machine", "2"], "expected a number from 0 to 1"),
+        (["--machines", "2", "--meet", "first:1", "--local"], "leave --meet out"),
+    ],
+)
 def test_options_that_do_not_go_together(words: list[str], reason: str) -> None:
     done = subprocess.run([*TRAIN, *words], capture_output=True, text=True, timeout=180)
     assert done.returncode == 2

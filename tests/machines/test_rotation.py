@@ -23,8 +23,15 @@ from tests.machines.test_machines import fit, together
 from tests.runs import when
 
 RATINGS = "synthetic:ratings?users=300&items=200&ratings=6000"
-OPTIONS: dict[str, Any] = {"problem": "completion", "rank": 5, "step": 0.05, "exchange": "rotation", "workers": 1,
-                           "host": "threads", "epochs": 3}  # fmt: skip
+OPTIONS: dict[str, Any] = {
+    "problem": "completion",
+    "rank": 5,
+    "step": 0.05,
+    "exchange": "rotation",
+    "workers": 1,
+    "host": "threads",
+    "epochs": 3,
+}
 NAMES = ("user_factors", "item_factors", "user_bias", "item_bias")
 
 
@@ -59,9 +66,14 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
         engine.close()
 
 
-@pytest.mark.parametrize(("machines", "options"), [
-    (2, {}), (3, {"biases": False}), (4, {"penalty": "per-row", "nonnegative": True, "rank": 17}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("machines", "options"),
+    [
+        (2, {}),
+        (3, {"biases": False}),
+        (4, {"penalty": "per-row", "nonnegative": True, "rank": 17}),
+    ],
+)
 def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, options: dict[str, Any]) -> None:
     (history, model), *others = together(machines, fit(ratings, **OPTIONS | options))
     expected, numbers = serially(ratings, machines, **options)
@@ -132,8 +144,10 @@ def test_workers_race_inside(ratings: Ratings, host: str, discipline: str) -> No
 
 def test_a_run_goes_on_with_as_many_machines_as_there_are(ratings: Ratings, tmp_path: Path) -> None:
     def on(machines: int, epochs: int, folder: str, **options: Any) -> Any:
-        return together(machines, fit(ratings, **OPTIONS | {
-            "epochs": epochs, "checkpoint": tmp_path / folder, "resume": True} | options))[0]  # fmt: skip
+        return together(
+            machines,
+            fit(ratings, **OPTIONS | {"epochs": epochs, "checkpoint": tmp_path / folder, "resume": True} | options),
+        )[0]
 
     whole = on(2, 4, "whole")
     on(2, 2, "parts")
@@ -182,8 +196,12 @@ def test_a_machine_that_is_gone_ends_the_run(ratings: Ratings, tmp_path: Path) -
         assert "machine 2 (" in str(error)
         assert "is gone: its cable was cut; rotation needs every machine: resume from a checkpoint" in str(error)
         assert "\n" not in str(error)
-    resumed = hogwild.train(ratings, checkpoint=tmp_path / "c", resume=True, **OPTIONS | {
-        "exchange": "none", "epochs": 10**6, "gradient_delay": 1e-5})  # fmt: skip
+    resumed = hogwild.train(
+        ratings,
+        checkpoint=tmp_path / "c",
+        resume=True,
+        **OPTIONS | {"exchange": "none", "epochs": 10**6, "gradient_delay": 1e-5},
+    )
     assert next(resumed)["status"] == "ok"
     resumed.close()
 
@@ -201,13 +219,16 @@ def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(ratings: Ratin
     assert "from the middle of an epoch, and rotation begins with whole ones" in str(first)
 
 
-@pytest.mark.parametrize(("options", "reason"), [
-    ({"machines": 1}, "passes blocks of items between machines: give machines, or order='blocks', which keeps"),
-    ({"problem": "linear"}, "passes blocks of items round, of which problem 'linear' has none: choose averaging"),
-    ({"loss": "bpr"}, "loss 'bpr' draws items that other machines hold: choose averaging"),
-    ({"order": "file"}, "has an order of its own, in which blocks meet: leave order='file' out"),
-    ({"exchange": "rotation:period=3"}, "rotation has no numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"machines": 1}, "passes blocks of items between machines: give machines, or order='blocks', which keeps"),
+        ({"problem": "linear"}, "passes blocks of items round, of which problem 'linear' has none: choose averaging"),
+        ({"loss": "bpr"}, "loss 'bpr' draws items that other machines hold: choose averaging"),
+        ({"order": "file"}, "has an order of its own, in which blocks meet: leave order='file' out"),
+        ({"exchange": "rotation:period=3"}, "rotation has no numbers"),
+    ],
+)
 def test_what_rotation_refuses(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         hogwild.TrainConfig(**{"problem": "completion", "machines": 2, "exchange": "rotation"} | options)

@@ -132,9 +132,13 @@ def test_no_ratings_are_refused():
 
 def test_who_may_hold_what_others_wait_for():
     for discipline, order, holds in (
-        ("hogwild", "shuffled", False), ("hogwild", "blocks", True), ("aig", "file", True),
-        ("locked", "shuffled", True), ("round-robin", "shuffled", True), ("atomic", "shuffled", False),
-    ):  # fmt: skip
+        ("hogwild", "shuffled", False),
+        ("hogwild", "blocks", True),
+        ("aig", "file", True),
+        ("locked", "shuffled", True),
+        ("round-robin", "shuffled", True),
+        ("atomic", "shuffled", False),
+    ):
         assert problem_of(discipline=discipline, order=order).holds == holds
     assert problem_of(discipline="aig").locks == sum(SHAPE)
     assert problem_of(discipline="locked").locks == 1

@@ -252,9 +252,19 @@ def test_rows_against_numpy(rule: str, atomic: int, dim: int) -> None:
         for array, part in zip(wide, parts):
             array[rows] = part
         modules.rows(modules.RULES[rule], atomic, modules.whole(dim))(
-            w, indices, begins, c, grads.reshape(-1), *state, counts, places,
-            np.empty(9 * dim, np.float32), np.empty(9, np.int64), dim, *numbers,
-        )  # fmt: skip
+            w,
+            indices,
+            begins,
+            c,
+            grads.reshape(-1),
+            *state,
+            counts,
+            places,
+            np.empty(9 * dim, np.float32),
+            np.empty(9, np.int64),
+            dim,
+            *numbers,
+        )
         np.testing.assert_allclose(w.reshape(-1, dim), wide[0], rtol=1e-4, atol=1e-5)
         assert (places == -1).all()
 

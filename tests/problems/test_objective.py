@@ -214,9 +214,13 @@ def odd_rows(draw):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    odd_rows(), st.sampled_from([*sorted(VALUES), "softmax"]), st.sampled_from(["none", "l2", "max"]),
-    st.sampled_from([1.0, 1e4, math.inf, math.nan]), st.integers(-3, 3), st.booleans(),
-)  # fmt: skip
+    odd_rows(),
+    st.sampled_from([*sorted(VALUES), "softmax"]),
+    st.sampled_from(["none", "l2", "max"]),
+    st.sampled_from([1.0, 1e4, math.inf, math.nan]),
+    st.integers(-3, 3),
+    st.booleans(),
+)
 def test_equal_to_numpy_on_odd_rows(rows, loss, normalize, size, wider, several):
     rng = np.random.default_rng(len(rows))
     labels = (0.0, 1.0, 2.0) if loss in LABEL_LOSSES else ()
@@ -278,8 +282,11 @@ def test_a_hold_out_is_evaluated_in_one_pass_as_in_two(loss, normalize, monkeypa
     once = Evaluator(rest, held, loss, None, l2=0.1, weights=weights, **same)
     apart = Evaluator(rest, held.compact(), loss, None, l2=0.1, weights=weights, **same)
     expected, entries = apart(w, b), []
-    monkeypatch.setattr(Margins, "between", lambda self, rows, *cut, between=Margins.between: (
-        entries.append(cut[1] - cut[0]) or between(self, rows, *cut)))  # fmt: skip
+    monkeypatch.setattr(
+        Margins,
+        "between",
+        lambda self, rows, *cut, between=Margins.between: entries.append(cut[1] - cut[0]) or between(self, rows, *cut),
+    )
     found = once(w, b)
     assert sum(entries) == len(rows)
     assert list(found) == list(expected)

@@ -217,8 +217,14 @@ def test_names_of_ratings():
     train, test = ratings.split(0.3)
     found = RatingEvaluator(train, test, "squared-error", l2=0.1)(solution)
     assert list(found) == [
-        "objective", "train_loss", "train_rmse", "train_mae", "test_loss", "test_rmse", "test_mae",
-    ]  # fmt: skip
+        "objective",
+        "train_loss",
+        "train_rmse",
+        "train_mae",
+        "test_loss",
+        "test_rmse",
+        "test_mae",
+    ]
     assert found["objective"] > found["train_loss"]
     assert found["test_rmse"] == RatingObjective(test, "squared-error").evaluate(*solution)["rmse"]
     assert list(RatingEvaluator(train, None, "squared-error")(solution)) == list(found)[:4]
@@ -231,8 +237,13 @@ def test_names_of_choices(loss):
     evaluator = RatingEvaluator(train, test, loss, negatives=2)
     found = evaluator(solution)
     assert list(found) == [
-        "objective", "train_loss", "test_loss", "test_auc", "test_precision_at_10", "test_ndcg_at_10",
-    ]  # fmt: skip
+        "objective",
+        "train_loss",
+        "test_loss",
+        "test_auc",
+        "test_precision_at_10",
+        "test_ndcg_at_10",
+    ]
     assert 0 < found["test_auc"] < 1
     assert found == evaluator(solution)  # the negatives stay
     assert list(RatingEvaluator(train, None, loss)(solution)) == ["objective", "train_loss"]

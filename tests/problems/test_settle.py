@@ -230,8 +230,9 @@ def test_slopes_and_curvatures_of_bent_losses(loss: str) -> None:
     code, slopes, curvatures = CODES[loss], np.empty(81), np.empty(81)
     kernels.slopes(code, p, y, np.ones(81), 0.4, slopes)
     kernels.curvatures(code, p, y, np.ones(81), 0.4, curvatures)
-    values = [[kernels.mean_loss(code, p[i : i + 1] + d, y[i : i + 1], np.ones(1), 0.4) for d in (-h, h)]
-              for i in range(81)]  # fmt: skip
+    values = [
+        [kernels.mean_loss(code, p[i : i + 1] + d, y[i : i + 1], np.ones(1), 0.4) for d in (-h, h)] for i in range(81)
+    ]
     np.testing.assert_allclose(slopes, np.diff(values, axis=1)[:, 0] / (2 * h), atol=1e-5)
     beside = [np.empty(81), np.empty(81)]
     for d, out in zip((-h, h), beside):

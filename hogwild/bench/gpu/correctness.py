@@ -66,9 +66,17 @@ def added(n: int, classes: int) -> float:
     indices, labels = np.tile(np.arange(SHARED), n), np.arange(n) % classes
     rows = Rows(np.arange(n + 1) * SHARED, indices, np.ones(n * SHARED), labels, SHARED)
     run = train(
-        rows, device="cuda", in_flight=n, discipline="atomic", loss="hinge", step=STEP, schedule="constant", epochs=1,
-        l2=0.0, intercept=False,
-    )  # fmt: skip
+        rows,
+        device="cuda",
+        in_flight=n,
+        discipline="atomic",
+        loss="hinge",
+        step=STEP,
+        schedule="constant",
+        epochs=1,
+        l2=0.0,
+        intercept=False,
+    )
     with run:
         found = run.finish().coef_  # (1, width) or (classes, width)
     own = np.bincount(labels, minlength=classes)
@@ -109,15 +117,19 @@ CHECKS: dict[str, Check] = {
     "linear, the same, shuffled": partial(apart, order="shuffled"),
     "linear, the same, stored": partial(apart, discipline="hogwild"),
     "linear, the same, 5 classes": partial(apart, classes=5),
-    **{f"linear, every change is added, {classes} classes": partial(added, classes=classes)
-       for classes in (2, 3, 7, 16)},
+    **{
+        f"linear, every change is added, {classes} classes": partial(added, classes=classes)
+        for classes in (2, 3, 7, 16)
+    },
     "completion, one rating in flight": partial(completion, rank=64, in_flight=1),
-    **{f"completion, all in flight, nothing in common, rank {rank}": partial(completion, rank=rank)
-       for rank in (20, 64, 512)},
+    **{
+        f"completion, all in flight, nothing in common, rank {rank}": partial(completion, rank=rank)
+        for rank in (20, 64, 512)
+    },
     "completion, the same, rank 64, shuffled": partial(completion, rank=64, order="shuffled"),
     "module, captured": partial(module, launch="graphs"),
     "module, eager": partial(module, launch="eager"),
-}  # fmt: skip
+}
 
 
 def checked(check: Check, n: int) -> Timings:

@@ -53,9 +53,15 @@ def continued(running: Running, loss: str) -> Timings:
             if last["status"] != "ok":
                 raise TrainingError(last["status"])
             yield {
-                "seconds": seconds, "in_flight": last["in_flight"], "epochs": last["epoch"], "step": config.step,
-                "kind": config.discipline, "workers": config.workers, "device": config.device, "loss": last[loss],
-            }  # fmt: skip
+                "seconds": seconds,
+                "in_flight": last["in_flight"],
+                "epochs": last["epoch"],
+                "step": config.step,
+                "kind": config.discipline,
+                "workers": config.workers,
+                "device": config.device,
+                "loss": last[loss],
+            }
 
 
 def trained(data: Any, loss: str, options: Row) -> Timings:

@@ -21,9 +21,11 @@ from hogwild.cuda.backend import Backend
 
 DRIVER = Path("/proc/driver/nvidia/version")
 PARTS: dict[str, Callable[[Size, Pace], Iterator[Row]]] = {
-    "correctness": correctness.measure, "streams": timings.streams, "linear": timings.linear,
+    "correctness": correctness.measure,
+    "streams": timings.streams,
+    "linear": timings.linear,
     "completion": timings.completion,
-}  # fmt: skip
+}
 
 
 def measure(part: str, seconds: float, quick: bool = False, skipped: tuple[str, ...] = ()) -> Iterator[Row]:

@@ -64,13 +64,20 @@ class Size:
 #: Factors of 480,189 users take 123 MB at rank 64, more than an L2 cache holds; 300,000 rows have 21.8M nonzeros.
 #: A fifth of Netflix's ratings: all evaluations on the CPU then take a minute.
 FULL = Size(
-    1 << 32, "synthetic:netflix?ratings=20000000&shift=137", "synthetic:rcv1?rows=300000", 1 << 16,
+    1 << 32,
+    "synthetic:netflix?ratings=20000000&shift=137",
+    "synthetic:rcv1?rows=300000",
+    1 << 16,
     {"completion": 5, "linear": 30, "streams": 2},
-)  # fmt: skip
+)
 QUICK = Size(
-    1 << 28, "synthetic:netflix?users=60000&items=4000&ratings=1000000", "synthetic:rcv1?rows=60000", 1 << 14,
-    {"completion": 2, "linear": 5, "streams": 1}, goal=5,
-)  # fmt: skip
+    1 << 28,
+    "synthetic:netflix?users=60000&items=4000&ratings=1000000",
+    "synthetic:rcv1?rows=60000",
+    1 << 14,
+    {"completion": 2, "linear": 5, "streams": 1},
+    goal=5,
+)
 
 
 def streams(size: Size, pace: Pace) -> Iterator[Row]:

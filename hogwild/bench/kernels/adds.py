@@ -40,10 +40,12 @@ def _group(plan: BenchPlan, cells: int, workers: int) -> Iterator[dict[str, Any]
     for kind in ADDS:
         timing = found.get(kind, Timing(None, status=refused))
         yield timing.fields() | {
-            "add": kind, "cells": cells, "workers": workers,
+            "add": kind,
+            "cells": cells,
+            "workers": workers,
             "nanoseconds": None if timing.seconds is None else timing.seconds / times * 1e9,
             "lost_share": sides[kind].lost_share if kind in sides else None,
-        }  # fmt: skip
+        }
 
 
 def _about(plan: BenchPlan, cells: int, workers: int) -> Callable[[str], None]:

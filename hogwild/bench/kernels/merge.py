@@ -33,9 +33,10 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
         for workers in counts:
             timing = found[str(workers)]
             yield timing.fields() | {
-                "coordinates": coordinates, "workers": workers,
+                "coordinates": coordinates,
+                "workers": workers,
                 "nanoseconds": timing.seconds and timing.seconds / (times * coordinates) * 1e9,
-            }  # fmt: skip
+            }
 
 
 class _Side:
@@ -45,8 +46,9 @@ class _Side:
         shared, self._workers, self._times = np.zeros(coordinates, np.float32), workers, times
         generator = np.random.default_rng(0)
         features = generator.permutation(coordinates).astype(np.int32)  # ranks are not in the user's order
-        self._tiers = _filled(Tiers, features=features, bounds=np.array([0, coordinates]),
-                              rates=np.full(coordinates, 1e-3, np.float32))  # fmt: skip
+        self._tiers = _filled(
+            Tiers, features=features, bounds=np.array([0, coordinates]), rates=np.full(coordinates, 1e-3, np.float32)
+        )
         self._parts = []
         for _ in range(workers):
             private, base = np.zeros(coordinates, np.float32), np.zeros(coordinates, np.float32)

@@ -46,9 +46,13 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     for side, timing in times.items():
         reader, count = side.split()
         yield timing.fields() | {
-            "reader": reader, "workers": int(count), "rows": len(rows), "megabytes": megabytes,
-            "megabytes_per_second": timing.per_second(megabytes), "speedup": ratio(alone.seconds, timing.seconds),
-        }  # fmt: skip
+            "reader": reader,
+            "workers": int(count),
+            "rows": len(rows),
+            "megabytes": megabytes,
+            "megabytes_per_second": timing.per_second(megabytes),
+            "speedup": ratio(alone.seconds, timing.seconds),
+        }
 
 
 def write_svmlight(path: Path, rows: Rows, zero_based: bool = False) -> None:

@@ -42,7 +42,15 @@ def _rows(plan: BenchPlan, family: str, rows: Any, sides: dict[str, Side]) -> It
     wall = times["streaming file"].seconds
     for side, timing in times.items():
         loop, order = side.rsplit(" ", 1)
-        yield about(plan.names[family], rows) | timing.fields() | {
-            "family": family, "loop": loop, "order": order, "workers": 1,
-            "nonzeros_per_second": timing.per_second(rows.nnz), "share_of_streaming": ratio(wall, timing.seconds),
-        }  # fmt: skip
+        yield (
+            about(plan.names[family], rows)
+            | timing.fields()
+            | {
+                "family": family,
+                "loop": loop,
+                "order": order,
+                "workers": 1,
+                "nonzeros_per_second": timing.per_second(rows.nnz),
+                "share_of_streaming": ratio(wall, timing.seconds),
+            }
+        )

@@ -20,7 +20,13 @@ def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
     for workers in plan.workers:
         timing = times[str(workers)]
         rate = timing.per_second(rows.nnz)
-        yield about(name, rows) | timing.fields() | {
-            "workers": workers, "nonzeros_per_second": rate, "gigabytes_per_second": rate and 8 * rate / 1e9,
-            "speedup": ratio(alone.seconds, timing.seconds),
-        }  # fmt: skip
+        yield (
+            about(name, rows)
+            | timing.fields()
+            | {
+                "workers": workers,
+                "nonzeros_per_second": rate,
+                "gigabytes_per_second": rate and 8 * rate / 1e9,
+                "speedup": ratio(alone.seconds, timing.seconds),
+            }
+        )

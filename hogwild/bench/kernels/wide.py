@@ -18,9 +18,12 @@ from hogwild.data.rows.container import Rows
 WIDTHS = 1 << 20, 1 << 22, 1 << 24
 CLASSES = 4
 KINDS: dict[str, dict[str, Any]] = {
-    "l2": {}, "no penalty": {"l2": 0.0}, "l1 and l2": {"l1": 1e-7}, "adagrad": {"adagrad": True},
+    "l2": {},
+    "no penalty": {"l2": 0.0},
+    "l1 and l2": {"l1": 1e-7},
+    "adagrad": {"adagrad": True},
     f"{CLASSES} classes": {},
-}  # fmt: skip
+}
 WAYS = {"own": "never", "by popularity": "always"}
 SINGLE = "single runs", "by popularity"
 
@@ -53,8 +56,9 @@ def _sides(
 
         runs: dict[tuple[str, str], Any] = {
             (discipline, way): start(workers, discipline, way)
-            for discipline in (["serial"] if workers == 1 else ["hogwild", "tiered"]) for way in WAYS
-        }  # fmt: skip
+            for discipline in (["serial"] if workers == 1 else ["hogwild", "tiered"])
+            for way in WAYS
+        }
         if workers > 1:
             runs[SINGLE] = Together([start(1, "serial", SINGLE[1]) for _ in range(workers)])
         sides = {", ".join(name): side for name, side in runs.items()}
@@ -63,9 +67,17 @@ def _sides(
         for name, side in runs.items():
             discipline, way = name
             passes, timing = workers if name == SINGLE else 1, times[name]
-            yield about(plan.names[names["family"]], rows) | timing.fields() | names | {
-                "workers": workers, "discipline": discipline, "numbering": way,
-                "nonzeros_per_second": timing.per_second(passes * rows.nnz),
-                "objective": side.objective, "faster": ratio(seconds.get((discipline, "own")), seconds[name]),
-                "of_single_runs": ratio(seconds.get(SINGLE), workers * (seconds[name] or 0) / passes),
-            }  # fmt: skip
+            yield (
+                about(plan.names[names["family"]], rows)
+                | timing.fields()
+                | names
+                | {
+                    "workers": workers,
+                    "discipline": discipline,
+                    "numbering": way,
+                    "nonzeros_per_second": timing.per_second(passes * rows.nnz),
+                    "objective": side.objective,
+                    "faster": ratio(seconds.get((discipline, "own")), seconds[name]),
+                    "of_single_runs": ratio(seconds.get(SINGLE), workers * (seconds[name] or 0) / passes),
+                }
+            )

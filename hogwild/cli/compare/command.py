@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
 EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
 #: The best objective seen, which stands in for the optimum, is the end of a run, so the last digits are its noise.
-EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3",
-       "module": "2e-1,1e-1,5e-2"}  # fmt: skip
+EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3", "module": "2e-1,1e-1,5e-2"}
 REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, which runs as many programs as fit
 SEEDS, OUT = 5, "comparison"
 TIMEOUT, SCALE = 600.0, 0.01
@@ -65,47 +64,109 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
 @takes(
     f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer state "
     "batch momentum beta1 beta2 schedule decay power adagrad order seed host delay link device in_flight out quiet",
-    methods=row("Methods, such as hogwild,locked.", WHAT, metavar="LIST", autocompletion=shell.methods,
-                show_default="all that the problem has"),
-    workers=row("Numbers of workers, such as 1,2,4.", WHAT, "--workers", "-w", metavar="LIST",
-                show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16"),
-    seeds=row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int,
-              show_default=f"{SEEDS}; of --suite paper 1, exchanges 3"),
-    epochs={"panel": WHAT, "help": "Passes over the data.",
-            "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}, for the suites 20 and 16"},
-    eps=row("Targets: shares of the way to the optimum, or to the best seen, that may be left.", WHAT, metavar="LIST",
-            show_default=f"{EPS['linear']}; for completion and modules {EPS['module']}"),
-    steps=row("Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
-              WHAT, metavar="LIST", default="auto"),
-    gradient_delay=row("Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT,
-                       metavar="LIST"),
-    budget=row("Leave out seeds, workers, steps, epochs, in this order and but for what is named, until this should "
-               "do.", WHAT, kind=float, metavar="SECONDS", min=1, show_default="no limit"),
-    timeout=row("Time of training after which a run is stopped.", WHAT, kind=float, metavar="SECONDS", min=0.1,
-                show_default=f"{TIMEOUT:g}; of --suite paper {SUITES['paper']:g}"),
-    oversubscribe=flag(f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than "
-                       "cores.", WHAT),
+    methods=row(
+        "Methods, such as hogwild,locked.",
+        WHAT,
+        metavar="LIST",
+        autocompletion=shell.methods,
+        show_default="all that the problem has",
+    ),
+    workers=row(
+        "Numbers of workers, such as 1,2,4.",
+        WHAT,
+        "--workers",
+        "-w",
+        metavar="LIST",
+        show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
+    ),
+    seeds=row(
+        "Repeats of everything, each with its own order of the rows.",
+        WHAT,
+        kind=int,
+        show_default=f"{SEEDS}; of --suite paper 1, exchanges 3",
+    ),
+    epochs={
+        "panel": WHAT,
+        "help": "Passes over the data.",
+        "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}, for the suites 20 and 16",
+    },
+    eps=row(
+        "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
+        WHAT,
+        metavar="LIST",
+        show_default=f"{EPS['linear']}; for completion and modules {EPS['module']}",
+    ),
+    steps=row(
+        "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
+        WHAT,
+        metavar="LIST",
+        default="auto",
+    ),
+    gradient_delay=row(
+        "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT, metavar="LIST"
+    ),
+    budget=row(
+        "Leave out seeds, workers, steps, epochs, in this order and but for what is named, until this should do.",
+        WHAT,
+        kind=float,
+        metavar="SECONDS",
+        min=1,
+        show_default="no limit",
+    ),
+    timeout=row(
+        "Time of training after which a run is stopped.",
+        WHAT,
+        kind=float,
+        metavar="SECONDS",
+        min=0.1,
+        show_default=f"{TIMEOUT:g}; of --suite paper {SUITES['paper']:g}",
+    ),
+    oversubscribe=flag(
+        f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than cores.", WHAT
+    ),
     dry_run=flag("List what would be run and about how long, and end.", WHAT),
-    suite=row("'paper': the table of the Hogwild paper, on generated data; 'exchanges': replicas that trade, by the "
-              "simulator's clock.", SUITE, autocompletion=shell.among(SUITES)),
+    suite=row(
+        "'paper': the table of the Hogwild paper, on generated data; 'exchanges': replicas that trade, by the "
+        "simulator's clock.",
+        SUITE,
+        autocompletion=shell.among(SUITES),
+    ),
     scale=row("Share of the full sizes.", SUITE, kind=float, show_default=f"{SCALE:g}; of exchanges 0.1"),
     test={"help": "Data to test on."},
-    holdout={"help": "Fraction of DATA to hold out and test on; 0: none.",
-             "show_default": f"{DEFAULT_HOLDOUT} without --test"},
-    model=row(f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or "
-              f"{FUNCTION}.", MODULE, metavar=FUNCTION),
+    holdout={
+        "help": "Fraction of DATA to hold out and test on; 0: none.",
+        "show_default": f"{DEFAULT_HOLDOUT} without --test",
+    },
+    model=row(
+        f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
+        MODULE,
+        metavar=FUNCTION,
+    ),
     seed={"help": "First seed, and that of the hold-out."},
     host={"default": REAL_HOSTS[0], "show_default": True},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
     link={"help": "The link between replicas: see hogwild train and simulate."},
-    out=row("Directory of the results; a comparison begun there goes on.", RESULTS, "--out", "-o", metavar="DIR",
-            default=OUT),
-)  # fmt: skip
+    out=row(
+        "Directory of the results; a comparison begun there goes on.",
+        RESULTS,
+        "--out",
+        "-o",
+        metavar="DIR",
+        default=OUT,
+    ),
+)
 def compare(
-    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=DEFAULT_DATA,
-        autocompletion=shell.data, help=f"As for train; with --model also {FUNCTION}.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=DEFAULT_DATA,
+            autocompletion=shell.data,
+            help=f"As for train; with --model also {FUNCTION}.",
+        ),
+    ] = None,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Compare lock-free training with locks, turns, averaging and other programs, or a GPU's ways, on DATA."""
     raise typer.Exit(begin(given | {"data": data}))
 
@@ -176,10 +237,16 @@ def make_plan(given: dict[str, Any]) -> ComparisonPlan:
     eps = EPS[problem] if given["eps"] is None else given["eps"]
     workers = REPLICAS.get(problem, (1,)) if (device, given["workers"]) == ("cuda", None) else None
     return ComparisonPlan(
-        SEEDS if given["seeds"] is None else given["seeds"], workers or parse_workers(given["workers"]), steps, epochs,
-        tuple(method.name for method in chosen(names)), parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
-        given["seed"], delays, () if device == "cpu" else (machine.physical_cores(),),
-    )  # fmt: skip
+        SEEDS if given["seeds"] is None else given["seeds"],
+        workers or parse_workers(given["workers"]),
+        steps,
+        epochs,
+        tuple(method.name for method in chosen(names)),
+        parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
+        given["seed"],
+        delays,
+        () if device == "cpu" else (machine.physical_cores(),),
+    )
 
 
 def make_comparison(
@@ -231,10 +298,18 @@ def pose(
     fields = {"seeds": "seeds", "workers": "workers", "steps": "grid", "epochs": "epochs"}
     named = [field for option, field in fields.items() if given[option] not in (None, "auto")]
     return Comparison(
-        rows, test, plan, base, data=given["data"], cache=None if cache is None else Path(cache.directory),
-        budget=given["budget"], timeout=given["timeout"] or TIMEOUT,
-        in_flight=given["in_flight"], command=shlex.join(["hogwild", *sys.argv[1:]]), named=named,
-    )  # fmt: skip
+        rows,
+        test,
+        plan,
+        base,
+        data=given["data"],
+        cache=None if cache is None else Path(cache.directory),
+        budget=given["budget"],
+        timeout=given["timeout"] or TIMEOUT,
+        in_flight=given["in_flight"],
+        command=shlex.join(["hogwild", *sys.argv[1:]]),
+        named=named,
+    )
 
 
 def show_plan(comparison: Comparison, display: Display) -> None:

@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 
 
 def report(
-    directories: Annotated[list[str], typer.Argument(
-        metavar="DIR", show_default=False, help="What hogwild compare --out wrote; several stand side by side.")],
-    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", show_default="DIR, if only one is given",
-                                            help="Directory of the report.")] = None,
+    directories: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DIR", show_default=False, help="What hogwild compare --out wrote; several stand side by side."
+        ),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", show_default="DIR, if only one is given", help="Directory of the report."
+        ),
+    ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
     if "" in (*directories, out):
         raise UsageError("'': expected the name of a directory")

@@ -58,8 +58,11 @@ def asked(given: dict[str, Any], usual: Mapping[str, inspect.Parameter]) -> dict
     from hogwild.compare.run.methods import listed
     from hogwild.compare.run.suites import SUITES
 
-    parsers: dict[str, Callable[[Any], Any]] = {"methods": lambda text: tuple(listed(text)), "workers": parse_workers,
-                                                "steps": lambda text: parse_numbers("--steps", text, 0.0)}  # fmt: skip
+    parsers: dict[str, Callable[[Any], Any]] = {
+        "methods": lambda text: tuple(listed(text)),
+        "workers": parse_workers,
+        "steps": lambda text: parse_numbers("--steps", text, 0.0),
+    }
     known, found = inspect.signature(SUITES[given["suite"]]).parameters, dict[str, Any]()
     for name, parameter in usual.items():
         if name in COMMON or given[name] == parameter.default:

@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 data = typer.Typer(help="Public data sets: list, describe and fetch them; their names then stand wherever data do.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, or a part of one: rcv1, rcv1:test.",
-                                     show_default=False, autocompletion=data_sets)]  # fmt: skip
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A data set, or a part of one: rcv1, rcv1:test.",
+        show_default=False,
+        autocompletion=data_sets,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WIDTH = 80  # columns of output
 
@@ -50,8 +57,14 @@ def table(known: list[Card]) -> list[str]:
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for header, left in (("name", True), ("task", True), ("rows", False), ("width", False), ("size", False),
-                         ("fetched", True)):  # fmt: skip
+    for header, left in (
+        ("name", True),
+        ("task", True),
+        ("rows", False),
+        ("width", False),
+        ("size", False),
+        ("fetched", True),
+    ):
         shown.add_column(header, justify="left" if left else "right", no_wrap=True)
     for card in known:
         shown.add_row(card.name, card.task, rows_of(card), width_of(card), size_of(card), fetched_of(card))
@@ -148,8 +161,14 @@ def file_lines(file: Any) -> Iterator[str]:
 
 
 def fact(name: str, value: str) -> list[str]:
-    return textwrap.wrap(" ".join(value.split()), WIDTH, initial_indent=f"{name:<11} ", subsequent_indent=" " * 12,
-                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return textwrap.wrap(
+        " ".join(value.split()),
+        WIDTH,
+        initial_indent=f"{name:<11} ",
+        subsequent_indent=" " * 12,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @data.command("path")
@@ -166,13 +185,24 @@ def path(name: Name) -> None:
 
 @data.command("fetch")
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.",
-                                               show_default=False, autocompletion=data_sets)],
-    source: Annotated[list[str] | None, typer.Option("--from", metavar="PATH", show_default=False,
-                      help="A file downloaded by hand, or a directory with it; may be given several times.")] = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False, autocompletion=data_sets
+        ),
+    ],
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            show_default=False,
+            help="A file downloaded by hand, or a directory with it; may be given several times.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Download data sets, check them and make stores of them.
 
     A download that was interrupted goes on where it was. Data lie in the user's data directory, or in HOGWILD_DATA.

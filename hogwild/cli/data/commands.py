@@ -67,15 +67,26 @@ def info(
         typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine", autocompletion=shell.data),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
-    machines: Annotated[int | None, typer.Option(
-        min=2, max=1024, help="Say whether so many machines would train on the data sooner than one.",
-        show_default=False)] = None,
-    link: Annotated[str, typer.Option(
-        metavar="LINK", show_default=False, help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; "
-        "with row=2us an epoch is not timed.")] = "",
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=1024,
+            help="Say whether so many machines would train on the data sooner than one.",
+            show_default=False,
+        ),
+    ] = None,
+    link: Annotated[
+        str,
+        typer.Option(
+            metavar="LINK",
+            show_default=False,
+            help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; with row=2us an epoch is not timed.",
+        ),
+    ] = "",
     json: Json = False,
     **given: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Print the facts of a data file, a store or a model, or of this machine."""
     show, sources = lines, Sources.take(given)
     check_between(machines, link)
@@ -203,8 +214,14 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
     }
     for name, value in [*shown.items(), ("in parallel", facts["meaning"])]:
-        yield from textwrap.wrap(value, 118, initial_indent=f"{name:<14}", subsequent_indent=" " * 14,
-                                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        yield from textwrap.wrap(
+            value,
+            118,
+            initial_indent=f"{name:<14}",
+            subsequent_indent=" " * 14,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     if "machines" in facts:
         yield from machines_lines(facts["machines"])
 

@@ -36,10 +36,14 @@ def machines_facts(rows: Rows, labels: bool, machines: int, link: str) -> dict[s
     load = SharedWork(epoch.width, len(rows), rows.nnz, epoch.seconds, machines, wire)
     found = traffic(load, DegreeCounts.of(rows.degrees()))
     return {
-        "count": machines, "link": link, "epoch_seconds": epoch.seconds, "how": epoch.how,
+        "count": machines,
+        "link": link,
+        "epoch_seconds": epoch.seconds,
+        "how": epoch.how,
         "nonzeros_per_second": rows.nnz / epoch.seconds if epoch.seconds else None,
-        "exchanges": [dataclasses.asdict(each) for each in found], "verdict": verdict(load, found),
-    }  # fmt: skip
+        "exchanges": [dataclasses.asdict(each) for each in found],
+        "verdict": verdict(load, found),
+    }
 
 
 def machines_lines(facts: dict[str, Any]) -> Iterator[str]:
@@ -50,9 +54,13 @@ def machines_lines(facts: dict[str, Any]) -> Iterator[str]:
     yield " " * 14 + f"{COLUMNS[0]:<26}" + "".join(f"{name:>17}" for name in COLUMNS[1:])
     for each in facts["exchanges"]:
         cells = (
-            f"{100 * each['moved']:.3g} %", f"{1e-6 * each['bytes']:.3g}", f"{each['per_nonzero']:.2g}",
-            f"{each['most']:.2g}", f"{each['seconds']:.3g} s",
-        )  # fmt: skip
+            f"{100 * each['moved']:.3g} %",
+            f"{1e-6 * each['bytes']:.3g}",
+            f"{each['per_nonzero']:.2g}",
+            f"{each['most']:.2g}",
+            f"{each['seconds']:.3g} s",
+        )
         yield " " * 14 + f"{each['exchange']:<26}" + "".join(f"{cell:>17}" for cell in cells)
-    yield from textwrap.wrap(facts["verdict"], 118, initial_indent=" " * 14, subsequent_indent=" " * 14,
-                             break_on_hyphens=False)  # fmt: skip
+    yield from textwrap.wrap(
+        facts["verdict"], 118, initial_indent=" " * 14, subsequent_indent=" " * 14, break_on_hyphens=False
+    )

@@ -22,8 +22,22 @@ if TYPE_CHECKING:
     from hogwild.data.tables.plan import AskedColumns
 
 #: Formats of rows, of ratings and of graphs.
-FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", "csv", "tsv", "parquet", "arrow", "ratings", "netflix",
-           "dimacs", "edges", "mrf")  # fmt: skip
+FORMATS = (
+    "svmlight",
+    "npz",
+    "mtx",
+    "store",
+    "synthetic",
+    "csv",
+    "tsv",
+    "parquet",
+    "arrow",
+    "ratings",
+    "netflix",
+    "dimacs",
+    "edges",
+    "mrf",
+)
 COLUMNS = ("label", "categorical", "numeric", "text", "ignore", "weight")
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 
@@ -103,9 +117,13 @@ class Sources:
     def options(self) -> dict[str, Any]:
         """The options that determine how a source is read, as keywords of ``open_data``."""
         return {
-            "format": self.format, "zero_based": self.zero_based, "width": self.features, "targets": self.targets,
-            "hash_bits": self.hash_bits, "columns": self.columns(),
-        }  # fmt: skip
+            "format": self.format,
+            "zero_based": self.zero_based,
+            "width": self.features,
+            "targets": self.targets,
+            "hash_bits": self.hash_bits,
+            "columns": self.columns(),
+        }
 
     def columns(self) -> AskedColumns | None:
         """The options for a table's columns, if any are given."""
@@ -158,9 +176,7 @@ class Sources:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
 
-def check_outputs(
-    outputs: dict[str, str | None], inputs: Iterable[str | None] = (), pipes: Iterable[str] = ()
-) -> None:  # fmt: skip
+def check_outputs(outputs: dict[str, str | None], inputs: Iterable[str | None] = (), pipes: Iterable[str] = ()) -> None:
     """Refuse outputs, by their options, that cannot be written, or would overwrite an input or another output.
 
     Those of the options ``pipes`` may be pipes or devices, and "-" is the standard output there.

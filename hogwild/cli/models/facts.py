@@ -38,10 +38,15 @@ def of_linear(model: LinearModel, count: int | None, names: str | None, zero_bas
     named = namer(model, {int(at) for pair in tops for side in pair for at in side}, names, zero_based)
     nonzero = int(np.count_nonzero(model.coef_))
     facts = {
-        "kind": "linear", "labels": model.label_texts, "features": model.width, "hash_bits": model.hash_bits,
-        "nonzero": nonzero, "density": nonzero / max(model.coef_.size, 1), "intercept": model.intercept_,
+        "kind": "linear",
+        "labels": model.label_texts,
+        "features": model.width,
+        "hash_bits": model.hash_bits,
+        "nonzero": nonzero,
+        "density": nonzero / max(model.coef_.size, 1),
+        "intercept": model.intercept_,
         "columns": None if model.table is None else {c["name"]: c["role"] for c in model.table["columns"]},
-    }  # fmt: skip
+    }
     facts["heaviest"] = [
         {"label": label, "intercept": bias} | paired(weights, pair, named)
         for label, bias, weights, pair in zip(
@@ -55,8 +60,13 @@ def of_completion(model: Any, count: int | None, *_: Any) -> dict[str, Any]:
     """Return sizes and biases of a completion model."""
     from hogwild.data.names import heaviest
 
-    facts = {"kind": "completion", "users": model.shape[0], "items": model.shape[1], "rank": model.rank,
-             "mean": model.mean}  # fmt: skip
+    facts = {
+        "kind": "completion",
+        "users": model.shape[0],
+        "items": model.shape[1],
+        "rank": model.rank,
+        "mean": model.mean,
+    }
     facts["heaviest"] = [
         {"label": side} | paired(biases, heaviest(biases, count or COUNT), str if ids is None else ids.names)
         for side, biases, ids in (("user", model.user_bias, model.user_ids), ("item", model.item_bias, model.item_ids))
@@ -71,10 +81,15 @@ def of_cut(model: Any, *_: Any) -> dict[str, Any]:
     counts = np.bincount(model.labels, minlength=model.n_labels).tolist()
     names = range(model.n_labels) if model.label_ids is None else model.label_ids.names()
     return {
-        "kind": "cuts", "vertices": len(model), "labels": model.n_labels, "cut_value": model.cut_value,
-        "relaxed_value": model.objective, "energy": model.energy, "grid": model.shape,
+        "kind": "cuts",
+        "vertices": len(model),
+        "labels": model.n_labels,
+        "cut_value": model.cut_value,
+        "relaxed_value": model.objective,
+        "energy": model.energy,
+        "grid": model.shape,
         "vertices_by_label": {str(name): number for name, number in zip(names, counts, strict=True)},
-    }  # fmt: skip
+    }
 
 
 def of_module(model: Any, *_: Any) -> dict[str, Any]:
@@ -84,13 +99,20 @@ def of_module(model: Any, *_: Any) -> dict[str, Any]:
         for name in model.names
         if (array := model.arrays.get(name)) is not None
     ]
-    return {"kind": "module", "parameters": sum(a.size for a in model.arrays.values()), "arrays": arrays,
-            "tied": model.tied}  # fmt: skip
+    return {
+        "kind": "module",
+        "parameters": sum(a.size for a in model.arrays.values()),
+        "arrays": arrays,
+        "tied": model.tied,
+    }
 
 
 OF: dict[str, Callable[..., dict[str, Any]]] = {
-    "LinearModel": of_linear, "CompletionModel": of_completion, "Segmentation": of_cut, "ModuleModel": of_module,
-}  # fmt: skip
+    "LinearModel": of_linear,
+    "CompletionModel": of_completion,
+    "Segmentation": of_cut,
+    "ModuleModel": of_module,
+}
 
 
 def paired(weights: np.ndarray, positions: Iterable[np.ndarray], named: Callable[[Any], Any]) -> dict[str, Any]:

@@ -27,10 +27,32 @@ STEEP = 4  # ratio of largest to smallest value above which the plot's scale is 
 LEAD = 18  # characters of the left column
 CLASSES, ARRAYS, EPOCHS = 25, 40, 7  # lines of a list; JSON has all of it
 OPTIONS = (
-    "loss", "loss_param", "l1", "l2", "penalty", "rank", "nonnegative", "negatives", "normalize",
-    "class_weight", "step", "schedule", "adagrad", "optimizer", "momentum", "batch", "epochs", "average", "discipline",
-    "exchange", "workers", "host", "device", "order", "seed",
-)  # fmt: skip
+    "loss",
+    "loss_param",
+    "l1",
+    "l2",
+    "penalty",
+    "rank",
+    "nonnegative",
+    "negatives",
+    "normalize",
+    "class_weight",
+    "step",
+    "schedule",
+    "adagrad",
+    "optimizer",
+    "momentum",
+    "batch",
+    "epochs",
+    "average",
+    "discipline",
+    "exchange",
+    "workers",
+    "host",
+    "device",
+    "order",
+    "seed",
+)
 PENALISED = ("loss", "l1", "l2")  # not options of a cut
 UNSAID: dict[str, tuple[Any, ...]] = {
     "l1": (0,),
@@ -52,15 +74,22 @@ AXES = {"epoch": "epochs", "train_seconds": "seconds of training"}
 def inspect(
     model: Model,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="How many features each way.", show_default="10; of "
-                                 "several classes 3")] = None,
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, help="How many features each way.", show_default="10; of several classes 3"
+        ),
+    ] = None,
     names: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Names of the features: the table that was trained on; for "
-                                 "other data text with one name a line.")] = None,
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Names of the features: the table that was trained on; for other data text with one name a line.",
+        ),
+    ] = None,
     zero_based: Annotated[bool, typer.Option("--zero-based", help="Number features from 0, not 1.")] = False,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw the learning curve here.")] = None,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show what is in a model: labels, heaviest features by name, options, learning curve."""
     check_readable(model)
     if names is not None:
@@ -79,8 +108,14 @@ def inspect(
     if plot is not None and not any({*AXES, "objective"} <= set(row) for row in rows):
         raise UsageError(f"--plot {plot}: {model} holds no measurements of its training")
     options = chosen(trained.config)
-    facts = {"model": model, **facts_of(trained, count, names, zero_based), "trained_by": f"hogwild {trained.version}",
-             "data": trained.fingerprint, "options": options, "history": rows}  # fmt: skip
+    facts = {
+        "model": model,
+        **facts_of(trained, count, names, zero_based),
+        "trained_by": f"hogwild {trained.version}",
+        "data": trained.fingerprint,
+        "options": options,
+        "history": rows,
+    }
     if plot is not None:
         draw(rows, plot)  # first, since a reader of the lines may stop early
     if json:
@@ -96,9 +131,10 @@ def chosen(config: dict[str, Any]) -> dict[str, Any]:
     """Return the informative options, without those that are off."""
     found = {name: config.get(name) for name in OPTIONS if config.get("problem") != "cuts" or name not in PENALISED}
     return {
-        name: value for name, value in found.items()
+        name: value
+        for name, value in found.items()
         if value is not None and value is not False and value not in UNSAID.get(name, ())
-    }  # fmt: skip
+    }
 
 
 def curve(history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -132,8 +168,9 @@ def about(facts: dict[str, Any]) -> Iterator[str]:
                 yield f"  {array['name'][:NAME]:<{NAME}}  {shape:<16} {array['dtype']}"
             yield from more(len(value), ARRAYS, "arrays, which --json has")
             continue
-        yield from textwrap.wrap(short(name, value), WIDE, initial_indent=f"{name.replace('_', ' '):<{LEAD}}",
-                                 subsequent_indent=" " * LEAD)  # fmt: skip
+        yield from textwrap.wrap(
+            short(name, value), WIDE, initial_indent=f"{name.replace('_', ' '):<{LEAD}}", subsequent_indent=" " * LEAD
+        )
 
 
 def short(name: str, value: Any) -> str:

@@ -26,14 +26,19 @@ def formats() -> list[str]:
 
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"What to write: {FORMATS}.", show_default=False,
-                                    autocompletion=formats)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="FORMAT", help=f"What to write: {FORMATS}.", show_default=False, autocompletion=formats
+        ),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
-    bare: Annotated[bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it "
-                                       "before.")] = False,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it before.")
+    ] = False,
     zero_based: Annotated[bool, typer.Option("--zero-based", help="vw: number features from 0, not from 1.")] = False,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write a model as a file of another program, which then predicts the same."""
     from hogwild.interchange import choose, export_model
 
@@ -50,18 +55,35 @@ def export(
 
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A model of another program.", show_default=False)],
-    source: Annotated[str, typer.Option("--from", metavar="FORMAT", help=f"What it is: {FORMATS}.", show_default=False,
-                                        autocompletion=formats)],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="FORMAT", help=f"What it is: {FORMATS}.", show_default=False, autocompletion=formats
+        ),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="MODEL", help="Write it here.", show_default=False)],
-    loss: Annotated[str | None, typer.Option(metavar="LOSS", help="vw, npz: what margins mean; log gives "
-        "probabilities.", show_default="the file's, else squared-error, or of classes hinge",
-        autocompletion=among(LOSSES))] = None,
-    labels: Annotated[str | None, typer.Option(metavar="A,B,...", help="vw, npz: values of the classes, in the file's "
-                                               "order.", show_default="the file's, else -1,1 or 1,2,...")] = None,
-    zero_based: Annotated[bool, typer.Option("--zero-based", help="vw: feature 0 there is the first here, not feature "
-                                             "1.")] = False,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOSS",
+            help="vw, npz: what margins mean; log gives probabilities.",
+            show_default="the file's, else squared-error, or of classes hinge",
+            autocompletion=among(LOSSES),
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="vw, npz: values of the classes, in the file's order.",
+            show_default="the file's, else -1,1 or 1,2,...",
+        ),
+    ] = None,
+    zero_based: Annotated[
+        bool, typer.Option("--zero-based", help="vw: feature 0 there is the first here, not feature 1.")
+    ] = False,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Turn a model of another program into a model file, which then predicts the same."""
     from hogwild.interchange import choose, import_model
 

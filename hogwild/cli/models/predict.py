@@ -35,9 +35,16 @@ TABLE_LABELS = 12  # most that fit on a terminal
 PAIRS = 1 << 16  # pairs whose scores are written at a time
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
-Data = Annotated[str, typer.Argument(metavar="DATA", show_default=False, autocompletion=shell.data,
-                                     help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
-                                     "set's name or synthetic:...; for a model of ratings any ratings.")]  # fmt: skip
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        show_default=False,
+        autocompletion=shell.data,
+        help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+        "set's name or synthetic:...; for a model of ratings any ratings.",
+    ),
+]
 
 
 @takes(f"zero_based format targets {CACHE}")

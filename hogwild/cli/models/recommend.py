@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 BATCH = 4096  # users at a time
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default="all", help="Names as in the data; "
-                                                   "'-': one a line from standard input.")]  # fmt: skip
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME", show_default="all", help="Names as in the data; '-': one a line from standard input."
+    ),
+]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each.")]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here ('-': standard output).")]
 

@@ -38,9 +38,14 @@ class CornacMF:
         self.problem, self.make = CompletionCase(alone, ratings, None).problem, MF
         self.schedule = make_schedule(config.schedule, config.step or 0.0, decay=config.decay)
         self.about: dict[str, Any] = {
-            "k": config.rank, "lambda_reg": config.l2, "use_bias": config.biases, "num_threads": config.workers or 1,
-            "seed": None, "backend": "cpu", "verbose": False,
-        }  # fmt: skip
+            "k": config.rank,
+            "lambda_reg": config.l2,
+            "use_bias": config.biases,
+            "num_threads": config.workers or 1,
+            "seed": None,
+            "backend": "cpu",
+            "verbose": False,
+        }
         values = self.problem.encode(ratings.values)
         triples = ratings.users.astype(np.int64), ratings.items.astype(np.int64), values
         self.data = Dataset(*ratings.shape, {}, {}, triples)

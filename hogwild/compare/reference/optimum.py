@@ -137,9 +137,16 @@ class _Search:
         self.rows, self.config, self.problem, self.note = rows, config, problem, note
         self.weights = row_weights(rows, config.class_weight)
         self.objective = Objective(
-            rows, config.loss, problem.loss_param, l1=config.l1, l2=config.l2, normalize=config.normalize,
-            labels=problem.labels, weights=self.weights, width=problem.width,
-        )  # fmt: skip
+            rows,
+            config.loss,
+            problem.loss_param,
+            l1=config.l1,
+            l2=config.l2,
+            normalize=config.normalize,
+            labels=problem.labels,
+            weights=self.weights,
+            width=problem.width,
+        )
         self.start = self.best = math.inf
         self.how, self.remarks = "", []  # type: str, list[str]
         self.lower = -math.inf  # lower bound
@@ -201,8 +208,9 @@ class _Search:
                 self.note(f"serial epoch {row['epoch']} of at most {epochs}")
                 if row["objective"] < self.best:
                     self.begun = f"{row['epoch']} serial epochs"
-                    self.offer(run.model.coef_[0] if self.coef.ndim == 1 else run.model.coef_, run.model.intercept_,
-                               self.begun)  # fmt: skip
+                    self.offer(
+                        run.model.coef_[0] if self.coef.ndim == 1 else run.model.coef_, run.model.intercept_, self.begun
+                    )
                 best.append(self.best)
                 t = len(best) - 1
                 if t >= 6 and best[t // 3] - best[t] <= STALLED * (self.start - self.best):

@@ -40,9 +40,12 @@ from hogwild.problems.linear.rows import row_weights
 from hogwild.training.schedule import make_schedule
 
 LIBLINEAR_LOSSES = {
-    "log": "log", "hinge": "hinge", "squared-hinge": "squared_hinge",
-    "epsilon-insensitive": "epsilon_insensitive", "squared-epsilon-insensitive": "squared_epsilon_insensitive",
-}  # fmt: skip
+    "log": "log",
+    "hinge": "hinge",
+    "squared-hinge": "squared_hinge",
+    "epsilon-insensitive": "epsilon_insensitive",
+    "squared-epsilon-insensitive": "squared_epsilon_insensitive",
+}
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
 INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
@@ -137,11 +140,17 @@ class SklearnSGD:
         alpha, self.epoch = config.l1 + config.l2, 0
         kind = SGDClassifier if self.problem.labels else SGDRegressor
         self.solver: Any = kind(
-            loss=SGD_LOSSES[config.loss], penalty="elasticnet" if config.l1 else "l2" if config.l2 else None,
-            alpha=alpha, l1_ratio=config.l1 / alpha if config.l1 else 0.0, fit_intercept=config.intercept,
-            epsilon=self.problem.loss_param, shuffle=config.order == "shuffled", learning_rate="constant",
-            eta0=config.step, random_state=np.random.RandomState(np.random.MT19937(config.seed)),
-        )  # fmt: skip
+            loss=SGD_LOSSES[config.loss],
+            penalty="elasticnet" if config.l1 else "l2" if config.l2 else None,
+            alpha=alpha,
+            l1_ratio=config.l1 / alpha if config.l1 else 0.0,
+            fit_intercept=config.intercept,
+            epsilon=self.problem.loss_param,
+            shuffle=config.order == "shuffled",
+            learning_rate="constant",
+            eta0=config.step,
+            random_state=np.random.RandomState(np.random.MT19937(config.seed)),
+        )
         self.classes = {"classes": np.array(self.problem.labels, np.float32)} if self.problem.labels else {}
         self.overflown = False
 
@@ -201,7 +210,7 @@ class Liblinear:
         self.X, self.y, self.weights = _matrix(rows, config, np.float64)
         self.model = liblinear_model(
             config.loss, self.problem.loss_param, config.l2, len(rows), config.intercept, config.seed
-        )  # fmt: skip
+        )
         self.passes, self.untimed = 0, 0.0
         self.untimed = min(self._seconds(0) for _ in range(COPIES))
 
@@ -232,9 +241,13 @@ def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool,
     from sklearn.svm import LinearSVC, LinearSVR
 
     same: dict[str, Any] = {
-        "C": 1.0 / (l2 * n), "fit_intercept": intercept, "intercept_scaling": 1.0, "dual": True, "tol": 1e-300,
+        "C": 1.0 / (l2 * n),
+        "fit_intercept": intercept,
+        "intercept_scaling": 1.0,
+        "dual": True,
+        "tol": 1e-300,
         "random_state": seed % 2**32,
-    }  # fmt: skip
+    }
     if loss == "log":
         return LogisticRegression(solver="liblinear", **same)
     if loss in ("hinge", "squared-hinge"):
@@ -285,8 +298,15 @@ OUTSIDE: dict[str, Outside] = {
     entry.name: entry
     for entry in (
         Outside("sklearn-sgd", "scikit-learn", "sklearn", SklearnSGD, "shuffled", _refuse_sgd),
-        Outside("liblinear", "scikit-learn", "sklearn", Liblinear, "its own", _refuse_liblinear,
-                lambda most: list(doubling(most))),
+        Outside(
+            "liblinear",
+            "scikit-learn",
+            "sklearn",
+            Liblinear,
+            "its own",
+            _refuse_liblinear,
+            lambda most: list(doubling(most)),
+        ),
         Outside("cornac", "cornac", "cornac", CornacMF, "file", _refuse_cornac),
     )
-}  # fmt: skip
+}

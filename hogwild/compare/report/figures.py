@@ -106,8 +106,12 @@ def curve(group: Group, field: str = "train_seconds") -> Curve:
     return Curve(np.array([np.median(pairs[:, 0]) for pairs in kept.values()]), gap, low, high)
 
 
-UNITS = {"train_seconds": "seconds", "epoch": "epochs", "virtual_seconds": "virtual milliseconds",
-         "bytes_sent": "megabytes sent by all replicas"}  # fmt: skip
+UNITS = {
+    "train_seconds": "seconds",
+    "epoch": "epochs",
+    "virtual_seconds": "virtual milliseconds",
+    "bytes_sent": "megabytes sent by all replicas",
+}
 SCALES = {"virtual_seconds": 1e3, "bytes_sent": 1e-6}
 
 
@@ -123,8 +127,9 @@ def curves(sources: Sequence[ComparisonResult], all_sources: Sequence[Comparison
         return None
     columns = len(sources) if len(sources) > 1 else min(len(cells), 2)
     rows = -(-len(cells) // columns)
-    figure, panels = grid(rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True,
-                          sharey=True)  # fmt: skip
+    figure, panels = grid(
+        rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True, sharey=True
+    )
     seconds = clock == "train_seconds"
     scale = clock_scale(sources) if seconds else SCALES.get(clock, 1.0)
     unit = "milliseconds" if seconds and scale > 1 else UNITS[clock]
@@ -180,8 +185,9 @@ def bars(sources: Sequence[ComparisonResult]) -> Any:
         return None
     targets = sorted({eps for source in sources for eps in source.eps}, reverse=True)
     heights = [0.23 * len(found) + 0.75 for _, found in chosen]
-    figure, panels = grid(len(chosen), len(targets), sum(heights) / len(heights), 0.2,
-                          gridspec_kw={"height_ratios": heights})  # fmt: skip
+    figure, panels = grid(
+        len(chosen), len(targets), sum(heights) / len(heights), 0.2, gridspec_kw={"height_ratios": heights}
+    )
     for line, (source, found) in zip(panels, chosen):
         for panel, eps in zip(line, targets):
             _bars(panel, source, found, eps, clock_scale(sources) if source.timed else SCALES.get(source.clock, 1.0))
@@ -207,11 +213,26 @@ def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, 
             continue
         failing = group.share(eps) < 1
         median, low, high = (scale * value for value in (each.median, each.q25, each.q75))
-        panel.barh(place, median, height=0.68, color=style(group.method)["color"], alpha=0.45 if failing else 0.85,
-                   hatch="////" if failing else None, edgecolor="white", linewidth=0, zorder=2)  # fmt: skip
+        panel.barh(
+            place,
+            median,
+            height=0.68,
+            color=style(group.method)["color"],
+            alpha=0.45 if failing else 0.85,
+            hatch="////" if failing else None,
+            edgecolor="white",
+            linewidth=0,
+            zorder=2,
+        )
         panel.plot([low, high], [place, place], color="0.2", linewidth=1.0, zorder=3)
-        panel.text(high + 0.025 * longest, place, f"{digits(median)}  {count}", va="center",
-                   fontsize=8, color="#B00020" if failing else "black")  # fmt: skip
+        panel.text(
+            high + 0.025 * longest,
+            place,
+            f"{digits(median)}  {count}",
+            va="center",
+            fontsize=8,
+            color="#B00020" if failing else "black",
+        )
     panel.set_xlim(0, 1.62 * longest)
     panel.locator_params(axis="x", nbins=4)
     panel.set_ylim(len(found) - 0.5, -0.5)
@@ -265,35 +286,66 @@ def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers:
 
 # Name of the files, title, caption and drawing function, which returns None without data.
 FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]], ...] = (
-    ("gap-seconds", "How near to the optimum, and when",
-     "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
-     "left is better.", lambda given: curves([source for source in given if source.timed], given, "train_seconds")),
-    ("gap-epochs", "How near to the optimum, by passes over the data",
-     "The same against epochs: what parallel updates cost in progress, whatever the speed.",
-     lambda given: curves(given, given, "epoch")),
-    ("gap-virtual", "How near to the optimum, by the simulator's time",
-     "The same against virtual seconds: rows, and messages over the simulated link, take their time.",
-     lambda given: curves([source for source in given if source.virtual], given, "virtual_seconds")),
-    ("gap-bytes", "How near to the optimum, by what was sent",
-     "The same against the bytes that all replicas have sent, headers included, on a logarithmic scale.",
-     lambda given: curves([source for source in given if source.linked], given, "bytes_sent")),
-    ("target", "Time to target",
-     "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
-     "to quartile, and how many of the runs got there; shorter is better.", bars),
-    ("speedup", "Speed-up and its two factors",
-     "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
-     "the hardest target that at least half of the runs of both reached.",
-     lambda given: by_workers(given, FACTORS)),
-    ("staleness", "Staleness and lost updates",
-     "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
-     "for each update of a row.", lambda given: by_workers(given, INTERLEAVING)),
-    ("staleness-histogram", "How stale gradients were",
-     "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
-     "reading and writing, on the most workers.",
-     histogram),
-    ("delay", "When gradients cost more",
-     "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
-     "logarithmic scale).", delays),
-)  # fmt: skip
+    (
+        "gap-seconds",
+        "How near to the optimum, and when",
+        "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
+        "left is better.",
+        lambda given: curves([source for source in given if source.timed], given, "train_seconds"),
+    ),
+    (
+        "gap-epochs",
+        "How near to the optimum, by passes over the data",
+        "The same against epochs: what parallel updates cost in progress, whatever the speed.",
+        lambda given: curves(given, given, "epoch"),
+    ),
+    (
+        "gap-virtual",
+        "How near to the optimum, by the simulator's time",
+        "The same against virtual seconds: rows, and messages over the simulated link, take their time.",
+        lambda given: curves([source for source in given if source.virtual], given, "virtual_seconds"),
+    ),
+    (
+        "gap-bytes",
+        "How near to the optimum, by what was sent",
+        "The same against the bytes that all replicas have sent, headers included, on a logarithmic scale.",
+        lambda given: curves([source for source in given if source.linked], given, "bytes_sent"),
+    ),
+    (
+        "target",
+        "Time to target",
+        "Median time to each target on the most workers (serial and other programs: on one), whiskers from quartile "
+        "to quartile, and how many of the runs got there; shorter is better.",
+        bars,
+    ),
+    (
+        "speedup",
+        "Speed-up and its two factors",
+        "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
+        "the hardest target that at least half of the runs of both reached.",
+        lambda given: by_workers(given, FACTORS),
+    ),
+    (
+        "staleness",
+        "Staleness and lost updates",
+        "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
+        "for each update of a row.",
+        lambda given: by_workers(given, INTERLEAVING),
+    ),
+    (
+        "staleness-histogram",
+        "How stale gradients were",
+        "Share of the last epoch's updates that were at least so stale: with so many updates of others between "
+        "reading and writing, on the most workers.",
+        histogram,
+    ),
+    (
+        "delay",
+        "When gradients cost more",
+        "Speed-up over serial with the same delay in every gradient, against what a row then costs serial (on a "
+        "logarithmic scale).",
+        delays,
+    ),
+)
 
 __all__ = ["FIGURES", "Drawing", "curve", "draw", "settings"]

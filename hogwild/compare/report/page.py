@@ -82,8 +82,11 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     found = load(sources)
     verdicts = [sentences(source) + verdict(source) for source in found]
     paper = paper_tables(found)
-    said = paper_sentences(found) or [f"{source.label}: {text}" if len(found) > 1 else text
-                                      for source, texts in zip(found, verdicts) for text in texts]  # fmt: skip
+    said = paper_sentences(found) or [
+        f"{source.label}: {text}" if len(found) > 1 else text
+        for source, texts in zip(found, verdicts)
+        for text in texts
+    ]
     made = paper + traded(found) + tables(found)
     contents = {"summary.json": to_json(found, verdicts, said).encode()}
     figures = []
@@ -146,10 +149,15 @@ def page(
     )
     text = resources.files("hogwild.compare.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
     return environment.from_string(text).render(
-        title=title, sources=sources, split=split, verdict=said,
-        tables=made, figures=figures, facts=[facts_of(source.about) for source in sources],
+        title=title,
+        sources=sources,
+        split=split,
+        verdict=said,
+        tables=made,
+        figures=figures,
+        facts=[facts_of(source.about) for source in sources],
         left_out=[(source.label, text) for source in sources for text in source.about.get("left_out") or []],
-    )  # fmt: skip
+    )
 
 
 def inline(svg: str, name: str) -> str:
@@ -172,34 +180,58 @@ def to_json(sources: Sequence[ComparisonResult], verdicts: list[list[str]], said
 def _comparison(source: ComparisonResult, said: list[str]) -> dict[str, Any]:
     found = groups(source)
     return {
-        "label": source.label, "verdict": said, "about": source.about, "conditions": facts_of(source.about),
-        "start": source.scale.start, "optimum": source.scale.optimum, "goal": source.goal,
-        "eps": source.eps, "notes": source.notes,
+        "label": source.label,
+        "verdict": said,
+        "about": source.about,
+        "conditions": facts_of(source.about),
+        "start": source.scale.start,
+        "optimum": source.scale.optimum,
+        "goal": source.goal,
+        "eps": source.eps,
+        "notes": source.notes,
         "rule": own_rule(found),
         "methods": [_group(source, group, serial(of_rule(found, group.rule))) for group in found],
         "tuning": [vars(each) | {"edge": each.edge} for each in trials(source)],
-        "not_ok": [{name: row.get(name) for name in ("phase", "method", "workers", "seed", "step", "epoch", "status")}
-                   for row in not_ok(source)],
+        "not_ok": [
+            {name: row.get(name) for name in ("phase", "method", "workers", "seed", "step", "epoch", "status")}
+            for row in not_ok(source)
+        ],
         "delays": [vars(point) for point in delay_points(source)],
-    }  # fmt: skip
+    }
 
 
 def _group(source: ComparisonResult, group: Group, over: Group | None) -> dict[str, Any]:
     chosen = metric(source)
     return {
-        "method": group.method, "kind": group.kind, "device": group.device, "workers": group.workers,
-        "in_flight": group.last("in_flight"), "rule": group.rule, "step": group.step,
-        "seeds": [run.seed for run in group.runs], "runs": len(group.runs), "ok": group.ended_well,
-        "objective": group.last("objective"), "gap": group.final_gap, "best_gap": group.best_gap,
+        "method": group.method,
+        "kind": group.kind,
+        "device": group.device,
+        "workers": group.workers,
+        "in_flight": group.last("in_flight"),
+        "rule": group.rule,
+        "step": group.step,
+        "seeds": [run.seed for run in group.runs],
+        "runs": len(group.runs),
+        "ok": group.ended_well,
+        "objective": group.last("objective"),
+        "gap": group.final_gap,
+        "best_gap": group.best_gap,
         **({chosen[0]: group.last(chosen[0])} if chosen else {}),
         "targets": [
-            {"eps": eps, "share": group.share(eps), "seconds": group.reached(eps, "train_seconds"),
-             "epochs": group.reached(eps, "epoch"),
-             "serial_over_this": paired_ratio(over, group, eps, source.clock) if over else None}
+            {
+                "eps": eps,
+                "share": group.share(eps),
+                "seconds": group.reached(eps, "train_seconds"),
+                "epochs": group.reached(eps, "epoch"),
+                "serial_over_this": paired_ratio(over, group, eps, source.clock) if over else None,
+            }
             for eps in source.eps
         ],
-        "epoch_seconds": group.epoch_seconds, "wide": bool(group.epoch_seconds and group.epoch_seconds.wide),
-        "setup_seconds": group.last("setup_seconds"), "speedup": speedup(group, over, source),
-        "staleness_mean": group.over_epochs("staleness_mean"), "staleness_max": group.over_epochs("staleness_max"),
+        "epoch_seconds": group.epoch_seconds,
+        "wide": bool(group.epoch_seconds and group.epoch_seconds.wide),
+        "setup_seconds": group.last("setup_seconds"),
+        "speedup": speedup(group, over, source),
+        "staleness_mean": group.over_epochs("staleness_mean"),
+        "staleness_max": group.over_epochs("staleness_max"),
         "lost_share": lost_share(group),
-    }  # fmt: skip
+    }

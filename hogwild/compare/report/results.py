@@ -316,9 +316,27 @@ def _about(path: Path, rows: list[Row]) -> Row:
 
 def _problem(about: Row) -> tuple[Any, ...]:
     """Return what two comparisons must have in common to have the same optimum."""
-    names = ("data", "fingerprint", "rows", "width", "nnz", "loss", "loss_param", "l1", "l2", "normalize",
-             "class_weight", "intercept", "rank", "penalty", "nonnegative", "biases", "negatives", "examples",
-             "parameters")  # fmt: skip
+    names = (
+        "data",
+        "fingerprint",
+        "rows",
+        "width",
+        "nnz",
+        "loss",
+        "loss_param",
+        "l1",
+        "l2",
+        "normalize",
+        "class_weight",
+        "intercept",
+        "rank",
+        "penalty",
+        "nonnegative",
+        "biases",
+        "negatives",
+        "examples",
+        "parameters",
+    )
     seeded = about.get("problem") in ("completion", "module")  # the start of a run depends on the seed
     start = () if seeded else (str(about.get("start_objective")),)
     return (about.get("problem") or "linear", *start, *(str(about.get(name)) for name in names))
@@ -342,8 +360,10 @@ def _source(label: str, rows: list[Row], best: float) -> ComparisonResult:
             if row["epoch"] == 0:  # if a cell was begun twice, the last beginning counts
                 cells[row["phase"], row["cell"]] = []
             cells.setdefault((row["phase"], row["cell"]), []).append(row)
-    runs = {name: [ReportedRun(found, scale) for (phase, _), found in cells.items() if phase == name]
-            for name in ("tuning", "reported")}  # fmt: skip
+    runs = {
+        name: [ReportedRun(found, scale) for (phase, _), found in cells.items() if phase == name]
+        for name in ("tuning", "reported")
+    }
     seen = about.get("optimum_seen") is True
     about = about | {"objective": best} if seen else about
     source = ComparisonResult(

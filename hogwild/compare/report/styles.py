@@ -48,11 +48,25 @@ GUIDE: dict[str, Any] = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2,
 MARKERS = "o^v<>PXD8"  # of an exchange with parameters, which has its colour
 OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # for methods added later
 SETTINGS: dict[str, Any] = {
-    "font.size": 8.5, "axes.titlesize": 9, "axes.labelsize": 8.5, "xtick.labelsize": 8, "ytick.labelsize": 8,
-    "legend.fontsize": 8, "legend.frameon": False, "legend.handlelength": 2.6, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.6, "lines.linewidth": 1.5,
-    "lines.markersize": 4.5, "text.parse_math": False, "svg.hashsalt": "hogwild", "svg.fonttype": "path",
-}  # fmt: skip
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "text.parse_math": False,
+    "svg.hashsalt": "hogwild",
+    "svg.fonttype": "path",
+}
 
 
 def style(method: str) -> dict[str, Any]:
@@ -115,8 +129,14 @@ def with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dic
     """Draw a line of medians with a band from quartile to quartile."""
     at = [place for place, _ in points]
     panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
-    panel.fill_between(at, [found.q25 for _, found in points], [found.q75 for _, found in points], color=look["color"],
-                       alpha=0.15, linewidth=0)  # fmt: skip
+    panel.fill_between(
+        at,
+        [found.q25 for _, found in points],
+        [found.q75 for _, found in points],
+        color=look["color"],
+        alpha=0.15,
+        linewidth=0,
+    )
 
 
 def short(text: str, most: int = 34) -> str:

@@ -131,8 +131,11 @@ def groups(source: ComparisonResult) -> list[Group]:
             if run.ran:
                 found[rule, *run.key].append(run)
     stepped = {rule for run in source.reported if run.step is not None for rule in run.rules}
-    made = [Group(method, runs[0].kind, workers, rule, tuple(runs)) for (rule, method, workers), runs in found.items()
-            if runs and (rule in stepped or not stepped)]  # fmt: skip
+    made = [
+        Group(method, runs[0].kind, workers, rule, tuple(runs))
+        for (rule, method, workers), runs in found.items()
+        if runs and (rule in stepped or not stepped)
+    ]
     place = {kind: index for index, kind in enumerate(KINDS)}
     return sorted(made, key=lambda group: (group.rule != "tuned", group.rule, place.get(group.kind, len(KINDS))))
 
@@ -261,10 +264,15 @@ def trials(source: ComparisonResult) -> list[Trials]:
             found.setdefault(run.key, []).append(run)
     winners = {run.key: run.step for run in source.reported if "tuned" in run.rules}
     return [
-        Trials(method, workers, tuple(sorted({run.step for run in runs if run.step is not None})),
-               sum(run.status != "ok" for run in runs), winners.get((method, workers)))
+        Trials(
+            method,
+            workers,
+            tuple(sorted({run.step for run in runs if run.step is not None})),
+            sum(run.status != "ok" for run in runs),
+            winners.get((method, workers)),
+        )
         for (method, workers), runs in found.items()
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,20 @@ def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
             messages, size, waited = (group.last(name) for name in FIELDS)
             total = group.last(source.clock)
             share = waited.median / (total.median * group.replicas) if waited and total and total.median else None
-            rows.append((
-                source.label, group.method, str(group.replicas), step_text(group.step),
-                *(_share(group, each, spread(group.reached(each, source.clock), duration)) for each in eps),
-                *(spread(group.reached(each, "bytes_sent"), _megabytes) for each in eps),
-                digits(messages.median / passes) if messages else NONE, digits(1e-6 * size.median / passes) if size
-                else NONE, NONE if share is None else f"{100 * share:.0f} %",
-                spread(group.over_epochs("staleness_mean"), digits),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    source.label,
+                    group.method,
+                    str(group.replicas),
+                    step_text(group.step),
+                    *(_share(group, each, spread(group.reached(each, source.clock), duration)) for each in eps),
+                    *(spread(group.reached(each, "bytes_sent"), _megabytes) for each in eps),
+                    digits(messages.median / passes) if messages else NONE,
+                    digits(1e-6 * size.median / passes) if size else NONE,
+                    NONE if share is None else f"{100 * share:.0f} %",
+                    spread(group.over_epochs("staleness_mean"), digits),
+                )
+            )
     links = "; ".join(dict.fromkeys(f"{source.label}: {source.about['link']}" for source in found))
     notes = [
         f"Time and megabytes of all replicas until a target was reached: medians over seeds. Link: {links}. Messages "
@@ -58,8 +64,11 @@ def sentences(source: ComparisonResult) -> list[str]:
     if over is None or eps is None or not exchanges:
         return []
     race = Race(source, eps)
-    there = [(reached.median, group) for group in exchanges
-             if group.share(eps) >= 0.5 and (reached := group.reached(eps, source.clock))]  # fmt: skip
+    there = [
+        (reached.median, group)
+        for group in exchanges
+        if group.share(eps) >= 0.5 and (reached := group.reached(eps, source.clock))
+    ]
     clock = "By the simulator's clock" if source.virtual else f"Over {source.about['link']}"
     said = [f"{clock} serial reaches {race.aim} in {race.time(over)} (median)."]
     for _, group in sorted(there, key=lambda pair: pair[0])[:MOST_SAID]:

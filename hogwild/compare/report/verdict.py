@@ -33,14 +33,21 @@ MEETING = 0.1  # share of an epoch above which the synchronisation at its end is
 OUTCOMES = {
     "sooner": ("{times} sooner than {other}", "{times} fewer epochs than {other}"),
     "later": ("{times} later than {other}", "{times} more epochs than {other}"),
-    "same": ("as soon as {other} ({ratio}: no difference shown)",
-             "as many epochs as {other} ({ratio}: no difference shown)"),
-    "unclear": ("neither clearly sooner nor later than {other} ({ratio}: too wide to tell)",
-                "about as many epochs as {other} ({ratio}: too wide to tell)"),
-    "few": 2 * ("there are too few seeds for a verdict against {other} ({pairs} on which both got there, of "
-                f"{FEWEST_PAIRS} that are needed; medians {{medians}})",),
+    "same": (
+        "as soon as {other} ({ratio}: no difference shown)",
+        "as many epochs as {other} ({ratio}: no difference shown)",
+    ),
+    "unclear": (
+        "neither clearly sooner nor later than {other} ({ratio}: too wide to tell)",
+        "about as many epochs as {other} ({ratio}: too wide to tell)",
+    ),
+    "few": 2
+    * (
+        "there are too few seeds for a verdict against {other} ({pairs} on which both got there, of "
+        f"{FEWEST_PAIRS} that are needed; medians {{medians}})",
+    ),
     "never": 2 * ("{never}",),
-}  # fmt: skip
+}
 PHRASES = tuple(OUTCOMES)[:4]  # the others are clauses of their own
 #: What follows from the outcome against the best locks, and against serial.
 MORALS = {
@@ -86,10 +93,11 @@ def _races(source: ComparisonResult) -> list[str]:
     in_step = [group for group in here if group.kind == "in step"]
     beside = (
         ("Outside solvers", race.best([group for group in best if group.kind == "outside"])),
-        ("Exchange of whole models", exchange), ("Blocks nobody shares", blocks),
+        ("Exchange of whole models", exchange),
+        ("Blocks nobody shares", blocks),
         ("On the same GPU without a race", race.best([group for group in in_step if group.workers in (1, workers)])),
         ("On the processor's cores", race.best(_rivals_on_cores(best)) if device == "cuda" else None),
-    )  # fmt: skip
+    )
     for topic, other in beside:
         if other is not None:
             sentences.append(f"{topic}: {race.beside(mine, other)}.")
@@ -171,10 +179,13 @@ class Race:
             kind = "same" if NARROW[0] <= ratio.low and ratio.high <= NARROW[1] else "unclear"
         some = f", on the {ratio.pairs} of {seeds} seeds where both got there" if ratio.pairs < seeds else ""
         text = OUTCOMES[kind][not self.source.in_seconds].format(
-            other=other.method, never=never(other, self.eps), pairs=ratio.pairs, times=_times(ratio, some),
+            other=other.method,
+            never=never(other, self.eps),
+            pairs=ratio.pairs,
+            times=_times(ratio, some),
             medians=f"{self.time(mine)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
-        )  # fmt: skip
+        )
         return Outcome(kind, text)
 
     def main(self, mine: Group, lock: Group | None, over: Group | None, where: str) -> list[str]:

@@ -92,8 +92,9 @@ def stale_counts(group: Group) -> Counter[int]:
 
 def histogram(sources: Sequence[ComparisonResult]) -> Any:
     """Plot the share of updates with at least a given staleness, one panel per comparison (cumulative: no bins)."""
-    measured = [(source, [(group, counts) for group in own(source) if (counts := stale_counts(group))])
-                for source in sources]  # fmt: skip
+    measured = [
+        (source, [(group, counts) for group in own(source) if (counts := stale_counts(group))]) for source in sources
+    ]
     chosen = [(source, found, max(group.workers for group, _ in found)) for source, found in measured if found]
     if not chosen:
         return None

@@ -80,11 +80,21 @@ class Comparison:
     """
 
     def __init__(
-        self, rows: Any, test: Any, plan: ComparisonPlan, base: TrainConfig, *,
-        data: str = "", cache: Path | None = None, budget: float | None = None, timeout: float = TIMEOUT,
-        in_flight: int | None = None, command: str = "", named: Sequence[str] = (),
+        self,
+        rows: Any,
+        test: Any,
+        plan: ComparisonPlan,
+        base: TrainConfig,
+        *,
+        data: str = "",
+        cache: Path | None = None,
+        budget: float | None = None,
+        timeout: float = TIMEOUT,
+        in_flight: int | None = None,
+        command: str = "",
+        named: Sequence[str] = (),
         suite: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
         self.subject.check(base)
@@ -111,12 +121,20 @@ class Comparison:
         """Return a hash of everything that determines the cells and their meaning."""
         task = self.task
         asked = self.asked.to_json() | {
-            "format": FORMAT, "base": task.base.to_json(), "rows": self.subject.fingerprint(task.rows),
-            "test": None if task.test is None else self.subject.fingerprint(task.test), "timeout": task.timeout,
-            "gpu": self.gpu, "in_flight": task.in_flight,
-            "budget": self.budget, "named": self.named, "cpu": machine.cpu_model(), "cores": self.cores,
-            **({"link": task.link} if task.link else {}), **machine.versions(),
-        }  # fmt: skip
+            "format": FORMAT,
+            "base": task.base.to_json(),
+            "rows": self.subject.fingerprint(task.rows),
+            "test": None if task.test is None else self.subject.fingerprint(task.test),
+            "timeout": task.timeout,
+            "gpu": self.gpu,
+            "in_flight": task.in_flight,
+            "budget": self.budget,
+            "named": self.named,
+            "cpu": machine.cpu_model(),
+            "cores": self.cores,
+            **({"link": task.link} if task.link else {}),
+            **machine.versions(),
+        }
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     def run(self, out: str | Path, say: Callable[[ComparisonProgress], None] | None = None) -> None:
@@ -206,9 +224,7 @@ class Comparison:
                 continue
             yield cell
 
-    def _missing(
-        self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger, pools: Pools
-    ) -> Iterator[Cell]:  # fmt: skip
+    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger, pools: Pools) -> Iterator[Cell]:
         """Yield the unfinished ones of ``cells``, updating the progress."""
         missing = [cell for cell in cells if cell.name not in ledger.cells]
         if not missing:

@@ -59,31 +59,61 @@ def meeting(task: ComparedData, workers: int, pools: Pools) -> float | None:
 
 
 def describe_all(
-    task: ComparedData, plan: ComparisonPlan, judge: Judge, pools: Pools, cache: Path | None,
-    note: Callable[[str], None], facts: dict[str, Any],
-) -> Row:  # fmt: skip
+    task: ComparedData,
+    plan: ComparisonPlan,
+    judge: Judge,
+    pools: Pools,
+    cache: Path | None,
+    note: Callable[[str], None],
+    facts: dict[str, Any],
+) -> Row:
     """Return the row of phase "optimum"; ``facts`` come from the comparison, ``note`` is told the current step."""
     base, subject = task.base, SUBJECTS[task.base.problem]
     about = dataclasses.replace(base, seed=plan.first_seed), task.rows
     found = subject.optimum(*about, judge.case, cache=cache, pool=pools.of(1), note=note)
     last_cache = machine.cache_bytes()
     return {
-        "phase": "optimum", "method": "optimum", "kind": "optimum", "cell": "optimum", "cell_rows": 1, "workers": 1,
-        "seed": 0, "step": None, "epoch": 0, "status": "ok", "data": task.data,
-        "objective": found.objective, "start_objective": found.start, "optimum_how": found.how,
-        "optimum_gap": found.gap, "optimum_seen": found.objective is None, "problem": base.problem,
-        "train_seconds": found.seconds, "wall_seconds": found.seconds, "setup_seconds": None,
-        **subject.facts(base, task.rows, task.test), "fingerprint": subject.fingerprint(task.rows),
-        "schedule": base.schedule, "order": base.order, "host": base.host, "link": base.link or task.link,
+        "phase": "optimum",
+        "method": "optimum",
+        "kind": "optimum",
+        "cell": "optimum",
+        "cell_rows": 1,
+        "workers": 1,
+        "seed": 0,
+        "step": None,
+        "epoch": 0,
+        "status": "ok",
+        "data": task.data,
+        "objective": found.objective,
+        "start_objective": found.start,
+        "optimum_how": found.how,
+        "optimum_gap": found.gap,
+        "optimum_seen": found.objective is None,
+        "problem": base.problem,
+        "train_seconds": found.seconds,
+        "wall_seconds": found.seconds,
+        "setup_seconds": None,
+        **subject.facts(base, task.rows, task.test),
+        "fingerprint": subject.fingerprint(task.rows),
+        "schedule": base.schedule,
+        "order": base.order,
+        "host": base.host,
+        "link": base.link or task.link,
         "device": "cpu" if facts.get("gpu") is None else "cuda",
-        "eps": sorted(plan.eps, reverse=True), "epochs": plan.epochs, "workers_list": list(plan.workers),
-        "methods": [method.name for method, _ in plan.pairs()], "step_grid": list(plan.grid),
-        "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)), "plan": plan.to_json(),
+        "eps": sorted(plan.eps, reverse=True),
+        "epochs": plan.epochs,
+        "workers_list": list(plan.workers),
+        "methods": [method.name for method, _ in plan.pairs()],
+        "step_grid": list(plan.grid),
+        "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
+        "plan": plan.to_json(),
         "cache_megabytes": last_cache / 1e6 if last_cache else None,
         "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.crews()},
-        **machine.machine_fields(), "affinity": sorted(os.sched_getaffinity(0)), "blas_threads": _blas_threads(),
+        **machine.machine_fields(),
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "blas_threads": _blas_threads(),
         **facts,
-    }  # fmt: skip
+    }
 
 
 def _blas_threads() -> int | None:

@@ -67,9 +67,14 @@ class Method:
         return self.kind == "outside"
 
     def config(
-        self, base: TrainConfig, workers: int, step: float | None, seed: int, in_flight: int | None = None,
+        self,
+        base: TrainConfig,
+        workers: int,
+        step: float | None,
+        seed: int,
+        in_flight: int | None = None,
         link: str = "",
-    ) -> TrainConfig:  # fmt: skip
+    ) -> TrainConfig:
         """Return the options of one run; it has fewer workers of its own if one replica does the work of several.
         ``link`` is the one that real replicas feel.
 
@@ -92,7 +97,7 @@ class Method:
 
     def refusal(
         self, base: TrainConfig, rows: Any, workers: int, cores: int, in_flight: int | None = None
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Return why it cannot be compared here, in one sentence; None if it can."""
         if self.problems and base.problem not in self.problems:
             return f"{self.name} is for problem {' or '.join(self.problems)}, not for {base.problem}"
@@ -204,12 +209,15 @@ def usual(problem: str, device: str = "cpu") -> list[str]:
         return [name for name, method in METHODS.items() if method.device == device and problem in method.problems]
     known = PROBLEMS[problem]["discipline"]
     return [
-        name for name, method in METHODS.items()
-        if method.device == device and (not method.problems or problem in method.problems)
+        name
+        for name, method in METHODS.items()
+        if method.device == device
+        and (not method.problems or problem in method.problems)
         and not (method.outside and OUTSIDE[name].version is None)
-        and method.discipline in known and method.exchange in USUAL_EXCHANGES
+        and method.discipline in known
+        and method.exchange in USUAL_EXCHANGES
         and not (problem == "module" and method.exchange != "none")
-    ]  # fmt: skip
+    ]
 
 
 def chosen(names: list[str]) -> list[Method]:

@@ -116,11 +116,16 @@ class Linear(Subject):
         labels = LinearProblem.of(base, data, "serial").labels
         paper = describe(data) if data.nnz <= DESCRIBED else {}
         return {
-            "rows": len(data), "width": data.width, "nnz": data.nnz, "megabytes": 8 * data.nnz / 1e6,
-            "test_rows": None if test is None else len(test), **{name: paper.get(name) for name in PAPER},
-            "task": "labels" if labels else "real", "classes": len(labels),
+            "rows": len(data),
+            "width": data.width,
+            "nnz": data.nnz,
+            "megabytes": 8 * data.nnz / 1e6,
+            "test_rows": None if test is None else len(test),
+            **{name: paper.get(name) for name in PAPER},
+            "task": "labels" if labels else "real",
+            "classes": len(labels),
             **_options(base, "loss", "l1", "l2", "loss_param", "normalize", "class_weight", "intercept"),
-        }  # fmt: skip
+        }
 
     def optimum(self, base: TrainConfig, data: Rows, case: Case, **how: Any) -> Optimum:
         return find_optimum(data, base, **how)
@@ -136,12 +141,16 @@ class Completion(Subject):
         paper = rating_statistics(data)
         factors = sum(data.shape) * (-(-(base.rank or 0) // 16) * 16 + 1)
         return {
-            "ratings": len(data), "users": data.shape[0], "items": data.shape[1],
-            "megabytes": (12 * len(data) + 4 * factors) / 1e6, "test_ratings": None if test is None else len(test),
-            **{name: paper.get(name) for name in PAPER}, "rho_exact": True,
+            "ratings": len(data),
+            "users": data.shape[0],
+            "items": data.shape[1],
+            "megabytes": (12 * len(data) + 4 * factors) / 1e6,
+            "test_ratings": None if test is None else len(test),
+            **{name: paper.get(name) for name in PAPER},
+            "rho_exact": True,
             **_options(base, "loss", "l2", "rank", "penalty", "nonnegative", "biases"),
             "negatives": None if base.loss == "squared-error" else base.negatives,
-        }  # fmt: skip
+        }
 
     def optimum(self, base: TrainConfig, data: Ratings, case: Case, **how: Any) -> Optimum:
         return unknown(_start(case, base.seed), NO_OPTIMUM[base.problem])
@@ -163,10 +172,15 @@ class Cuts(Subject):
         paper = graph_statistics(data)
         numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
         return {
-            "edges": len(data), "vertices": data.n_vertices, "labels": data.n_labels, "terminals": len(data.terminals),
+            "edges": len(data),
+            "vertices": data.n_vertices,
+            "labels": data.n_labels,
+            "terminals": len(data.terminals),
             "megabytes": (16 * len(data) + 8 * numbers) / 1e6,
-            **{name: paper.get(name) for name in PAPER}, "rho_exact": True, **_options(base, "loss"),
-        }  # fmt: skip
+            **{name: paper.get(name) for name in PAPER},
+            "rho_exact": True,
+            **_options(base, "loss"),
+        }
 
     def optimum(self, base: TrainConfig, data: Graph, case: Case, **how: Any) -> Optimum:
         from hogwild.compare.reference.minimum_cut import EDGES, minimum_cut
@@ -230,10 +244,14 @@ class Module(Subject):
         if loss == "custom":
             loss = getattr(data.loss, "__qualname__", type(data.loss).__name__)
         return {
-            "examples": len(data), "parameters": parameters, "test_examples": None if test is None else len(test),
+            "examples": len(data),
+            "parameters": parameters,
+            "test_examples": None if test is None else len(test),
             "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
-            "model": type(data.model).__name__, **_options(base, "optimizer", "state", "batch"), "loss": loss,
-        }  # fmt: skip
+            "model": type(data.model).__name__,
+            **_options(base, "optimizer", "state", "batch"),
+            "loss": loss,
+        }
 
     def optimum(self, base: TrainConfig, data: Posed, case: Case, **how: Any) -> Optimum:
         value = case.evaluate(case.solution(_begun(data)[1]))["objective"]

@@ -126,18 +126,32 @@ def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools, judge: J
 def _about(cell: Cell, rows: int) -> Row:
     """Return the fields that every row has about its cell, and the number of rows."""
     return {
-        "phase": cell.phase, "method": cell.method, "kind": find(cell.method).kind, "cell": cell.name,
-        "workers": cell.workers, "step_rule": list(cell.rules), "cell_step": cell.step,
-        "gradient_delay": cell.gradient_delay, "cell_rows": rows,
-    }  # fmt: skip
+        "phase": cell.phase,
+        "method": cell.method,
+        "kind": find(cell.method).kind,
+        "cell": cell.name,
+        "workers": cell.workers,
+        "step_rule": list(cell.rules),
+        "cell_step": cell.step,
+        "gradient_delay": cell.gradient_delay,
+        "cell_rows": rows,
+    }
 
 
 def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
     """Return the row that represents a cell that was not run."""
     return _about(cell, 1) | {
-        "data": task.data, "device": find(cell.method).device, "seed": cell.seed, "step": cell.step, "epoch": 0,
-        "objective": None, "train_seconds": None, "wall_seconds": None, "setup_seconds": None, "status": reason,
-    }  # fmt: skip
+        "data": task.data,
+        "device": find(cell.method).device,
+        "seed": cell.seed,
+        "step": cell.step,
+        "epoch": 0,
+        "objective": None,
+        "train_seconds": None,
+        "wall_seconds": None,
+        "setup_seconds": None,
+        "status": reason,
+    }
 
 
 def _failed(error: BaseException) -> str:
@@ -204,13 +218,29 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
     def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
         speed = judge.case.speed(len(task.rows), task.rows.nnz, of_epoch or 0.0)
         return {
-            "run": cell.name, "data": task.data, "problem": config.problem, "loss": config.loss, "l1": config.l1,
-            "l2": config.l2, "discipline": "outside", "order": order, "exchange": "none", "host": "outside",
-            "device": "cpu", "workers": cell.workers, "seed": cell.seed, "step": cell.step,
-            "schedule": config.schedule if cell.step else "its own", "epoch": epoch, "train_seconds": seconds,
-            "wall_seconds": time.perf_counter() - began, "setup_seconds": setup, **judge(*solution),
-            **speed, "status": "ok",
-        }  # fmt: skip
+            "run": cell.name,
+            "data": task.data,
+            "problem": config.problem,
+            "loss": config.loss,
+            "l1": config.l1,
+            "l2": config.l2,
+            "discipline": "outside",
+            "order": order,
+            "exchange": "none",
+            "host": "outside",
+            "device": "cpu",
+            "workers": cell.workers,
+            "seed": cell.seed,
+            "step": cell.step,
+            "schedule": config.schedule if cell.step else "its own",
+            "epoch": epoch,
+            "train_seconds": seconds,
+            "wall_seconds": time.perf_counter() - began,
+            "setup_seconds": setup,
+            **judge(*solution),
+            **speed,
+            "status": "ok",
+        }
 
     yield row(0, 0.0, start_of(judge.case, cell.seed), None)
     total, reached = 0.0, 0

@@ -31,9 +31,13 @@ LINK = "latency=0.2ms,bandwidth=1Gbit"
 FEWEST, NARROWEST = 2000, 1000  # rows and features of a set of exchanges
 OFTEN = "{often}"  # stands for the rows between two messages of gossip, which belong to the data
 TRADING = (
-    "averaging", "averaging:mean=rows", "averaging:period=0.25", f"gossip:period={OFTEN}",
-    f"gossip:period={OFTEN},home=0", "server:push=1000",
-)  # fmt: skip
+    "averaging",
+    "averaging:mean=rows",
+    "averaging:period=0.25",
+    f"gossip:period={OFTEN}",
+    f"gossip:period={OFTEN},home=0",
+    "server:push=1000",
+)
 RCV1, CTR = "synthetic:rcv1?rows={rows}", "synthetic:ctr?rows={rows}&features={features}"
 #: Data with {rows} and {features}; rows at scale 1; virtual time of one; rows between two messages; features.
 SETS: dict[str, tuple[str, int, str, int, int]] = {
@@ -88,9 +92,15 @@ class SuitePart:
 
 
 def paper(
-    scale: float = 0.01, epochs: int = EPOCHS, workers: tuple[int, ...] = (), seeds: int = 1, seed: int = 0,
-    methods: tuple[str, ...] = RIVALS, host: str = REAL_HOSTS[0], oversubscribe: bool = False,
-) -> list[SuitePart]:  # fmt: skip
+    scale: float = 0.01,
+    epochs: int = EPOCHS,
+    workers: tuple[int, ...] = (),
+    seeds: int = 1,
+    seed: int = 0,
+    methods: tuple[str, ...] = RIVALS,
+    host: str = REAL_HOSTS[0],
+    oversubscribe: bool = False,
+) -> list[SuitePart]:
     """Return the paper's experiments, at a share of its sizes; ``workers`` is one number, by default all cores."""
     if len(workers) > 1:
         listed = ",".join(map(str, workers))
@@ -104,17 +114,27 @@ def paper(
     same: dict[str, Any] = {"schedule": "epoch", "decay": DECAY, "host": host, "oversubscribe": oversubscribe}
     return [
         SuitePart(
-            each.name, each.name_at(scale), plan, TrainConfig(problem=each.problem, **same, **each.options), scale,
+            each.name,
+            each.name_at(scale),
+            plan,
+            TrainConfig(problem=each.problem, **same, **each.options),
+            scale,
             each.held_out(scale) if callable(each.held_out) else each.held_out,
         )
         for each in PAPER
-    ]  # fmt: skip
+    ]
 
 
 def exchanges(
-    scale: float = 0.1, epochs: int = 16, workers: tuple[int, ...] = (4, 16), seeds: int = 3, seed: int = 0,
-    methods: tuple[str, ...] = TRADING, steps: tuple[float, ...] = (), link: str = LINK,
-) -> list[SuitePart]:  # fmt: skip
+    scale: float = 0.1,
+    epochs: int = 16,
+    workers: tuple[int, ...] = (4, 16),
+    seeds: int = 3,
+    seed: int = 0,
+    methods: tuple[str, ...] = TRADING,
+    steps: tuple[float, ...] = (),
+    link: str = LINK,
+) -> list[SuitePart]:
     """Return exchanges over a link, which has latency and bandwidth; ``workers`` are replicas.
 
     ``steps`` is the grid; empty: around the step that is probed for.
@@ -178,9 +198,14 @@ class Suite:
         for part in self.parts:
             self._part, self._running = part.name, ComparisonProgress("making the data")
             comparison = Comparison(
-                *part.open(self.cache), part.plan, part.base, data=part.data, command=self.command,
-                timeout=self.timeout, cache=None if self.cache is None else Path(self.cache.directory),
+                *part.open(self.cache),
+                part.plan,
+                part.base,
+                data=part.data,
+                command=self.command,
+                timeout=self.timeout,
+                cache=None if self.cache is None else Path(self.cache.directory),
                 suite={"suite": self.name, "set": part.name, "scale": part.scale},
-            )  # fmt: skip
+            )
             self._running = comparison.progress
             comparison.run(Path(out, part.name.lower().replace(" ", "-")))

@@ -114,11 +114,19 @@ class CompletionLauncher(Launcher):
         problem, (width, tile, fitting) = self.problem, self._tile()
         # products and sums are fused, whatever Triton's default, and no program waits for another's registers
         return {
-            "LOSS": problem.loss, "STRIDE": problem.stride, "WIDTH": width, "TILE": tile, "BIASED": problem.biases,
-            "PER_ROW": problem.penalty == "per-row", "NONNEGATIVE": problem.nonnegative,
-            "USER_ATOMIC": self.sides[0], "ITEM_ATOMIC": self.sides[1],
-            "num_warps": 1, "enable_fp_fusion": True, "maxnreg": REGISTERS if fitting else None,
-        }  # fmt: skip
+            "LOSS": problem.loss,
+            "STRIDE": problem.stride,
+            "WIDTH": width,
+            "TILE": tile,
+            "BIASED": problem.biases,
+            "PER_ROW": problem.penalty == "per-row",
+            "NONNEGATIVE": problem.nonnegative,
+            "USER_ATOMIC": self.sides[0],
+            "ITEM_ATOMIC": self.sides[1],
+            "num_warps": 1,
+            "enable_fp_fusion": True,
+            "maxnreg": REGISTERS if fitting else None,
+        }
 
     def _tile(self) -> tuple[int, int, int]:
         """Floats read of a row, in whole sectors; the next power of two; and how many such rows a tile has room for."""

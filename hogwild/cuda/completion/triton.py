@@ -155,18 +155,44 @@ RATINGS, NUMBERS = ("users", "items", "values"), ("salt", "n_items", "negatives"
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=RATINGS)
 def visit_ratings(
-    p, q, b_u, b_i,  # float32: factors of users and items, biases
-    users, items, values,  # of the part's ratings: int32, int32, float32 (of squared errors)
-    user_rates, item_rates,  # float32, if PER_ROW
-    seen_begin, seen_items,  # int64, int32: items of each user, ascending
-    salt: tl.uint64, n_items: tl.int64, negatives: tl.int32, l2,
-    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
-    length, growth, since, power,
+    p,
+    q,
+    b_u,
+    b_i,  # float32: factors of users and items, biases
+    users,
+    items,
+    values,  # of the part's ratings: int32, int32, float32 (of squared errors)
+    user_rates,
+    item_rates,  # float32, if PER_ROW
+    seen_begin,
+    seen_items,  # int64, int32: items of each user, ascending
+    salt: tl.uint64,
+    n_items: tl.int64,
+    negatives: tl.int32,
+    l2,
+    start: tl.int32,
+    count: tl.int32,
+    n: tl.int32,
+    bits: tl.int32,
+    key: tl.uint32,
+    epoch: tl.int32,  # see order.py
+    length,
+    growth,
+    since,
+    power,
     LOSS: tl.constexpr,
-    STRIDE: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, GROUP: tl.constexpr,
-    PER_ROW: tl.constexpr, NONNEGATIVE: tl.constexpr, BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr, ITEM_ATOMIC: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
-):  # fmt: skip
+    STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    GROUP: tl.constexpr,
+    PER_ROW: tl.constexpr,
+    NONNEGATIVE: tl.constexpr,
+    BIASED: tl.constexpr,
+    USER_ATOMIC: tl.constexpr,
+    ITEM_ATOMIC: tl.constexpr,
+    SHUFFLED: tl.constexpr,
+    TOGETHER: tl.constexpr,
+):
     """Visit ``count`` ratings: program k takes GROUP ratings at k * GROUP, then the same one grid further on.
 
     With the losses ``log`` and ``bpr`` ratings are choices, visited against drawn items: the user's row, and with
@@ -257,9 +283,17 @@ def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
     problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, segment.visits
     arguments = (
-        *tables[:4], data["users"], data["items"], data.get("values", tables.p), *tables[4:],
-        launcher.salt(segment), problem.items, problem.negatives, problem.l2, *visits.arguments,
-    )  # fmt: skip
+        *tables[:4],
+        data["users"],
+        data["items"],
+        data.get("values", tables.p),
+        *tables[4:],
+        launcher.salt(segment),
+        problem.items,
+        problem.negatives,
+        problem.l2,
+        *visits.arguments,
+    )
     group, programs = launcher.grid(in_flight)
     kernel: Any = visit_ratings[(min(programs, -(-visits.size // group)),)]
     kernel(*arguments, GROUP=group, **launcher.constants(), **visits.constants)

@@ -73,6 +73,13 @@ class LinearLauncher(Launcher):
         p = self.problem
         labels = (-1.0, 1.0) if p.classes == 1 else tuple(map(float, range(p.classes)))
         return Objective(
-            rows, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=normalize, labels=labels if p.labels else (),
-            weights=weights, width=p.width,
-        )  # fmt: skip
+            rows,
+            p.loss,
+            p.loss_param,
+            l1=p.l1,
+            l2=p.l2,
+            normalize=normalize,
+            labels=labels if p.labels else (),
+            weights=weights,
+            width=p.width,
+        )

@@ -54,8 +54,21 @@ def shrunk(w, pull, l1, l2, PENALTY: tl.constexpr):
 
 
 @triton.jit
-def write(coef, squares, at, mask, w, gradient, step, rate, l1, l2,
-          PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr):  # fmt: skip
+def write(
+    coef,
+    squares,
+    at,
+    mask,
+    w,
+    gradient,
+    step,
+    rate,
+    l1,
+    l2,
+    PENALTY: tl.constexpr,
+    ADAGRAD: tl.constexpr,
+    ATOMIC: tl.constexpr,
+):
     """Update the weights at ``at``, which were read as ``w``, along ``gradient``."""
     if ADAGRAD:  # the step uses the sum that includes this gradient and all before it
         square = gradient * gradient
@@ -111,8 +124,28 @@ def entries(indices, values, first, left, lanes, UNIT: tl.constexpr, ONCE: tl.co
 
 
 @triton.jit
-def ahead(begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
-          WEIGHTED: tl.constexpr, SCALED: tl.constexpr, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr):  # fmt: skip
+def ahead(
+    begin,
+    end,
+    targets,
+    weights,
+    scales,
+    at,
+    start,
+    count,
+    n,
+    bits,
+    key,
+    epoch,
+    length,
+    growth,
+    since,
+    power,
+    WEIGHTED: tl.constexpr,
+    SCALED: tl.constexpr,
+    SHUFFLED: tl.constexpr,
+    TOGETHER: tl.constexpr,
+):
     """Look up the rows of these visits: begin and end, target, weight, scale and step of each; 0 beyond the last."""
     there = at < count
     v = start + tl.minimum(at, count - 1)
@@ -145,8 +178,9 @@ def place(u, columns, STRIDE: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
-def dots(coef, indices, values, u, x, first, last, columns,
-         STRIDE: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+def dots(
+    coef, indices, values, u, x, first, last, columns, STRIDE: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr
+):
     """``sum_j coef[indices[j], k] * values[j]`` of a row that begins with ``u`` and ``x``, for these classes k."""
     lanes, inside = tl.arange(0, BLOCK), (columns < STRIDE)[None, :]
     mask = (lanes < last - first)[:, None] & inside
@@ -178,11 +212,39 @@ def gather(top, total, margins):
 
 @triton.jit
 def visit_classes(
-    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last, label, step, weight,
-    scale, held, held_squares, enough, l1, l2, param, share,
-    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    BLOCK: tl.constexpr, CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
-):  # fmt: skip
+    coef,
+    intercept,
+    coef_squares,
+    intercept_squares,
+    rates,
+    indices,
+    values,
+    u,
+    x,
+    first,
+    last,
+    label,
+    step,
+    weight,
+    scale,
+    held,
+    held_squares,
+    enough,
+    l1,
+    l2,
+    param,
+    share,
+    LOSS: tl.constexpr,
+    PENALTY: tl.constexpr,
+    ADAGRAD: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    INTERCEPT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CLASSES: tl.constexpr,
+    STRIDE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr,
+):
     """Visit a row with a margin for each class, ``COLUMNS`` classes at a time; returns what the program then holds."""
     lanes = tl.arange(0, BLOCK)
     top, total = float("-inf"), 0.0
@@ -231,15 +293,48 @@ def visit_classes(
 
 @triton.jit(do_not_specialize=VISITS, do_not_specialize_on_alignment=ANYWHERE)
 def visit_rows(
-    coef, intercept, coef_squares, intercept_squares, rates, begin, end, indices, values, targets, weights, scales,
-    l1, l2, param, share,
-    start: tl.int32, count: tl.int32, n: tl.int32, bits: tl.int32, key: tl.uint32, epoch: tl.int32,  # see order.py
-    length, growth, since, power,
-    LOSS: tl.constexpr, PENALTY: tl.constexpr, ADAGRAD: tl.constexpr, ATOMIC: tl.constexpr, INTERCEPT: tl.constexpr,
-    UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr,
-    CLASSES: tl.constexpr, STRIDE: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
-    SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr,
-):  # fmt: skip
+    coef,
+    intercept,
+    coef_squares,
+    intercept_squares,
+    rates,
+    begin,
+    end,
+    indices,
+    values,
+    targets,
+    weights,
+    scales,
+    l1,
+    l2,
+    param,
+    share,
+    start: tl.int32,
+    count: tl.int32,
+    n: tl.int32,
+    bits: tl.int32,
+    key: tl.uint32,
+    epoch: tl.int32,  # see order.py
+    length,
+    growth,
+    since,
+    power,
+    LOSS: tl.constexpr,
+    PENALTY: tl.constexpr,
+    ADAGRAD: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    INTERCEPT: tl.constexpr,
+    UNIT: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    SCALED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CLASSES: tl.constexpr,
+    STRIDE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SHUFFLED: tl.constexpr,
+    TOGETHER: tl.constexpr,
+):
     """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
     held, held_squares = 0.0, 0.0  # changes of the intercept
     if CLASSES > 1:
@@ -248,9 +343,27 @@ def visit_rows(
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
         firsts, lasts, ys, row_weights, row_scales, row_steps = ahead(
-            begin, end, targets, weights, scales, at, start, count, n, bits, key, epoch, length, growth, since, power,
-            WEIGHTED, SCALED, SHUFFLED, TOGETHER,
-        )  # fmt: skip
+            begin,
+            end,
+            targets,
+            weights,
+            scales,
+            at,
+            start,
+            count,
+            n,
+            bits,
+            key,
+            epoch,
+            length,
+            growth,
+            since,
+            power,
+            WEIGHTED,
+            SCALED,
+            SHUFFLED,
+            TOGETHER,
+        )
         first, last = pick(firsts, 0), pick(lasts, 0)
         u, x = entries(indices, values, first, last - first, lanes, UNIT, True)
         i = 0
@@ -274,10 +387,39 @@ def visit_rows(
                 enough = (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count)
             if CLASSES > 1:
                 held, held_squares = visit_classes(
-                    coef, intercept, coef_squares, intercept_squares, rates, indices, values, u, x, first, last,
-                    y.to(tl.int32), step, weight, scale, held, held_squares, enough, l1, l2, param, share,
-                    LOSS, PENALTY, ADAGRAD, ATOMIC, INTERCEPT, BLOCK, CLASSES, STRIDE, COLUMNS, WIDE,
-                )  # fmt: skip
+                    coef,
+                    intercept,
+                    coef_squares,
+                    intercept_squares,
+                    rates,
+                    indices,
+                    values,
+                    u,
+                    x,
+                    first,
+                    last,
+                    y.to(tl.int32),
+                    step,
+                    weight,
+                    scale,
+                    held,
+                    held_squares,
+                    enough,
+                    l1,
+                    l2,
+                    param,
+                    share,
+                    LOSS,
+                    PENALTY,
+                    ADAGRAD,
+                    ATOMIC,
+                    INTERCEPT,
+                    BLOCK,
+                    CLASSES,
+                    STRIDE,
+                    COLUMNS,
+                    WIDE,
+                )
             else:
                 found, more = w * x, first + BLOCK
                 while more < last:
@@ -324,11 +466,22 @@ def constants(problem: LinearProblem, block: int, weighted: bool, scaled: bool) 
     held = HELD if columns >= problem.classes else 1  # else a row's classes take turns in what is held
     penalty = "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none"
     return {
-        "LOSS": problem.loss, "PENALTY": penalty, "ADAGRAD": problem.adagrad, "ATOMIC": problem.discipline == "atomic",
-        "INTERCEPT": held if problem.intercept > 0 else 0, "UNIT": problem.unit, "WEIGHTED": weighted,
-        "SCALED": scaled, "BLOCK": block, "CLASSES": problem.classes, "STRIDE": problem.stride, "COLUMNS": columns,
-        "WIDE": (problem.width + 1) * problem.stride >= INT32, "num_warps": 1, "enable_fp_fusion": True,
-    }  # fmt: skip
+        "LOSS": problem.loss,
+        "PENALTY": penalty,
+        "ADAGRAD": problem.adagrad,
+        "ATOMIC": problem.discipline == "atomic",
+        "INTERCEPT": held if problem.intercept > 0 else 0,
+        "UNIT": problem.unit,
+        "WEIGHTED": weighted,
+        "SCALED": scaled,
+        "BLOCK": block,
+        "CLASSES": problem.classes,
+        "STRIDE": problem.stride,
+        "COLUMNS": columns,
+        "WIDE": (problem.width + 1) * problem.stride >= INT32,
+        "num_warps": 1,
+        "enable_fp_fusion": True,
+    }
 
 
 def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
@@ -336,8 +489,20 @@ def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
     problem, data, visits = launcher.problem, segment.data, segment.visits
     other = data["targets"]  # in place of missing arrays
     visit_rows[(min(in_flight, visits.size),)](
-        *launcher.parameters, launcher.rates, data["begin"], data["end"], data["indices"], data.get("values", other),
-        other, data.get("weights", other), data.get("scales", other), problem.l1, problem.l2, problem.loss_param,
-        problem.intercept, *visits.arguments, **visits.constants,
+        *launcher.parameters,
+        launcher.rates,
+        data["begin"],
+        data["end"],
+        data["indices"],
+        data.get("values", other),
+        other,
+        data.get("weights", other),
+        data.get("scales", other),
+        problem.l1,
+        problem.l2,
+        problem.loss_param,
+        problem.intercept,
+        *visits.arguments,
+        **visits.constants,
         **constants(problem, block_of(problem, launcher.mean), "weights" in data, "scales" in data),
-    )  # fmt: skip
+    )

@@ -49,9 +49,14 @@ class ModuleLauncher(Launcher):
     problem: ModuleProblem
 
     def __init__(
-        self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int,
+        self,
+        problem: ModuleProblem,
+        arrays: Mapping[str, np.ndarray],
+        backend: Backend,
+        *,
+        batch: int,
         launch: str = "graphs",
-    ) -> None:  # fmt: skip
+    ) -> None:
         if problem.kind == "items":
             raise UsageError(
                 "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"

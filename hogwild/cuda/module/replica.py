@@ -60,9 +60,13 @@ class DeviceReplica:
     """
 
     def __init__(
-        self, problem: ModuleProblem, flat: torch.Tensor, worker: int, batch: int,
+        self,
+        problem: ModuleProblem,
+        flat: torch.Tensor,
+        worker: int,
+        batch: int,
         minibatch: Callable[[Data, torch.Tensor], list[torch.Tensor]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._problem, self._flat, self._worker = problem, flat, worker
         self._layout, self._batch, self._minibatch = problem.layout, batch, minibatch
         self.replay: Callable[[], None] | None = None

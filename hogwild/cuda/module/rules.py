@@ -73,9 +73,20 @@ def _whole(rule: str, moved: list[Trained], grads: list[torch.Tensor], step: tor
     if rule == "adam":
         second, counts = [one.second for one in moved], [one.counts for one in moved]
         torch._fused_adam_(
-            weights, grads, first, second, [], counts, lr=step, beta1=betas[0], beta2=betas[1], weight_decay=0.0,
-            eps=ADAM_EPS, amsgrad=False, maximize=False,
-        )  # fmt: skip
+            weights,
+            grads,
+            first,
+            second,
+            [],
+            counts,
+            lr=step,
+            beta1=betas[0],
+            beta2=betas[1],
+            weight_decay=0.0,
+            eps=ADAM_EPS,
+            amsgrad=False,
+            maximize=False,
+        )
     elif rule == "adagrad":
         torch._foreach_addcmul_(first, grads, grads)
         roots = torch._foreach_sqrt(first)
@@ -87,9 +98,17 @@ def _whole(rule: str, moved: list[Trained], grads: list[torch.Tensor], step: tor
         if rule == "momentum" and beta == 0.0:  # torch does not accept it as momentum
             torch._foreach_copy_(first, grads)
         torch._fused_sgd_(
-            weights, grads, first if beta else [], weight_decay=0.0, momentum=beta, lr=step, dampening=0.0,
-            nesterov=False, maximize=False, is_first_step=False,
-        )  # fmt: skip
+            weights,
+            grads,
+            first if beta else [],
+            weight_decay=0.0,
+            momentum=beta,
+            lr=step,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
 
 
 def _rows(

@@ -168,9 +168,18 @@ class Graph:
 
     @classmethod
     def of(
-        cls, u: Any, v: Any, forward: Any, backward: Any, n_vertices: int, terminals: Any, terminal_labels: Any,
-        n_labels: int = 2, title: str = "", **more: Any,
-    ) -> Graph:  # fmt: skip
+        cls,
+        u: Any,
+        v: Any,
+        forward: Any,
+        backward: Any,
+        n_vertices: int,
+        terminals: Any,
+        terminal_labels: Any,
+        n_labels: int = 2,
+        title: str = "",
+        **more: Any,
+    ) -> Graph:
         """Make a graph from edges in any order and direction: parallel ones summed, self-loops dropped with a warning.
 
         Parameters
@@ -201,8 +210,10 @@ class Graph:
         if (loops := int(np.count_nonzero(u == v))) > 0:
             warnings.warn(
                 f"{title + ': ' if title else ''}{loops:,} edges from a vertex to itself, which no cut can cut, were "
-                "dropped", HogwildWarning, stacklevel=3,
-            )  # fmt: skip
+                "dropped",
+                HogwildWarning,
+                stacklevel=3,
+            )
             u, v, forward, backward = (array[u != v] for array in (u, v, forward, backward))
         turned = u > v
         u, v = np.where(turned, v, u), np.where(turned, u, v)
@@ -291,13 +302,19 @@ def graph_statistics(graph: Graph) -> dict[str, Any]:
     free = degrees.copy()
     free[graph.terminals] = 0
     return {
-        "edges": len(graph), "vertices": graph.n_vertices, "labels": graph.n_labels, "terminals": len(graph.terminals),
-        "omega": 2 if len(graph) else 0, "delta": float(degrees.max(initial=0)) / m,
-        "rho": float(met.max(initial=0)) / m, "isolated": int(np.count_nonzero(degrees == 0)),
-        "busiest": int(np.argmax(degrees)), "pinned": float(degrees[graph.terminals].sum()) / (2 * m),
+        "edges": len(graph),
+        "vertices": graph.n_vertices,
+        "labels": graph.n_labels,
+        "terminals": len(graph.terminals),
+        "omega": 2 if len(graph) else 0,
+        "delta": float(degrees.max(initial=0)) / m,
+        "rho": float(met.max(initial=0)) / m,
+        "isolated": int(np.count_nonzero(degrees == 0)),
+        "busiest": int(np.argmax(degrees)),
+        "pinned": float(degrees[graph.terminals].sum()) / (2 * m),
         "delta_free": float(free.max(initial=0)) / m,
         "weight": float(np.maximum(graph.forward, graph.backward).sum(dtype=np.float64)),
-    }  # fmt: skip
+    }
 
 
 def describe(graph: Graph) -> str:

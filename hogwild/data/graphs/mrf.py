@@ -68,9 +68,18 @@ def mrf_graph(unary: Any, u: Any, v: Any, weights: Any, shape: tuple[int, ...] |
     weight = np.concatenate((pulls.ravel(), weights))
     order = np.argsort(np.minimum(first, second), kind="stable")  # group edges by vertex
     return Graph.of(
-        first[order], second[order], weight[order], weight[order], n + labels, n + np.arange(labels),
-        np.arange(labels), labels, title=title, shape=shape, offset=offset,
-    )  # fmt: skip
+        first[order],
+        second[order],
+        weight[order],
+        weight[order],
+        n + labels,
+        n + np.arange(labels),
+        np.arange(labels),
+        labels,
+        title=title,
+        shape=shape,
+        offset=offset,
+    )
 
 
 def read_mrf(name: str) -> Graph:

@@ -76,10 +76,17 @@ class GraphSpec(common.Spec):
         common.check_family(self.family, FAMILIES, "graph")
         most = int(VERTICES ** (1 / 2 if self.family == "grid" else 1 / 3) + 1e-6)
         ranges = {
-            "side": (2, most), "labels": (2, 64), "balls": (0, 1000), "smooth": (0, 1000), "delta": (0, 0.1),
-            "entities": (2, self.mentions), "mentions": (4, VERTICES), "degree": (0, 1000), "seed": (0, 2**63 - 1),
+            "side": (2, most),
+            "labels": (2, 64),
+            "balls": (0, 1000),
+            "smooth": (0, 1000),
+            "delta": (0, 0.1),
+            "entities": (2, self.mentions),
+            "mentions": (4, VERTICES),
+            "degree": (0, 1000),
+            "seed": (0, 2**63 - 1),
             "noise": (0, 1 if self.family == "clusters" else 10),
-        }  # fmt: skip
+        }
         common.check_ranges(self, {name: ranges[name] for name in FAMILIES[self.family]})
 
     @classmethod
@@ -129,9 +136,7 @@ def _picture(spec: GraphSpec, axes: int) -> tuple[np.ndarray, np.ndarray]:
 def _neighbours(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of adjacent grid points along an axis, (m,) int64 each."""
     points = np.arange(int(np.prod(shape))).reshape(shape)
-    pairs = [
-        (np.delete(points, -1, axis).ravel(), np.delete(points, 0, axis).ravel()) for axis in range(len(shape))
-    ]  # fmt: skip
+    pairs = [(np.delete(points, -1, axis).ravel(), np.delete(points, 0, axis).ravel()) for axis in range(len(shape))]
     u, v = (np.concatenate(ends) for ends in zip(*pairs))
     order = np.argsort(u, kind="stable")
     return u[order], v[order]
@@ -174,9 +179,19 @@ def _volume(spec: GraphSpec) -> Graph:
     order = np.argsort(first, kind="stable")
     labels = np.arange(spec.labels)
     return Graph.of(
-        first[order], second[order], weights[order], weights[order], n + spec.labels, n + labels, labels, spec.labels,
-        title=str(spec), shape=image.shape, image=image, truth=truth,
-    )  # fmt: skip
+        first[order],
+        second[order],
+        weights[order],
+        weights[order],
+        n + spec.labels,
+        n + labels,
+        labels,
+        spec.labels,
+        title=str(spec),
+        shape=image.shape,
+        image=image,
+        truth=truth,
+    )
 
 
 def _clusters(spec: GraphSpec) -> Graph:
@@ -201,9 +216,16 @@ def _clusters(spec: GraphSpec) -> Graph:
     order = np.argsort(np.minimum(u, v), kind="stable")
     labels = np.arange(entities)
     return Graph.of(
-        u[order], v[order], weight[order], weight[order], mentions + entities, mentions + labels, labels, entities,
+        u[order],
+        v[order],
+        weight[order],
+        weight[order],
+        mentions + entities,
+        mentions + labels,
+        labels,
+        entities,
         title=str(spec),
-    )  # fmt: skip
+    )
 
 
 def _with_hubs(

@@ -67,9 +67,12 @@ def lines(name: str, progress: BytesRead | None = None) -> Iterator[tuple[int, b
 
 
 def _parsed(
-    name: str, progress: BytesRead | None, parse: Callable[[bytearray, int], Fields],
-    add: Callable[[Chunk[Fields]], Faults], ready: Callable[[bytearray, int], bool] | None = None,
-) -> int:  # fmt: skip
+    name: str,
+    progress: BytesRead | None,
+    parse: Callable[[bytearray, int], Fields],
+    add: Callable[[Chunk[Fields]], Faults],
+    ready: Callable[[bytearray, int], bool] | None = None,
+) -> int:
     """Hand the chunks of a file, parsed on several threads, to ``add``; return the number of lines."""
     parse_fields(bytearray(b"\n"), 1, ARC)  # compiles in this thread, where Ctrl-C is noticed
     with Source(name) as source, ChunkParser(usual_workers(), CHUNK) as parser:
@@ -226,9 +229,20 @@ def read_edges(name: str, terminals: str, progress: BytesRead | None = None) -> 
     keys = np.array([int(label) if all(map(WHOLE.fullmatch, labels)) else label.decode() for label in labels], object)
     label_names, numbers = np.unique(keys, return_inverse=True)
     return _in_file(
-        name, Graph.of, ends[0::2], ends[1::2], weight, weight, len(ids), vertices, numbers, len(label_names),
-        title=name, ids=_unless_numbers(ids), label_ids=_unless_numbers(Ids(label_names.tolist())),
-    )  # fmt: skip
+        name,
+        Graph.of,
+        ends[0::2],
+        ends[1::2],
+        weight,
+        weight,
+        len(ids),
+        vertices,
+        numbers,
+        len(label_names),
+        title=name,
+        ids=_unless_numbers(ids),
+        label_ids=_unless_numbers(Ids(label_names.tolist())),
+    )
 
 
 class _List:

@@ -26,10 +26,20 @@ from hogwild.errors import InputError, UsageError, expected_one_of, nearest, rea
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
 VARIABLE = "HOGWILD_DATA"
-PROBLEMS = {"binary": "linear", "multiclass": "linear", "regression": "linear", "ratings": "completion",
-            "graph": "cuts"}  # fmt: skip
-FORMATS = {"svmlight": "linear", "lyrl2004": "linear", "ratings": "completion", "netflix": "completion",
-           "dimacs": "cuts"}  # fmt: skip
+PROBLEMS = {
+    "binary": "linear",
+    "multiclass": "linear",
+    "regression": "linear",
+    "ratings": "completion",
+    "graph": "cuts",
+}
+FORMATS = {
+    "svmlight": "linear",
+    "lyrl2004": "linear",
+    "ratings": "completion",
+    "netflix": "completion",
+    "dimacs": "cuts",
+}
 PARTS = ("train", "test", "validation", "ratings", "graph")
 
 

@@ -26,9 +26,14 @@ MANY = 10_000  # distinct labels beyond which counting stops
 
 
 def convert_part(
-    card: Card, part: CardPart, paths: list[Path], labels: list[Path], place: Path, origin: dict[str, Any],
+    card: Card,
+    part: CardPart,
+    paths: list[Path],
+    labels: list[Path],
+    place: Path,
+    origin: dict[str, Any],
     progress: BytesRead | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Make ``place`` from the files ``paths``, replacing what is there.
 
     Parameters
@@ -97,9 +102,14 @@ class _Counted:
 
 
 def _rows(
-    card: Card, part: CardPart, paths: list[Path], labels: list[Path], place: Path, origin: dict[str, Any],
+    card: Card,
+    part: CardPart,
+    paths: list[Path],
+    labels: list[Path],
+    place: Path,
+    origin: dict[str, Any],
     progress: BytesRead | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     from hogwild.data.text.svmlight import parse_svmlight
 
     repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}

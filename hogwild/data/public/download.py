@@ -275,9 +275,14 @@ def _opener() -> urllib.request.OpenerDirector:
     """Return an opener for http and https only: a redirect must not open a local file."""
     opener = urllib.request.OpenerDirector()
     for handler in (
-        urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), _Redirects(),
-        urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPErrorProcessor(), urllib.request.UnknownHandler(),
-    ):  # fmt: skip
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        _Redirects(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
         opener.add_handler(handler)
     return opener
 

@@ -30,8 +30,16 @@ FileProgress = Callable[[str, int, int | None], None]
 
 DOWNLOADS = ".downloads"  # in the data directory
 UNPACKED = "unpacked-"  # prefix of directories with unpacked members
-PACKED = {".zip": "zip", ".tar": "tar", ".gz": "gzip", ".tgz": "gzip", ".bz2": "bzip2", ".tbz2": "bzip2", ".xz": "xz",
-          ".txz": "xz"}  # fmt: skip
+PACKED = {
+    ".zip": "zip",
+    ".tar": "tar",
+    ".gz": "gzip",
+    ".tgz": "gzip",
+    ".bz2": "bzip2",
+    ".tbz2": "bzip2",
+    ".xz": "xz",
+    ".txz": "xz",
+}
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,22 @@ def draw_ratings(
     first,  # number of the first user
     skipped,  # (n,) int64: ratings of each user that are left out
     begin,  # (n + 1,) int64: where each user's ratings go
-    cdf, guide, shift, ids,  # (items,) int64 popularity, cumulative, 52 bits; index by its high bits; item of a rank
-    rank, law,  # factors; STARS or REAL
+    cdf,
+    guide,
+    shift,
+    ids,  # (items,) int64 popularity, cumulative, 52 bits; index by its high bits; item of a rank
+    rank,
+    law,  # factors; STARS or REAL
     dials,  # (5,) float64: mean, standard deviations of factors (squared), biases and noise; stars above one
-    slots, ranks, counts,  # scratch: (power of two > 2 longest, at least 16,) int32, two of (longest,) int64
-    topic, factors,  # (0,) int16; scratch: (rank,) float64
-    users, items, values,  # out: (ratings,) int32, int32, float32
-):  # fmt: skip
+    slots,
+    ranks,
+    counts,  # scratch: (power of two > 2 longest, at least 16,) int32, two of (longest,) int64
+    topic,
+    factors,  # (0,) int16; scratch: (rank,) float64
+    users,
+    items,
+    values,  # out: (ratings,) int32, int32, float32
+):
     """Set ratings of users from ``first`` on: ``mean + b_u + b_i + p_u . q_i + noise`` of five stars, scaled."""
     for i in range(len(begin) - 1):
         low, n, user = begin[i], begin[i + 1] - begin[i], first + i

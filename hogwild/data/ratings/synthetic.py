@@ -86,10 +86,19 @@ class RatingSpec(common.Spec):
     def __post_init__(self) -> None:
         common.check_family(self.family, FAMILIES, "set of ratings")
         ranges = {
-            "users": (1, INDEX_LIMIT), "items": (1, INDEX_LIMIT), "ratings": (1, 2**40), "rank": (1, 1024),
-            "zipf": (0, 4), "shift": (0, 1e9), "user_zipf": (0, 4), "user_shift": (0, 1e9), "noise": (0, 10),
-            "scale": (2, 1_000_000), "seed": (0, 2**63 - 1), "skip": (0, 2**40),
-        }  # fmt: skip
+            "users": (1, INDEX_LIMIT),
+            "items": (1, INDEX_LIMIT),
+            "ratings": (1, 2**40),
+            "rank": (1, 1024),
+            "zipf": (0, 4),
+            "shift": (0, 1e9),
+            "user_zipf": (0, 4),
+            "user_shift": (0, 1e9),
+            "noise": (0, 10),
+            "scale": (2, 1_000_000),
+            "seed": (0, 2**63 - 1),
+            "skip": (0, 2**40),
+        }
         common.check_ranges(self, ranges, {"values": VALUES})
         if 2 * (self.ratings + self.skip) > self.users * self.items:
             pairs = f"{self.users:,} x {self.items:,}"
@@ -105,20 +114,41 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "ratings": {},
     # the full set has ratings=100198805&shift=106
     "netflix": {
-        "users": 480_189, "items": 17_770, "ratings": 10_000_000, "rank": 16, "zipf": 1.5, "shift": 208.0,
-        "user_zipf": 0.8, "user_shift": 350.0, "noise": 0.8,
+        "users": 480_189,
+        "items": 17_770,
+        "ratings": 10_000_000,
+        "rank": 16,
+        "zipf": 1.5,
+        "shift": 208.0,
+        "user_zipf": 0.8,
+        "user_shift": 350.0,
+        "noise": 0.8,
     },
     # track ratings of 0 to 100, here from 1; the full set has ratings=252800275
     "kdd": {
-        "users": 1_000_990, "items": 624_961, "ratings": 10_000_000, "rank": 16, "zipf": 1.0, "shift": 48.0,
-        "user_zipf": 0.8, "user_shift": 21.0, "noise": 0.8, "scale": 100,
+        "users": 1_000_990,
+        "items": 624_961,
+        "ratings": 10_000_000,
+        "rank": 16,
+        "zipf": 1.0,
+        "shift": 48.0,
+        "user_zipf": 0.8,
+        "user_shift": 21.0,
+        "noise": 0.8,
+        "scale": 100,
     },
     # uniform popularity; the full set has ratings=2e9
     "jumbo": {
-        "users": 10_000_000, "items": 10_000_000, "ratings": 10_000_000, "rank": 10, "zipf": 0.0, "user_zipf": 0.0,
-        "noise": 0.0, "values": "real",
+        "users": 10_000_000,
+        "items": 10_000_000,
+        "ratings": 10_000_000,
+        "rank": 10,
+        "zipf": 0.0,
+        "user_zipf": 0.0,
+        "noise": 0.0,
+        "values": "real",
     },
-}  # fmt: skip
+}
 
 
 def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
@@ -183,9 +213,20 @@ class _Source:
         )
         with np.errstate(over="ignore"):
             draw_ratings(
-                keys, first, self.skipped[first:last], begin[first : last + 1], self.cdf, self.guide, self.shift,
-                self.ids, spec.rank, VALUES[spec.values], dials, *scratch, *out,
-            )  # fmt: skip
+                keys,
+                first,
+                self.skipped[first:last],
+                begin[first : last + 1],
+                self.cdf,
+                self.guide,
+                self.shift,
+                self.ids,
+                spec.rank,
+                VALUES[spec.values],
+                dials,
+                *scratch,
+                *out,
+            )
 
 
 def _apportion(total: int, share: np.ndarray, rounding: np.ndarray, most: int) -> np.ndarray:

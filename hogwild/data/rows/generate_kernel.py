@@ -95,13 +95,28 @@ def word_value(law, rank, count, bits, tf, idf):
 
 @njit(**JIT)
 def draw_rows(
-    key, first, law, tilt,  # stream key (uint64), number of the first row, value law, tilt in 1/4096
-    begin, latent,  # (n + 1,) int64 offsets into the output; (n,) topic of each row
-    cdf, guide, shift, ids,  # (width,) int64 popularity, cumulative, 52 bits; index by its high bits; feature of a rank
-    tf, idf, topic, weight,  # value tables; (planted,) topic of a rank or -1, and its weight
-    slots, ranks, counts, keys,  # scratch: (power of two > 2 longest, at least 16,), and three of (longest,)
-    indices, values, margins,  # out: (nnz,) int32, (nnz,) float32, (n, topics) float64
-):  # fmt: skip
+    key,
+    first,
+    law,
+    tilt,  # stream key (uint64), number of the first row, value law, tilt in 1/4096
+    begin,
+    latent,  # (n + 1,) int64 offsets into the output; (n,) topic of each row
+    cdf,
+    guide,
+    shift,
+    ids,  # (width,) int64 popularity, cumulative, 52 bits; index by its high bits; feature of a rank
+    tf,
+    idf,
+    topic,
+    weight,  # value tables; (planted,) topic of a rank or -1, and its weight
+    slots,
+    ranks,
+    counts,
+    keys,  # scratch: (power of two > 2 longest, at least 16,), and three of (longest,)
+    indices,
+    values,
+    margins,  # out: (nnz,) int32, (nnz,) float32, (n, topics) float64
+):
     """Draw rows from ``first`` on, and their margins: per topic, the sum of weight x value over planted words."""
     for i in range(len(begin) - 1):
         low, n = begin[i], begin[i + 1] - begin[i]

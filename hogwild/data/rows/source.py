@@ -40,8 +40,11 @@ FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", *TABLES)
 MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
-REPAIRS = {"unsorted_rows": "with unsorted features (sorted)", "duplicate_rows": "with repeated features (summed)",
-           "query_rows": "with a qid: (left out: rows are not ranked by query)"}  # fmt: skip
+REPAIRS = {
+    "unsorted_rows": "with unsorted features (sorted)",
+    "duplicate_rows": "with repeated features (summed)",
+    "query_rows": "with a qid: (left out: rows are not ranked by query)",
+}
 
 
 def open_data(

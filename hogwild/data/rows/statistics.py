@@ -121,9 +121,13 @@ def _meetings(rows: Rows, degrees: np.ndarray, delta: float, seed: int) -> dict[
     if rho == upper and not exact:
         exact, how = True, "exact: a sampled row reaches the upper bound"
     return {
-        "rho": rho, "rho_upper": upper, "rho_exact": exact, "rho_how": how,
-        "collision": mean, "collision_stderr": error,
-    }  # fmt: skip
+        "rho": rho,
+        "rho_upper": upper,
+        "rho_exact": exact,
+        "rho_how": how,
+        "collision": mean,
+        "collision_stderr": error,
+    }
 
 
 def _heaviest(rows: Rows, degrees: np.ndarray) -> tuple[np.ndarray, int]:

@@ -93,9 +93,12 @@ class StoreWriter:
     """
 
     def __init__(
-        self, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False,
+        self,
+        path: str | Path,
+        meta: dict[str, Any] | None = None,
+        overwrite: bool = False,
         dtypes: dict[str, str] = COLUMNS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = Path(os.path.abspath(path))
         self.overwrite, self.dtypes = overwrite, dtypes
         self.meta = dict(meta or {})

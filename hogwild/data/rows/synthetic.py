@@ -86,11 +86,18 @@ class SyntheticSpec(common.Spec):
     def __post_init__(self) -> None:
         common.check_family(self.family, FAMILIES, "set")
         ranges = {
-            "rows": (1, 2**40), "features": (2, INDEX_LIMIT), "nnz": (1, self.features), "spread": (0, 2),
-            "zipf": (0, 4), "shift": (0, 1e9), "classes": (2, 64),
-            "positive": (0.01, 0.99), "seed": (0, 2**63 - 1), "skip": (0, 2**40),
+            "rows": (1, 2**40),
+            "features": (2, INDEX_LIMIT),
+            "nnz": (1, self.features),
+            "spread": (0, 2),
+            "zipf": (0, 4),
+            "shift": (0, 1e9),
+            "classes": (2, 64),
+            "positive": (0.01, 0.99),
+            "seed": (0, 2**63 - 1),
+            "skip": (0, 2**40),
             "noise": (0, 0.5 if self.task == "classify" else 10),
-        }  # fmt: skip
+        }
         common.check_ranges(self, ranges, {"values": VALUES, "task": TASKS})
 
     @classmethod
@@ -110,12 +117,18 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "uniform": {"rows": 100_000, "features": 65_536, "nnz": 32, "spread": 0.0, "zipf": 0.0, "values": "binary"},
     # click logs: a model larger than any cache, rows of equal length, a quarter positive
     "ctr": {
-        "rows": 100_000, "features": 1 << 24, "nnz": 39, "spread": 0.0, "shift": 2.0, "values": "binary",
-        "positive": 0.25, "noise": 0.1,
+        "rows": 100_000,
+        "features": 1 << 24,
+        "nnz": 39,
+        "spread": 0.0,
+        "shift": 2.0,
+        "values": "binary",
+        "positive": 0.25,
+        "noise": 0.1,
     },
     # every row holds every feature: a case that lock-free training is not suited for
     "dense": {"rows": 50_000, "features": 64, "nnz": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
-}  # fmt: skip
+}
 
 
 def recipe(spec: SyntheticSpec, progress: BytesRead | None = None) -> Recipe:
@@ -199,17 +212,35 @@ class RowGenerator:
         latent = (self._bits("topics", first, last) >> np.uint64(33)).astype(np.int64) % self.topics
         with np.errstate(over="ignore"):
             draw_rows(
-                np.uint64(self.keys["words"]), first, VALUES[self.spec.values], TILT, begin, latent,
-                self.cdf, self.guide, self.shift, self.ids, self.tf, self.idf, self.topic, self.weight,
-                slots, ranks, counts, order, indices, values, margins,
-            )  # fmt: skip
+                np.uint64(self.keys["words"]),
+                first,
+                VALUES[self.spec.values],
+                TILT,
+                begin,
+                latent,
+                self.cdf,
+                self.guide,
+                self.shift,
+                self.ids,
+                self.tf,
+                self.idf,
+                self.topic,
+                self.weight,
+                slots,
+                ranks,
+                counts,
+                order,
+                indices,
+                values,
+                margins,
+            )
         return lengths, indices, values, margins
 
     def calibrate(self) -> None:
         """Set offsets and scale of the planted model from order statistics of the first rows: balanced, unit spread."""
-        margins = np.concatenate([
-            self.draw(first, min(first + self.chunk, PILOT))[3] for first in range(0, PILOT, self.chunk)
-        ])  # fmt: skip
+        margins = np.concatenate(
+            [self.draw(first, min(first + self.chunk, PILOT))[3] for first in range(0, PILOT, self.chunk)]
+        )
         if self.topics > 2:
             self.centre = np.sort(margins, axis=0)[PILOT // 2]
             return

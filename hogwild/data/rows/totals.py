@@ -101,10 +101,15 @@ def facts_of(rows: Rows, labels: np.ndarray, intercept: float, print_of_rows: st
     counts = np.bincount(codes, minlength=max(len(labels), 1))
     weights = counts if rows.weights is None else np.bincount(codes, rows.weights, max(len(labels), 1))
     return {
-        "rows": len(rows), "width": rows.width, "print": print_of_rows, "labels": labels.tolist(),
-        "counts": counts.tolist(), "weights": weights.astype(float).tolist(), "weighted": rows.weights is not None,
+        "rows": len(rows),
+        "width": rows.width,
+        "print": print_of_rows,
+        "labels": labels.tolist(),
+        "counts": counts.tolist(),
+        "weights": weights.astype(float).tolist(),
+        "weighted": rows.weights is not None,
         "intercept": intercept,
-    }  # fmt: skip
+    }
 
 
 def alone(rows: Rows) -> Rows:

@@ -280,11 +280,14 @@ def kind_of(type: Any) -> str:
         inner = kind_of(type.value_type)
         return "category" if inner in ("text", "boolean", "whole", "number", "date") else inner
     tests = {
-        "text": (t.is_string, t.is_large_string, t.is_string_view), "boolean": (t.is_boolean,),
-        "whole": (t.is_integer,), "number": (t.is_floating, t.is_decimal), "empty": (t.is_null,),
+        "text": (t.is_string, t.is_large_string, t.is_string_view),
+        "boolean": (t.is_boolean,),
+        "whole": (t.is_integer,),
+        "number": (t.is_floating, t.is_decimal),
+        "empty": (t.is_null,),
         "date": (t.is_temporal,),
         "binary": (t.is_binary, t.is_large_binary, t.is_fixed_size_binary, t.is_binary_view),
-    }  # fmt: skip
+    }
     if t.is_run_end_encoded(type) and not t.is_dictionary(type.value_type):  # which pyarrow cannot decode
         return kind_of(type.value_type)
     return next((kind for kind, ways in tests.items() if any(way(type) for way in ways)), "nested")

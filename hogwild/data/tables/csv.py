@@ -28,8 +28,13 @@ CHUNK = 2 << 20  # bytes of text in a piece
 LONGEST = 32 << 20  # bytes of a row: a longer one means that a quote was left open
 DELIMITERS = ",;\t|"
 BAD_UTF8 = "\udc80", "\udcff"  # how surrogateescape represents bytes that are not UTF-8
-NOT_TEXT = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a zip archive, or a workbook", b"ARROW1": "an Arrow file",
-            b"\xff\xfe": "UTF-16 text", b"\xfe\xff": "UTF-16 text"}  # fmt: skip
+NOT_TEXT = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive, or a workbook",
+    b"ARROW1": "an Arrow file",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
 
 
 @dataclass(frozen=True)

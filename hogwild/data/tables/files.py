@@ -17,8 +17,12 @@ from hogwild.errors import HogwildError, InputError, UsageError, reason_of
 
 PIECE = 1 << 16  # rows
 #: Suffixes of each format; text may also be compressed.
-SUFFIXES = {"csv": (".csv",), "tsv": (".tsv", ".tab"), "parquet": (".parquet", ".pq"),
-            "arrow": (".arrow", ".feather", ".ipc", ".arrows")}  # fmt: skip
+SUFFIXES = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc", ".arrows"),
+}
 PACKED = ("", ".gz", ".bz2", ".xz")
 ARROW_FILE = b"ARROW1"
 

@@ -26,12 +26,22 @@ ROLES = ("categorical", "numeric", "text")
 NUMBERS = ("whole", "number")
 #: Description of each kind of column, for messages.
 KINDS = {
-    "text": "text", "boolean": "booleans", "whole": "whole numbers", "number": "numbers", "category": "categories",
-    "empty": "nothing", "date": "dates", "nested": "lists or values of another odd type", "binary": "bytes",
-}  # fmt: skip
+    "text": "text",
+    "boolean": "booleans",
+    "whole": "whole numbers",
+    "number": "numbers",
+    "category": "categories",
+    "empty": "nothing",
+    "date": "dates",
+    "nested": "lists or values of another odd type",
+    "binary": "bytes",
+}
 LABELS = ("text", "boolean", "whole", "number", "category", "empty")
-TAKEN = {"categorical": (*LABELS, "date"), "numeric": ("boolean", "whole", "number", "empty"),
-         "text": ("text", "category", "empty")}  # fmt: skip
+TAKEN = {
+    "categorical": (*LABELS, "date"),
+    "numeric": ("boolean", "whole", "number", "empty"),
+    "text": ("text", "category", "empty"),
+}
 BOOLEANS = ("false", "true")
 SHOWN = 20  # names shown in a message
 MOST_LABELS = 10_000
@@ -126,9 +136,13 @@ class TablePlan:
         """Return the plan in JSON types, as rows, stores and models hold it."""
         return {
             "columns": [dataclasses.asdict(column) for column in self.columns],
-            "label": self.label, "label_kind": self.label_kind, "label_names": list(self.label_names),
-            "weight": self.weight, "ignored": list(self.ignored), "hash_bits": self.hash_bits,
-        }  # fmt: skip
+            "label": self.label,
+            "label_kind": self.label_kind,
+            "label_names": list(self.label_names),
+            "weight": self.weight,
+            "ignored": list(self.ignored),
+            "hash_bits": self.hash_bits,
+        }
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TablePlan:

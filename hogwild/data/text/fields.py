@@ -58,9 +58,26 @@ def parse_fields(buffer: bytearray, size: int, layout: FieldsLayout, optional: b
     while True:
         unresolved = np.empty((room, 2), np.int64)
         code, where, fields, n, left = kernel.parse_lines(
-            buffer, size, layout.separator, *layout.comments, layout.columns, layout.more, layout.user, layout.item,
-            layout.value, layout.time, layout.kind, optional, users, items, spans, values, times, unresolved, facts,
-        )  # fmt: skip
+            buffer,
+            size,
+            layout.separator,
+            *layout.comments,
+            layout.columns,
+            layout.more,
+            layout.user,
+            layout.item,
+            layout.value,
+            layout.time,
+            layout.kind,
+            optional,
+            users,
+            items,
+            spans,
+            values,
+            times,
+            unresolved,
+            facts,
+        )
         if left <= room:
             break
         room = left
@@ -71,9 +88,16 @@ def parse_fields(buffer: bytearray, size: int, layout: FieldsLayout, optional: b
             faults.append((start, kernel.BAD_VALUE, 0))
     where, code, fields = min(faults, default=(0, kernel.DONE, 0))
     return Fields(
-        lines, [users[:n], items[:n]], [bool(facts[0]), bool(facts[1])], spans[:n], values[:n],
-        times[:n] if len(times) else None, int(facts[2]), int(facts[3]), (code, where, fields) if faults else None,
-    )  # fmt: skip
+        lines,
+        [users[:n], items[:n]],
+        [bool(facts[0]), bool(facts[1])],
+        spans[:n],
+        values[:n],
+        times[:n] if len(times) else None,
+        int(facts[2]),
+        int(facts[3]),
+        (code, where, fields) if faults else None,
+    )
 
 
 def end_of_number(buffer: bytearray, start: int) -> int:

@@ -158,18 +158,24 @@ def parse_lines(
     text,  # bytearray: whole lines
     size,  # bytes of it to read; text[size - 1] is a line end
     separator,  # BLANKS, PLAIN, DOUBLE or a byte
-    comment, other,  # lines that begin with either byte are comments
-    columns, more,  # fields of every line; whether there may be more of them
-    user_at, item_at, value_at, time_at,  # field of each, or -2; item_at may be MOVIE; without values all are 1
+    comment,
+    other,  # lines that begin with either byte are comments
+    columns,
+    more,  # fields of every line; whether there may be more of them
+    user_at,
+    item_at,
+    value_at,
+    time_at,  # field of each, or -2; item_at may be MOVIE; without values all are 1
     kind,  # kind of times
     optional,  # a rating may be missing, and is then 0
-    users, items,  # (lines,) int64, out: ids as numbers
+    users,
+    items,  # (lines,) int64, out: ids as numbers
     spans,  # (lines, 4) int32, out: first and end of user and item; -1 - first if quotes are doubled
     values,  # (lines,) float64, out
     times,  # (lines,) int64, out; not written without times
     unresolved,  # (ROOM, 2) int64, out: (rating, where its token starts)
     facts,  # (4,) int64, out: all users are numbers, all items are; ratings before the first movie line; last movie
-):  # fmt: skip
+):
     """Return ``(code, where, fields of that line, ratings, unresolved)``."""
     p, n, left, movie = 0, 0, 0, -1
     facts[0], facts[1], facts[2], facts[3] = 1, 1, 0, -1

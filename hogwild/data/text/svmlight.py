@@ -87,9 +87,18 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         unresolved = np.empty((room, 2), np.int64)
         with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
             code, position, rows, nnz, width, falls, queries, left = parse.parse_rows(
-                buffer, size, settings.base, settings.limit, settings.optional, settings.bits or 0,
-                lengths, indices, values, targets, unresolved,
-            )  # fmt: skip
+                buffer,
+                size,
+                settings.base,
+                settings.limit,
+                settings.optional,
+                settings.bits or 0,
+                lengths,
+                indices,
+                values,
+                targets,
+                unresolved,
+            )
         if left <= room:
             break
         room = left
@@ -195,10 +204,14 @@ def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
 
 
 def _settings(
-    zero_based: bool = False, width: int | None = None, labels: str = "required",
-    hash_bits: int | None = None, workers: int | None = None, chunk_bytes: int | None = None,
+    zero_based: bool = False,
+    width: int | None = None,
+    labels: str = "required",
+    hash_bits: int | None = None,
+    workers: int | None = None,
+    chunk_bytes: int | None = None,
     progress: BytesRead | None = None,
-) -> _Settings:  # fmt: skip
+) -> _Settings:
     """Return checked options of :func:`parse_svmlight`."""
     if hash_bits is not None:
         hash_bits = check_bits(hash_bits)

@@ -37,10 +37,22 @@ class CompletionCase:
         self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
         self.problem = CompletionProblem.of(
-            train.shape, train.items, train.values, discipline, c.rank or 0, c.loss, c.l2, c.penalty or "",
-            c.nonnegative, c.biases, c.negatives or 0, c.order, c.workers or 1, c.gradient_delay,
+            train.shape,
+            train.items,
+            train.values,
+            discipline,
+            c.rank or 0,
+            c.loss,
+            c.l2,
+            c.penalty or "",
+            c.nonnegative,
+            c.biases,
+            c.negatives or 0,
+            c.order,
+            c.workers or 1,
+            c.gradient_delay,
             c.machines if c.exchange == "rotation" else 1,
-        )  # fmt: skip
+        )
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
         self._grid: tuple[int, int] | None = None
 
@@ -85,8 +97,14 @@ class CompletionCase:
             return
         c, p = self.config, self.problem
         self._evaluator = RatingEvaluator(
-            self._train, self._test, c.loss, l2=p.weights, penalty=p.penalty, mean=p.mean, negatives=p.negatives,
-        )  # fmt: skip  # evaluation draws the same for all seeds
+            self._train,
+            self._test,
+            c.loss,
+            l2=p.weights,
+            penalty=p.penalty,
+            mean=p.mean,
+            negatives=p.negatives,
+        )  # evaluation draws the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
         c, p, train = self.config, self.problem, self._train
@@ -123,9 +141,19 @@ class CompletionCase:
         p, train = self.problem, self._train
         user_factors, item_factors, user_bias, item_bias = solution
         return CompletionModel(
-            user_factors, item_factors, user_bias, item_bias, p.mean, p.loss, p.penalty, train.user_ids,
-            train.item_ids, config.to_json(), self.fingerprint, history,
-        )  # fmt: skip
+            user_factors,
+            item_factors,
+            user_bias,
+            item_bias,
+            p.mean,
+            p.loss,
+            p.penalty,
+            train.user_ids,
+            train.item_ids,
+            config.to_json(),
+            self.fingerprint,
+            history,
+        )
 
 
 def _alike(test: Ratings, train: Ratings) -> Ratings:

@@ -127,9 +127,23 @@ def visit_pair(
 
 @inlined
 def visit_three(
-    lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, j, step,
-    shrink_u, shrink_i, shrink_j,
-):  # fmt: skip
+    lanes,
+    discipline,
+    nonnegative,
+    biased,
+    delayed,
+    parameters,
+    locks,
+    control,
+    plan,
+    u,
+    i,
+    j,
+    step,
+    shrink_u,
+    shrink_i,
+    shrink_j,
+):
     """A step of the loss ``bpr`` along a chosen and a drawn item; return False if the run was aborted."""
     p, q, b_i = parameters.users, parameters.items, parameters.item_bias
     margin = dot(lanes, p, u, q, i) - dot(lanes, p, u, q, j)
@@ -185,23 +199,63 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
                     if loss == LOG and not visit_pair(
-                        lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, ONE,
-                        step, shrink_u, shrink_i,
-                    ):  # fmt: skip
+                        lanes,
+                        rule,
+                        nonnegative,
+                        biased,
+                        delayed,
+                        parameters,
+                        locks,
+                        control,
+                        plan,
+                        u,
+                        i,
+                        ONE,
+                        step,
+                        shrink_u,
+                        shrink_i,
+                    ):
                         return
                     for t in range(plan.negatives):
                         drawn = draw(data, plan, salt, k, t, u)
                         if drawn < 0:
                             continue
                         if loss == LOG and not visit_pair(
-                            lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u,
-                            np.uint32(drawn), -ONE, step, shrink, shrink,
-                        ):  # fmt: skip
+                            lanes,
+                            rule,
+                            nonnegative,
+                            biased,
+                            delayed,
+                            parameters,
+                            locks,
+                            control,
+                            plan,
+                            u,
+                            np.uint32(drawn),
+                            -ONE,
+                            step,
+                            shrink,
+                            shrink,
+                        ):
                             return
                         if loss == BPR and not visit_three(
-                            lanes, rule, nonnegative, biased, delayed, parameters, locks, control, plan, u, i,
-                            np.uint32(drawn), step, shrink_u, shrink_i, shrink,
-                        ):  # fmt: skip
+                            lanes,
+                            rule,
+                            nonnegative,
+                            biased,
+                            delayed,
+                            parameters,
+                            locks,
+                            control,
+                            plan,
+                            u,
+                            i,
+                            np.uint32(drawn),
+                            step,
+                            shrink_u,
+                            shrink_i,
+                            shrink,
+                        ):
                             return
                         if per_row:
                             shrink_u = shrink_i = ONE

@@ -323,9 +323,20 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                         if delayed:
                             spin(control, plan.delay)
                         write(
-                            lanes, SERIAL, nonnegative, biased, p, u, b_u, own.items, s, own.item_bias,
-                            step * e, shrink_u, shrink_i,
-                        )  # fmt: skip
+                            lanes,
+                            SERIAL,
+                            nonnegative,
+                            biased,
+                            p,
+                            u,
+                            b_u,
+                            own.items,
+                            s,
+                            own.item_bias,
+                            step * e,
+                            shrink_u,
+                            shrink_i,
+                        )
                     else:
                         e = error(lanes, biased, p, u, b_u, q, i, b_i, values[k])
                         if delayed:

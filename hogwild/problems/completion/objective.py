@@ -265,9 +265,16 @@ class RatingEvaluator:
     """
 
     def __init__(
-        self, train: Ratings, test: Ratings | None, loss: str, *, l2: float | tuple[float, float] = 0.0,
-        penalty: str = "per-rating", mean: float = 0.0, negatives: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        train: Ratings,
+        test: Ratings | None,
+        loss: str,
+        *,
+        l2: float | tuple[float, float] = 0.0,
+        penalty: str = "per-rating",
+        mean: float = 0.0,
+        negatives: int = 1,
+    ) -> None:
         if test is not None and test.shape != train.shape:
             raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
         implicit = loss != "squared-error"

@@ -89,11 +89,23 @@ class CompletionProblem:
 
     @classmethod
     def of(
-        cls, shape: tuple[int, int], items: np.ndarray, values: np.ndarray, discipline: str, rank: int = 32,
-        loss: str = "squared-error", l2: float = 0.05, penalty: str = "per-rating", nonnegative: bool = False,
-        biases: bool = True, negatives: int = 1, order: str = "shuffled", workers: int = 1, delay: float = 0.0,
+        cls,
+        shape: tuple[int, int],
+        items: np.ndarray,
+        values: np.ndarray,
+        discipline: str,
+        rank: int = 32,
+        loss: str = "squared-error",
+        l2: float = 0.05,
+        penalty: str = "per-rating",
+        nonnegative: bool = False,
+        biases: bool = True,
+        negatives: int = 1,
+        order: str = "shuffled",
+        workers: int = 1,
+        delay: float = 0.0,
         parts: int = 1,
-    ) -> CompletionProblem:  # fmt: skip
+    ) -> CompletionProblem:
         """The problem that training ratings pose.
 
         Parameters
@@ -123,9 +135,22 @@ class CompletionProblem:
             hot = np.count_nonzero(np.bincount(items, minlength=shape[1]) > HOT * len(items))
             popular = min(int(hot), MOST_POPULAR)
         return cls(
-            *shape, rank, loss, float(l2), penalty, nonnegative, biases, negatives, mean, scale or 1.0, discipline,
-            order, popular, ticks_in(delay), parts,
-        )  # fmt: skip
+            *shape,
+            rank,
+            loss,
+            float(l2),
+            penalty,
+            nonnegative,
+            biases,
+            negatives,
+            mean,
+            scale or 1.0,
+            discipline,
+            order,
+            popular,
+            ticks_in(delay),
+            parts,
+        )
 
     @property
     def stride(self) -> int:
@@ -206,9 +231,15 @@ class CompletionProblem:
         return ((values.astype(np.float64) - self.mean) / self.scale).astype(np.float32)
 
     def lay_out(
-        self, users: np.ndarray, items: np.ndarray, values: np.ndarray, cache_bytes: int, workers: int, seed: int,
+        self,
+        users: np.ndarray,
+        items: np.ndarray,
+        values: np.ndarray,
+        cache_bytes: int,
+        workers: int,
+        seed: int,
         grid: tuple[int, int] | None = None,
-    ) -> tuple[Tiles, dict[str, np.ndarray]]:  # fmt: skip
+    ) -> tuple[Tiles, dict[str, np.ndarray]]:
         """The order, and the arrays that :meth:`data` takes, of training ratings (n,) int32, int32, float32.
 
         ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed.
@@ -226,10 +257,13 @@ class CompletionProblem:
         """Arrays by user and by item, empty where they are not needed."""
         degrees = count(users, self.users), count(items, self.items)
         arrays: dict[str, np.ndarray] = {
-            "user_rates": np.empty(0, np.float32), "item_rates": np.empty(0, np.float32),
-            "seen_begin": np.empty(0, np.int64), "seen_items": np.empty(0, np.int32),
-            "slots": np.empty(0, np.int32), "popular": np.empty(0, np.int32),
-        }  # fmt: skip
+            "user_rates": np.empty(0, np.float32),
+            "item_rates": np.empty(0, np.float32),
+            "seen_begin": np.empty(0, np.int64),
+            "seen_items": np.empty(0, np.int32),
+            "slots": np.empty(0, np.int32),
+            "popular": np.empty(0, np.int32),
+        }
         if self.penalty == "per-row":
             rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
             arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
@@ -316,11 +350,25 @@ class CompletionProblem:
             )
         order = part.order
         plan = Plan(
-            blocks=part.blocks, n_rows=order.n_rows, n_chunks=int(shared.control[END]) or order.n_chunks,
-            columns=order.grid[1], n_users=self.users, n_items=self.items, shuffled=int(order.shuffled),
-            start=part.start, seed=part.seed, epoch=part.epoch, step=step, l2=self.l2, negatives=self.negatives,
-            worker=part.worker, workers=part.workers, limit=part.limit, every=EVERY, delay=self.delay,
-        )  # fmt: skip
+            blocks=part.blocks,
+            n_rows=order.n_rows,
+            n_chunks=int(shared.control[END]) or order.n_chunks,
+            columns=order.grid[1],
+            n_users=self.users,
+            n_items=self.items,
+            shuffled=int(order.shuffled),
+            start=part.start,
+            seed=part.seed,
+            epoch=part.epoch,
+            step=step,
+            l2=self.l2,
+            negatives=self.negatives,
+            worker=part.worker,
+            workers=part.workers,
+            limit=part.limit,
+            every=EVERY,
+            delay=self.delay,
+        )
         scratch.state[:] = 0
         own: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
         kernel = partial(

@@ -34,9 +34,14 @@ def _controller() -> Any:
 
 
 def each_piece(
-    users: np.ndarray, user_factors: Any, item_factors: Any, item_bias: Any, seen: Lists | None,
-    function: Callable[[int, int, np.ndarray], Any], threads: int | None = None,
-) -> None:  # fmt: skip
+    users: np.ndarray,
+    user_factors: Any,
+    item_factors: Any,
+    item_bias: Any,
+    seen: Lists | None,
+    function: Callable[[int, int, np.ndarray], Any],
+    threads: int | None = None,
+) -> None:
     """Call ``function(first, last, scores)`` for pieces of ``users``, on all cores: scores (last - first, items).
 
     Scores are float32 without mean and user bias, which do not change the order; items the user has seen are at -inf. A
@@ -68,9 +73,14 @@ def each_piece(
 
 
 def best_of_users(
-    users: np.ndarray, user_factors: Any, item_factors: Any, item_bias: Any, seen: Lists | None, n: int,
+    users: np.ndarray,
+    user_factors: Any,
+    item_factors: Any,
+    item_bias: Any,
+    seen: Lists | None,
+    n: int,
     threads: int | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """The ``n`` items of the largest scores, best first, ties to the first: items int64 and scores float32.
 
     Both are (users, n), padded with -1 and -inf. Scores and ``seen`` are as in :func:`each_piece`.
@@ -90,9 +100,15 @@ def best_of_users(
 
 
 def ranking_metrics(
-    user_factors: Any, item_factors: Any, item_bias: Any, tested: Lists, seen: Lists | None, k: int = AT,
-    users: int = USERS, threads: int | None = None,
-) -> dict[str, float | None]:  # fmt: skip
+    user_factors: Any,
+    item_factors: Any,
+    item_bias: Any,
+    tested: Lists,
+    seen: Lists | None,
+    k: int = AT,
+    users: int = USERS,
+    threads: int | None = None,
+) -> dict[str, float | None]:
     """Mean metrics over users that have test items, or over ``users`` of those, evenly spaced.
 
     Parameters

@@ -39,12 +39,15 @@ def _score(P, Q, b, c, mean, u, i):
 
 @njit(**JIT)
 def fill_scores(
-    P, Q,  # (users, k), (items, k) float32: factors
-    b, c,  # (users,), (items,) float32: biases
+    P,
+    Q,  # (users, k), (items, k) float32: factors
+    b,
+    c,  # (users,), (items,) float32: biases
     mean,
-    users, items,  # (m,) int32; -1 is unknown
+    users,
+    items,  # (m,) int32; -1 is unknown
     scores,  # (m,) float64, out
-):  # fmt: skip
+):
     """Write the scores of pairs to ``scores``."""
     for k in range(len(users)):
         scores[k] = _score(P, Q, b, c, mean, users[k], items[k])

@@ -56,10 +56,18 @@ def file_order(users: np.ndarray, items: np.ndarray, values: np.ndarray) -> tupl
 
 
 def tile(
-    users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int], row_bytes: int,
-    cache_bytes: int, workers: int, seed: int, fenced: bool = False, grid: tuple[int, int] | None = None,
+    users: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    shape: tuple[int, int],
+    row_bytes: int,
+    cache_bytes: int,
+    workers: int,
+    seed: int,
+    fenced: bool = False,
+    grid: tuple[int, int] | None = None,
     parts: int = 1,
-) -> tuple[Tiles, dict[str, np.ndarray]]:  # fmt: skip
+) -> tuple[Tiles, dict[str, np.ndarray]]:
     """Cut the ratings into tiles and sort them.
 
     Parameters

@@ -88,9 +88,16 @@ class Segmentation:
         """The segmentation of ``graph`` by shares ``x``, with values computed; ``more`` are config, fingerprint, ..."""
         facts = CutEvaluator(graph)(x)
         return cls(
-            x, facts["objective"], facts["cut_value"], graph.offset, graph.shape, graph.ids, graph.label_ids,
-            graph.image, **more,
-        )  # fmt: skip
+            x,
+            facts["objective"],
+            facts["cut_value"],
+            graph.offset,
+            graph.shape,
+            graph.ids,
+            graph.label_ids,
+            graph.image,
+            **more,
+        )
 
     def __repr__(self) -> str:
         what = f"{len(self):,} vertices, {self.n_labels} labels, cut value {self.cut_value:.6g}"
@@ -181,10 +188,18 @@ class Segmentation:
             if ids is not None:
                 arrays |= ids.arrays(f"{name}.")
         header = {
-            "problem": "cuts", "vertices": len(self), "labels": self.n_labels, "objective": self.objective,
-            "cut_value": self.cut_value, "offset": self.offset, "shape": None if self.shape is None else [*self.shape],
-            "config": self.config, "fingerprint": self.fingerprint, "version": self.version, "history": self.history,
-        }  # fmt: skip
+            "problem": "cuts",
+            "vertices": len(self),
+            "labels": self.n_labels,
+            "objective": self.objective,
+            "cut_value": self.cut_value,
+            "offset": self.offset,
+            "shape": None if self.shape is None else [*self.shape],
+            "config": self.config,
+            "fingerprint": self.fingerprint,
+            "version": self.version,
+            "history": self.history,
+        }
         return arrays, header
 
     @classmethod
@@ -203,11 +218,19 @@ class Segmentation:
             ids, label_ids = (Ids.from_arrays(arrays, f"{name}.") for name in ("ids", "label_ids"))
             shape = header["shape"]
             found = cls(
-                x, float(header["objective"]), float(header["cut_value"]), float(header["offset"]),
-                None if shape is None else tuple(shape), ids, label_ids, arrays.get("image"),
-                dict(header["config"]), str(header["fingerprint"]), [dict(row) for row in header["history"]],
+                x,
+                float(header["objective"]),
+                float(header["cut_value"]),
+                float(header["offset"]),
+                None if shape is None else tuple(shape),
+                ids,
+                label_ids,
+                arrays.get("image"),
+                dict(header["config"]),
+                str(header["fingerprint"]),
+                [dict(row) for row in header["history"]],
                 str(header["version"]),
-            )  # fmt: skip
+            )
             said = int(header["vertices"]), int(header["labels"])
         if found.x.shape != said:
             raise InputError(f"{where}: damaged: holds shares of shape {found.x.shape}, its header says {said}")

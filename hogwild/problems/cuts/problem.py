@@ -64,9 +64,13 @@ class CutsProblem(InChunks):
 
     @classmethod
     def of(
-        cls, graph: Graph, discipline: str, gradient_delay: float = 0.0, cache_bytes: int = 2 << 20,
+        cls,
+        graph: Graph,
+        discipline: str,
+        gradient_delay: float = 0.0,
+        cache_bytes: int = 2 << 20,
         scalar: bool | None = None,
-    ) -> CutsProblem:  # fmt: skip
+    ) -> CutsProblem:
         """The problem of cutting ``graph``.
 
         Parameters
@@ -176,12 +180,14 @@ class CutsProblem(InChunks):
         forward, backward, weights = forward * scale, backward * scale, weights * scale
         rates = np.where(moved, 1.0 / np.maximum(degrees * scale, SMALLEST), 0.0)
         return {
-            "u": u[kept], "v": v[kept],
-            "forward": _single(forward[kept]), "backward": _single(backward[kept]),
+            "u": u[kept],
+            "v": v[kept],
+            "forward": _single(forward[kept]),
+            "backward": _single(backward[kept]),
             "rates": rates.astype(np.float32),
             "bundle": bundle[:0] if self.scalar else bundle[kept],
             "weights": _single(weights.ravel()),
-        }  # fmt: skip
+        }
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**arrays)
@@ -199,11 +205,22 @@ class CutsProblem(InChunks):
         scratch.state[:] = 0
         order = part.order
         plan = Plan(
-            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
-            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
-            worker=part.worker, workers=part.workers, labels=self.labels, stride=self.stride, limit=part.limit,
+            blocks=part.blocks,
+            n_rows=order.n_rows,
+            block=order.block,
+            shuffled=int(order.shuffled),
+            n_chunks=order.n_chunks,
+            start=part.start * order.chunk,
+            seed=part.seed,
+            epoch=part.epoch,
+            step=step,
+            worker=part.worker,
+            workers=part.workers,
+            labels=self.labels,
+            stride=self.stride,
+            limit=part.limit,
             delay=self.delay,
-        )  # fmt: skip
+        )
         kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)
         return counted(kernel, shared.control, part.worker)
 

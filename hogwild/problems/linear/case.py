@@ -146,9 +146,18 @@ class LinearCase:
                 if left is not None and left[1] is before and now is not None:
                     train.left_by = by_rank(left[0]), now, left[2]  # so that both are read in one pass
         self._evaluator = Evaluator(
-            train, test, c.loss, p.loss_param, l1=c.l1, l2=c.l2, weights=self._weights, normalize=c.normalize,
-            labels=p.labels, width=p.width, held=held,
-        )  # fmt: skip
+            train,
+            test,
+            c.loss,
+            p.loss_param,
+            l1=c.l1,
+            l2=c.l2,
+            weights=self._weights,
+            normalize=c.normalize,
+            labels=p.labels,
+            width=p.width,
+            held=held,
+        )
 
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
@@ -160,8 +169,16 @@ class LinearCase:
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
             job = Job.of_rows(
-                self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.slow, c.group,
-            )  # fmt: skip
+                self.problem,
+                *about,
+                self._own,
+                self._arrays,
+                shared,
+                self._tiers,
+                exchange,
+                c.slow,
+                c.group,
+            )
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
@@ -235,10 +252,19 @@ class LinearCase:
     ) -> LinearModel:
         p, (coef, intercept) = self.problem, self._widened(solution)
         return LinearModel(
-            coef, intercept, p.loss, p.loss_param, list(p.labels), p.normalize, config.to_json(), self.fingerprint,
-            history, hash_bits=self._train.hash_bits, table=self._train.table,
+            coef,
+            intercept,
+            p.loss,
+            p.loss_param,
+            list(p.labels),
+            p.normalize,
+            config.to_json(),
+            self.fingerprint,
+            history,
+            hash_bits=self._train.hash_bits,
+            table=self._train.table,
             names=names_of_heaviest(coef, self._train.names),
-        )  # fmt: skip
+        )
 
 
 def scaled_for(config: TrainConfig, rows: Rows) -> tuple[Columns | None, Rows, str]:

@@ -60,9 +60,14 @@ CALLS = 4  # of a round, for equally many rows: the first also fetches copies, t
 
 
 def choose(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
-    group: int | None = None, step: float | None = None,
-) -> tuple[Tiers | None, str]:  # fmt: skip
+    problem: LinearProblem,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    workers: int,
+    price: Price | None = None,
+    group: int | None = None,
+    step: float | None = None,
+) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     If replicas could pay, both are tried. Where they cannot be, where a trial would take longer than many epochs of few

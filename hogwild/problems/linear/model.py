@@ -176,10 +176,17 @@ class LinearModel:
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""
         header = {
-            "problem": "linear", "loss": self.loss, "loss_param": self.loss_param, "labels": self.labels,
-            "width": self.width, "normalize": self.normalize, "config": self.config, "fingerprint": self.fingerprint,
-            "version": self.version, "history": self.history,
-        }  # fmt: skip
+            "problem": "linear",
+            "loss": self.loss,
+            "loss_param": self.loss_param,
+            "labels": self.labels,
+            "width": self.width,
+            "normalize": self.normalize,
+            "config": self.config,
+            "fingerprint": self.fingerprint,
+            "version": self.version,
+            "history": self.history,
+        }
         more = {"hash_bits": self.hash_bits, "table": self.table, "names": self.names or None}
         header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header

@@ -301,9 +301,22 @@ def epoch(loss, discipline, penalty, adagrad, far, size, delayed=0, passive=0):
                         return
                     reach = step / scale
                     write_rows(
-                        lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, reach, l1, l2,
+                        lanes,
+                        rule,
+                        penalty,
+                        adagrad,
+                        parameters,
+                        data,
+                        stride,
+                        begin,
+                        end,
+                        g,
+                        factor,
+                        reach,
+                        l1,
+                        l2,
                         own,
-                    )  # fmt: skip
+                    )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:

@@ -246,15 +246,25 @@ class Evaluator:
     """
 
     def __init__(
-        self, rows: Rows, test: Rows | None, loss: str, loss_param: float | None, *, l1: float = 0.0, l2: float = 0.0,
-        weights: np.ndarray | None = None, held: Rows | None = None, **same: Any,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Rows,
+        test: Rows | None,
+        loss: str,
+        loss_param: float | None,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        weights: np.ndarray | None = None,
+        held: Rows | None = None,
+        **same: Any,
+    ) -> None:
         self.train = Objective(rows, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
         others = {"held_out": held, "test": test}
         self.others = {
             name: Objective(each, loss, loss_param, auc=True, **same)
-            for name, each in others.items() if each is not None
-        }  # fmt: skip
+            for name, each in others.items()
+            if each is not None
+        }
         self._both: _Both | None = None
         first = next(iter(self.others.values()), None)
         if first is not None and rows.left_by is not None and rows.left_by[1] is first.rows:

@@ -16,9 +16,18 @@ from hogwild.data.rows.margins_kernel import REASSOCIATE
 from hogwild.kernels.options import JIT, called, inlined
 
 CODES: dict[str, int] = {
-    "log": 0, "hinge": 1, "squared-hinge": 2, "modified-huber": 3, "perceptron": 4, "squared-error": 5, "huber": 6,
-    "epsilon-insensitive": 7, "squared-epsilon-insensitive": 8, "poisson": 9, "softmax": 10,
-}  # fmt: skip
+    "log": 0,
+    "hinge": 1,
+    "squared-hinge": 2,
+    "modified-huber": 3,
+    "perceptron": 4,
+    "squared-error": 5,
+    "huber": 6,
+    "epsilon-insensitive": 7,
+    "squared-epsilon-insensitive": 8,
+    "poisson": 9,
+    "softmax": 10,
+}
 POISSON, SOFTMAX, LAST_OF_LABELS = 9, 10, 4
 POISSON_CAP = 60.0  # beyond this margin the loss follows its tangent; exp(60) is no realistic count
 LARGEST_EXPONENT = 709.0

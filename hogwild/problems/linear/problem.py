@@ -105,12 +105,21 @@ class LinearProblem(InChunks):
         safe = config.loss in COUNT_LOSSES or uneven(rows, row_weights(rows, config.class_weight))
         param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
         return cls.of_rows(
-            rows, cache_bytes, loss=config.loss, loss_param=float(param), l1=float(config.l1), l2=float(config.l2),
-            adagrad=config.adagrad, discipline=discipline, normalize=config.normalize, labels=labels,
+            rows,
+            cache_bytes,
+            loss=config.loss,
+            loss_param=float(param),
+            l1=float(config.l1),
+            l2=float(config.l2),
+            adagrad=config.adagrad,
+            discipline=discipline,
+            normalize=config.normalize,
+            labels=labels,
             intercept=intercept_share(config, rows) if totals is None else totals.intercept,
-            falling=config.schedule in FALLING, delay=ticks_in(config.gradient_delay),
+            falling=config.schedule in FALLING,
+            delay=ticks_in(config.gradient_delay),
             passive="safe" if safe and not config.adagrad else "none",
-        )  # fmt: skip
+        )
 
     @classmethod
     def of_rows(
@@ -120,9 +129,14 @@ class LinearProblem(InChunks):
         stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
         given.setdefault("apart", rows.inverse is not None and given["l1"] > 0 and given["l2"] > 0)
         return cls(
-            loss=loss, labels=labels, width=rows.width, longest=int((rows.end - rows.begin).max(initial=0)),
-            far=4 * rows.width * stride > OUTGROWN * cache_bytes, unit=stride == 1 and all_ones(rows.values), **given,
-        )  # fmt: skip
+            loss=loss,
+            labels=labels,
+            width=rows.width,
+            longest=int((rows.end - rows.begin).max(initial=0)),
+            far=4 * rows.width * stride > OUTGROWN * cache_bytes,
+            unit=stride == 1 and all_ones(rows.values),
+            **given,
+        )
 
     def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> LinearProblem:
         """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
@@ -267,9 +281,12 @@ class LinearProblem(InChunks):
             table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
             buffer=np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
-            own=aligned(replica), base=aligned(replica), piece=aligned(PIECE),
-            counts=np.zeros((2, tiers), dtype=np.int64), sums=np.zeros((3, tiers), dtype=np.float64),
-        )  # fmt: skip
+            own=aligned(replica),
+            base=aligned(replica),
+            piece=aligned(PIECE),
+            counts=np.zeros((2, tiers), dtype=np.int64),
+            sums=np.zeros((3, tiers), dtype=np.float64),
+        )
 
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Leave the array at zeros, where training starts."""
@@ -313,13 +330,29 @@ class LinearProblem(InChunks):
     def _plan(self, part: OrderSlice, step: Step) -> Plan:
         order, alone = part.order, self.discipline in ("serial", "locked", "round-robin", "tiered")
         return Plan(
-            blocks=part.blocks, n_rows=order.n_rows, block=order.block, shuffled=int(order.shuffled),
-            n_chunks=order.n_chunks, start=part.start * order.chunk, seed=part.seed, epoch=part.epoch, step=step,
-            l1=self.l1, l2=self.l2, loss_param=self.loss_param, intercept=self.intercept,
+            blocks=part.blocks,
+            n_rows=order.n_rows,
+            block=order.block,
+            shuffled=int(order.shuffled),
+            n_chunks=order.n_chunks,
+            start=part.start * order.chunk,
+            seed=part.seed,
+            epoch=part.epoch,
+            step=step,
+            l1=self.l1,
+            l2=self.l2,
+            loss_param=self.loss_param,
+            intercept=self.intercept,
             flush=1 if alone or part.workers == 1 else FLUSH,
-            worker=part.worker, workers=part.workers, classes=self.classes, stride=self.stride,
-            limit=part.limit, kappa=KAPPA, delay=self.delay, own_rates=self.own_rates,
-        )  # fmt: skip
+            worker=part.worker,
+            workers=part.workers,
+            classes=self.classes,
+            stride=self.stride,
+            limit=part.limit,
+            kappa=KAPPA,
+            delay=self.delay,
+            own_rates=self.own_rates,
+        )
 
     @property
     def _penalty(self) -> int:

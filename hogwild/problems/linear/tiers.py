@@ -75,9 +75,13 @@ CHEAPEST: Price = 1e-7, 5e-10  # less than on any machine: if even this costs to
 
 
 def plan_tiers(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int, price: Price | None = None,
+    problem: LinearProblem,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    workers: int,
+    price: Price | None = None,
     group: int | None = None,
-) -> Tiers:  # fmt: skip
+) -> Tiers:
     """Rank and cut the features of the training rows.
 
     Parameters
@@ -174,9 +178,14 @@ def _cut(frequency: np.ndarray) -> np.ndarray:
 
 
 def _intervals(
-    problem: LinearProblem, highest: np.ndarray, sizes: np.ndarray, rows: Rows, workers: int, group: int,
+    problem: LinearProblem,
+    highest: np.ndarray,
+    sizes: np.ndarray,
+    rows: Rows,
+    workers: int,
+    group: int,
     price: Price | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if group == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
@@ -193,9 +202,13 @@ def _intervals(
 
 
 def _rates(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], features: np.ndarray, frequency: np.ndarray,
+    problem: LinearProblem,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    features: np.ndarray,
+    frequency: np.ndarray,
     bounds: np.ndarray,
-) -> tuple[np.ndarray, float]:  # fmt: skip
+) -> tuple[np.ndarray, float]:
     """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
     width, groups = len(frequency), -(-(len(bounds) - 1) // SPAN) or 1
     if rows.totals is not None:  # what races here are this machine's rows, in which other features may be popular

@@ -61,9 +61,11 @@ class Bag:
         if input.dtype != torch.int64 or offsets.dtype != torch.int64 or not input.is_contiguous():
             return False
         plain = weights is None or (
-            weights.dtype == torch.float32 and weights.is_contiguous() and not weights.requires_grad
+            weights.dtype == torch.float32
+            and weights.is_contiguous()
+            and not weights.requires_grad
             and weights.shape == input.shape
-        )  # fmt: skip
+        )
         return bool(plain)
 
 

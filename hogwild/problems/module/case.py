@@ -99,9 +99,15 @@ class ModuleCase:
             layout.read_buffers(train.model, layout.slot_buffers(layout.slot(self._initial, worker)))
         betas = (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else (c.betas or (0.0, 0.0))
         self.problem = ModuleProblem(
-            discipline, layout, pack(train.model, train.loss, train.factory), train.examples.kind,
-            train.examples.program, betas, delay=ticks_in(c.gradient_delay), threads=torch.get_num_threads(),
-        )  # fmt: skip
+            discipline,
+            layout,
+            pack(train.model, train.loss, train.factory),
+            train.examples.kind,
+            train.examples.program,
+            betas,
+            delay=ticks_in(c.gradient_delay),
+            threads=torch.get_num_threads(),
+        )
         self._batch = min(c.batch or 1, self.n)
         self.order: Any = Minibatches(self.n, self._batch, c.order == "shuffled")
         self._feed = self._feed_of(train.examples)

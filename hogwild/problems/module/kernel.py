@@ -116,8 +116,10 @@ def dense(rule, atomic):
         first,  # (n,) float32: m, or adagrad's v; empty for sgd
         second,  # (n,) float32: adam's v; otherwise empty
         counts,  # (1,) float32: adam's updates so far
-        step, beta1, beta2,
-    ):  # fmt: skip
+        step,
+        beta1,
+        beta2,
+    ):
         scaled, eps = begin(rule, atomic, counts, step, beta1, beta2)
         for i in range(len(weights)):
             change(rule, atomic, weights, first, second, i, grad[i], scaled, eps, beta1, beta2)
@@ -168,12 +170,17 @@ def rows(rule, atomic, whole):
         begins,  # (bags + 1,) int64: the entries of each bag
         coefficients,  # (nnz,) float32: factor on a bag's gradient for an entry; empty: all 1
         grads,  # (bags * dim,) float32
-        first, second, counts,  # as in ``dense``
+        first,
+        second,
+        counts,  # as in ``dense``
         places,  # (rows,) int32, all -1: position of a row's sum; empty for sgd
         sums,  # (nnz * dim,) float32 or more: work space; empty for sgd
         named,  # (nnz,) int64 or more: work space
-        dim, step, beta1, beta2,
-    ):  # fmt: skip
+        dim,
+        step,
+        beta1,
+        beta2,
+    ):
         n = 0
         for bag in range(len(begins) - 1):
             for k in range(begins[bag], begins[bag + 1]):
@@ -217,7 +224,7 @@ def bags(whole):
         coefficients,  # (nnz,) float32; empty: all 1
         out,  # (bags * dim,) float32, zeros
         dim,
-    ):  # fmt: skip
+    ):
         """Write each bag's weighted sum of the rows it names; return the first entry without a row, else ``FINE``."""
         n = len(weights) // dim
         for bag in range(len(begins) - 1):

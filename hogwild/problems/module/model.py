@@ -121,10 +121,16 @@ class ModuleModel:
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file."""
         header = {
-            "problem": "module", "parameters": sum(array.size for array in self.arrays.values()),
-            "dtypes": self.dtypes, "tied": self.tied, "names": self.names, "config": self.config,
-            "fingerprint": self.fingerprint, "version": self.version, "history": self.history,
-        }  # fmt: skip
+            "problem": "module",
+            "parameters": sum(array.size for array in self.arrays.values()),
+            "dtypes": self.dtypes,
+            "tied": self.tied,
+            "names": self.names,
+            "config": self.config,
+            "fingerprint": self.fingerprint,
+            "version": self.version,
+            "history": self.history,
+        }
         return self.arrays, header
 
     @classmethod
@@ -146,6 +152,12 @@ class ModuleModel:
                 if name not in arrays or dtype != "bfloat16":
                     raise InputError(f"dtype {dtype!r} of {name!r}, expected bfloat16 of one of the arrays")
             return cls(
-                arrays, dict(header["dtypes"]), tied, names, dict(header["config"]), str(header["fingerprint"]),
-                [dict(row) for row in header["history"]], str(header["version"]),
-            )  # fmt: skip
+                arrays,
+                dict(header["dtypes"]),
+                tied,
+                names,
+                dict(header["config"]),
+                str(header["fingerprint"]),
+                [dict(row) for row in header["history"]],
+                str(header["version"]),
+            )

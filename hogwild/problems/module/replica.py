@@ -45,9 +45,13 @@ class _Weights:
         self.dense(self.weights, grad.reshape(-1).contiguous().numpy(), first, second, counts, *numbers)
 
     def move_rows(
-        self, indices: np.ndarray, begins: np.ndarray, coefficients: np.ndarray, grads: np.ndarray,
+        self,
+        indices: np.ndarray,
+        begins: np.ndarray,
+        coefficients: np.ndarray,
+        grads: np.ndarray,
         numbers: tuple[np.float32, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Apply the gradient of the rows that ``indices`` name."""
         if self.rule != modules.SGD:
             if not self.places.size:
@@ -57,9 +61,18 @@ class _Weights:
                 room = min(2 * most, self.n_rows)
                 self.sums, self.named = np.empty(room * self.dim, np.float32), np.empty(room, np.int64)
         self.rows(
-            self.weights, indices, begins, coefficients, grads, *self.state, self.places, self.sums, self.named,
-            self.dim, *numbers,
-        )  # fmt: skip
+            self.weights,
+            indices,
+            begins,
+            coefficients,
+            grads,
+            *self.state,
+            self.places,
+            self.sums,
+            self.named,
+            self.dim,
+            *numbers,
+        )
 
 
 class ModuleReplica:

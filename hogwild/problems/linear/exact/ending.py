@@ -27,15 +27,32 @@ from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
 CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE, "bent-epsilon-insensitive": loops.BENT_EPSILON}
-SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson",
-          "bent-hinge", "bent-epsilon-insensitive")  # fmt: skip
+SMOOTH = (
+    "log",
+    "squared-hinge",
+    "modified-huber",
+    "squared-error",
+    "huber",
+    "squared-epsilon-insensitive",
+    "poisson",
+    "bent-hinge",
+    "bent-epsilon-insensitive",
+)
 KINKED = "hinge", "epsilon-insensitive"  # losses with a kink whose optimum exact steps find (``kinked.py``)
 PARTS = 4  # sums over rows are taken in so many parts, whatever the number of threads
 WORK, PASSES = 1 << 30, 10  # entries that exact steps may visit: this many, and so many times all
 CALL = 1 << 14  # entries that could be visited in the time that a pass takes besides
 #: Largest curvature of a row, of losses that have one
-STEEPEST = {"log": 0.25, "squared-hinge": 2.0, "modified-huber": 2.0, "squared-error": 1.0, "huber": 1.0,
-            "squared-epsilon-insensitive": 2.0, "bent-hinge": 1.0, "bent-epsilon-insensitive": 1.0}  # fmt: skip
+STEEPEST = {
+    "log": 0.25,
+    "squared-hinge": 2.0,
+    "modified-huber": 2.0,
+    "squared-error": 1.0,
+    "huber": 1.0,
+    "squared-epsilon-insensitive": 2.0,
+    "bent-hinge": 1.0,
+    "bent-epsilon-insensitive": 1.0,
+}
 FROM_ZERO = "squared-hinge", "modified-huber"  # flat beyond the margins: at zero every row is curved
 DAMPING = 1e-3, 1.0  # least and largest share of it that every row has more after a step that had to be shortened
 STEPS, STEPS_WORK = 20, 1 << 26  # most conjugate gradients that judge a solution, and most entries that they visit
@@ -82,9 +99,17 @@ class Ending:
     """
 
     def __init__(
-        self, rows: Rows, loss: str, loss_param: float, l1: float, l2: float, targets: np.ndarray,
-        weights: np.ndarray | None, scales: np.ndarray | None, intercept: bool,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Rows,
+        loss: str,
+        loss_param: float,
+        l1: float,
+        l2: float,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        scales: np.ndarray | None,
+        intercept: bool,
+    ) -> None:
         self.rows, self.loss, self.param, self.l1, self.l2 = rows, loss, float(loss_param), float(l1), float(l2)
         self.targets, self.intercept = np.asarray(targets, dtype=np.float64), intercept
         equal = weights is None or not len(weights)

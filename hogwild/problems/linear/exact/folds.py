@@ -81,9 +81,13 @@ class Folds:
     """
 
     def __init__(
-        self, rows: Rows, problem: LinearProblem, arrays: Mapping[str, np.ndarray], judging: np.ndarray | None,
+        self,
+        rows: Rows,
+        problem: LinearProblem,
+        arrays: Mapping[str, np.ndarray],
+        judging: np.ndarray | None,
         divisions: Sequence[np.ndarray],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.columns, self.width, self._scaled = None, rows.width, rows
         if rows.width > len(rows):
             rows, self.columns = narrowed(rows if rows.contiguous else rows.compact())
@@ -98,10 +102,21 @@ class Folds:
             fits = int(fold_of.max()) + 1
             stride = -(-fits * classes // len(DOUBLES)) * len(DOUBLES)
             given = (
-                rows.begin, rows.end, rows.indices, rows.values, readonly(arrays["scales"]),
-                np.asarray(arrays["targets"], dtype=np.float64), shares, np.ascontiguousarray(fold_of, dtype=np.int32),
-                np.append(factors, 0.0), code, float(problem.loss_param), classes, stride, int(problem.intercept > 0),
-            )  # fmt: skip
+                rows.begin,
+                rows.end,
+                rows.indices,
+                rows.values,
+                readonly(arrays["scales"]),
+                np.asarray(arrays["targets"], dtype=np.float64),
+                shares,
+                np.ascontiguousarray(fold_of, dtype=np.int32),
+                np.append(factors, 0.0),
+                code,
+                float(problem.loss_param),
+                classes,
+                stride,
+                int(problem.intercept > 0),
+            )
             self.groups.append(_Group(kernel.Fits(*given), fits))
 
     @np.errstate(all="ignore")
@@ -143,8 +158,10 @@ class Folds:
     @property
     def sizes(self) -> np.ndarray:
         """Weight of the rows that each fit leaves out."""
-        each = [np.bincount(g.fits.left_out[g.fits.left_out >= 0], self.judging[g.fits.left_out >= 0], g.many)
-                for g in self.groups]  # fmt: skip
+        each = [
+            np.bincount(g.fits.left_out[g.fits.left_out >= 0], self.judging[g.fits.left_out >= 0], g.many)
+            for g in self.groups
+        ]
         return np.concatenate(each)
 
 

@@ -116,9 +116,27 @@ def solve(hessian, g, step, intercept, ridge):
 
 @njit(**JIT)
 def descend(
-    begin, end, indices, values, scales, y, shares, code, param, l2, intercept, least, share, x, p, q, g, step, row,
+    begin,
+    end,
+    indices,
+    values,
+    scales,
+    y,
+    shares,
+    code,
+    param,
+    l2,
+    intercept,
+    least,
+    share,
+    x,
+    p,
+    q,
+    g,
+    step,
+    row,
     hessian,
-):  # fmt: skip
+):
     """Take Newton steps from ``x`` (width + 1,), which they change, until one gains less than a ``share``.
 
     Return 0 if none was taken, since the first one's model falls by no more than ``least``; 2 if they have come to

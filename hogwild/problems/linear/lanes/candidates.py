@@ -89,9 +89,16 @@ class Candidates:
     """
 
     def __init__(
-        self, problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], lanes: Sequence[Candidate],
-        order: Order, seed: int = 0, fold_of: np.ndarray | None = None, first: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        problem: LinearProblem,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        lanes: Sequence[Candidate],
+        order: Order,
+        seed: int = 0,
+        fold_of: np.ndarray | None = None,
+        first: float = 0.0,
+    ) -> None:
         _check_room(problem, len(lanes), fold_of is not None)
         self.rows, self.order, self.epoch, self.seed = rows, order, 0, seed
         l1, l2 = max(lane.l1 for lane in lanes), max(lane.l2 for lane in lanes)
@@ -181,9 +188,18 @@ class _Group:
             steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
             loop = kernel.epoch(LOSSES[p.loss], penalty_of(p, bool(steps[2].any())), *map(int, known), *rest)
             plan = kernel.LanePlan(
-                blocks, order.n_rows, order.block, int(order.shuffled), order.n_chunks, of.seed, epoch,
-                steps, *self.constants, folds, p.loss_param,
-            )  # fmt: skip
+                blocks,
+                order.n_rows,
+                order.block,
+                int(order.shuffled),
+                order.n_chunks,
+                of.seed,
+                epoch,
+                steps,
+                *self.constants,
+                folds,
+                p.loss_param,
+            )
             loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
 
     def _filled(self, values: Sequence[float], dtype: Any) -> np.ndarray:
@@ -196,8 +212,10 @@ class _Group:
         p, fold_of = of.problem, of.fold_of
         if not (p.l1 > 0 or p.l2 > 0):
             return EMPTY
-        by_fold = {fold: p.rates(of.rows.select(np.flatnonzero(fold_of != fold))) for fold in
-                   {lane.fold for lane in self.lanes}}  # fmt: skip
+        by_fold = {
+            fold: p.rates(of.rows.select(np.flatnonzero(fold_of != fold)))
+            for fold in {lane.fold for lane in self.lanes}
+        }
         found = np.zeros((p.width, self.size), dtype=np.float32)
         for k, lane in enumerate(self.lanes):
             found[:, k] = by_fold[lane.fold][: p.width]

@@ -175,9 +175,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 if some or visits(penalty):
                     slope = vectors.times(factor, vectors.load(lanes, g, 0))
                     step = vectors.load(lanes, now, 0)
-                    move(
-                        lanes, penalty, adagrad, folded, parameters, data, width, begin, end, slope, step, l1, l2
-                    )  # fmt: skip
+                    move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, slope, step, l1, l2)
                 for k in range(size):
                     reach = plan.part[k] * now[k]
                     if adagrad:
