@@ -17,16 +17,17 @@ import numpy as np
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
 from hogwild.data.scaled import lengths_of
-from hogwild.kernels.losses import EPSILON_INSENSITIVE, HINGE, PERCEPTRON
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
-from hogwild.problems.linear.optimum.newton import Found, Newton
+from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest
 from hogwild.problems.linear.optimum.sums import FEW, Softmax, Sums, scales_of
 
 WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
 ENOUGH = 1e-4  # share of the objective that the last step gains at most,
+ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
 ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most
-FLOOR = 1e-4  # share of the start's objective: shares of a smaller objective are taken of that
+FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
+NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
 JUDGED = 1 << 26  # entries that are visited to judge a solution
 LARGEST = 1 << 22  # nonzeros times classes of an estimator's fit that is finished, and
 FIT_WORK = 1 << 27  # entries that its steps may visit
@@ -40,10 +41,10 @@ class Solution:
     Attributes
     ----------
     coef, intercept : array of float64, shape (width,) or (K, width), and (K,)
-    value : float
-        The objective.
+    value, start : float
+        The objective here, and that of zero parameters.
     gap : float
-        By how much it may be above the optimum: a bound for losses with kinks and a penalty, else an estimate.
+        By how much it may be above the optimum: a bound or, where steps cannot prove one, an estimate.
     spent : float
         Entries visited.
     steps : int
@@ -53,6 +54,7 @@ class Solution:
     coef: np.ndarray
     intercept: np.ndarray
     value: float
+    start: float
     gap: float
     spent: float
     steps: int
@@ -60,7 +62,11 @@ class Solution:
     @property
     def share(self) -> float:
         """The gap over the objective."""
-        return self.gap / max(abs(self.value), kinked.TINY) if self.gap > 0.0 else 0.0
+        return self.gap / max(abs(self.value), 1e-300)
+
+    def is_near(self, share: float) -> bool:
+        """Whether the gap is at most this share of the objective, or too small for anybody to miss."""
+        return self.gap <= max(share * abs(self.value), NEGLIGIBLE * abs(self.start))
 
 
 class Problem:
@@ -134,27 +140,70 @@ class Problem:
         """
         w = np.atleast_2d(coef).astype(np.float64)
         classes, start = len(w), np.column_stack((w, np.asarray(intercept, np.float64)))
-        enough = (ENOUGH_KINKED if self.kinked else ENOUGH) if enough is None else enough
+        if enough is None:
+            enough = ENOUGH_KINKED if self.kinked else ENOUGH_SPARSE if self.l1 > 0.0 else ENOUGH
+        softmax = self.loss == "softmax"
 
-        def one(k: int, last: int) -> Found:
-            sums = self.sums(k, classes)
-            x = np.ascontiguousarray(start.T) if self.loss == "softmax" else start[k].copy()
-            nothing = np.zeros((len(self.rows), *x.shape[1:]))
-            floor = FLOOR * abs(sums.derive(nothing, nothing, 0.0)[0])
-            newton, allowance = Newton(sums, self.intercept, floor), work / (last - k if last > k + 1 else classes)
-            if sums.code == PERCEPTRON:
-                raise ValueError("the perceptron's loss has no exact steps: zero weights have its optimum")
-            if sums.code in (HINGE, EPSILON_INSENSITIVE):
-                return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough)
-            return newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)
+        def one(k: int, _: int) -> tuple[Found, float]:
+            sums, x = self.sums(k, classes), np.ascontiguousarray(start.T) if softmax else start[k].copy()
+            start_value = objective_at_zero(sums, x.shape)
+            floor = FLOOR * classes * start_value
+            newton, allowance = Newton(sums, self.intercept, floor), work if softmax else work / classes
+            if self.loss == "perceptron":  # zero weights have its optimum, and it has no exact steps
+                return Found(x, math.nan, math.inf, 0.0, 0), start_value
+            if self.kinked:
+                return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough), start_value
+            return newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip), start_value
 
-        if self.loss == "softmax":
-            found = [one(0, classes)]
-        else:
-            threads = 1 if self.rows.nnz * classes < FEW else None
-            found = list(map_cuts([(k, k + 1) for k in range(classes)], one, threads))
-        x = found[0].x.T if self.loss == "softmax" else np.stack([each.x for each in found])
-        value, gap, spent = (sum(getattr(each, name) for each in found) for name in ("value", "gap", "spent"))
+        threads = 1 if self.rows.nnz * classes < FEW else None
+        parts = list(map_cuts([(k, k + 1) for k in range(1 if softmax else classes)], one, threads))
+        x = np.column_stack([found.x for found, _ in parts]).T
+        value, gap, spent = (sum(getattr(found, name) for found, _ in parts) for name in ("value", "gap", "spent"))
         return Solution(
-            x[:, :-1].reshape(coef.shape), x[:, -1].copy(), value, gap, spent, max(each.steps for each in found)
+            x[:, :-1].reshape(coef.shape),
+            x[:, -1].copy(),
+            value,
+            sum(each for _, each in parts),
+            gap,
+            spent,
+            max(found.steps for found, _ in parts),
         )
+
+    def slope(self, coef: np.ndarray, intercept: np.ndarray) -> float:
+        """Euclidean norm of the objective's gradient; with an l1 penalty, of the shortest subgradient."""
+        w, total = np.atleast_2d(coef).astype(np.float64), 0.0
+        x = np.column_stack((w, np.asarray(intercept, np.float64))).T
+        for k in range(1 if self.loss == "softmax" else len(w)):
+            sums, here = self.sums(k, len(w)), np.ascontiguousarray(x if self.loss == "softmax" else x[:, k])
+            p = sums.margins(here)
+            sums.derive(p, p, 0.0)
+            g = sums.gather(sums.slopes)
+            g[:-1] = shortest(here[:-1], g[:-1] + self.l2 * here[:-1], self.l1)
+            g[-1] *= self.intercept
+            total += dot(g, g)
+        return math.sqrt(total)
+
+    def judged(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[float, float | None]:
+        """The gradient's norm over that at zero, and the share of the objective that a Newton step promises.
+
+        The share is None for losses with kinks, which have no such step.
+        """
+        here, zero = self.slope(coef, intercept), self.slope(np.zeros_like(coef), np.zeros(len(np.atleast_2d(coef))))
+        ratio = here / zero if zero > 0.0 else here
+        if self.kinked or self.loss == "perceptron":
+            return ratio, None
+        return ratio, self.lowered(coef, intercept, JUDGED, skip=math.inf).share
+
+    def has_settled(self, epochs: int, classes: int) -> bool:
+        """Whether the bound of stochastic gradient descent, ``E x.x / (2 l2 t)`` after ``t`` rows, says so.
+
+        A step's promise costs less where the whole Hessian is held.
+        """
+        squares = float(lengths_of(self.rows) @ self.shares)
+        return self.rows.width > COLUMNS and squares < COLD * 2 * self.l2 * epochs * len(self.rows)
+
+
+def objective_at_zero(sums: Sums, shape: tuple[int, ...]) -> float:
+    """The size of the objective at zero parameters."""
+    nothing = np.zeros((len(sums.rows), *shape[1:]))
+    return abs(sums.derive(nothing, nothing, 0.0)[0])

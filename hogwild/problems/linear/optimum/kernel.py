@@ -27,8 +27,8 @@ from hogwild.kernels.losses import (
     POISSON,
     POISSON_CAP,
     SOFTMAX,
-    SQUARED_ERROR,
     SQUARED_EPSILON_INSENSITIVE,
+    SQUARED_ERROR,
     SQUARED_HINGE,
     dloss,
     loss,
@@ -46,7 +46,8 @@ TRIES = 60  # lengths of a step
 CONTRACTION = 0.1  # a factor serves again if a step promises at most this share of the step before
 CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps
 FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
-SHORT = 0.1  # length of a step below which the next is damped
+LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
+SHORT = 0.05  # length of a step below which the next is damped
 MOST_STEPS = 200
 ROUNDS, SWEEPS = 20, 8  # of coordinate descent and a step on the support, and sweeps of each round,
 SETTLED = 0.01  # until one falls less than this share of all before
@@ -219,15 +220,19 @@ def derive(code, p, q, t, y, shares, param, out, slopes, bends):
 
 @njit(**JIT)
 def hessian_of(rows, bends, row, out):
-    """Set the lower triangle of ``out`` (width + 1, width + 1) to the Hessian of the mean loss; ``row`` holds zeros."""
+    """Set the lower triangle of ``out`` (width + 1, width + 1) to the Hessian of the mean loss; ``row`` holds zeros.
+
+    Return the work, in visits of entries.
+    """
     begin, end, indices, values, scales = rows
-    width = len(row) - 1
+    width, visited = len(row) - 1, 0
     out[:, :] = 0.0
     for i in range(len(begin)):
         bend, scale = bends[i], scale_of(scales, i)
         if bend == 0.0:
             continue
         last, dense = out[width], 4 * (end[i] - begin[i]) > width
+        visited += (end[i] - begin[i]) * (1 + (end[i] - begin[i]) // 4)
         last[width] += bend
         if dense:
             for j in range(begin[i], end[i]):
@@ -246,18 +251,22 @@ def hessian_of(rows, bends, row, out):
         if dense:
             for j in range(begin[i], end[i]):
                 row[np.uint32(indices[np.uint64(j)])] = 0.0
+    return visited
 
 
 @njit(**JIT)
-def factorise(hessian, free, scale, column, out):
-    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one."""
+def factorise(hessian, free, ridge, scale, column, out):
+    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one.
+
+    ``ridge`` is what is added to that.
+    """
     n = len(scale)
     for a in range(n):
         scale[a] = 1.0 / math.sqrt(hessian[a, a] + LEAST * LEAST) if free[a] else 0.0
     for a in range(n):
         for b in range(a):
             out[a, b] = hessian[a, b] * scale[a] * scale[b]
-        out[a, a] = 1.0 + RIDGE
+        out[a, a] = 1.0 + ridge
     for k in range(n):
         pivot = math.sqrt(max(out[k, k], RIDGE))
         out[k, k] = pivot
@@ -328,7 +337,7 @@ def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, f
         for u in range(n):
             free[u] = w[u] != 0.0 if u < last else intercept
             g[u] = 0.0 if not free[u] else r[u] + math.copysign(l1, w[u]) if u < last else r[u]
-        factorise(hessian, free, scale, column, factor)
+        factorise(hessian, free, RIDGE, scale, column, factor)
         gain = solve(factor, scale, g, move)
         if not gain > SETTLED * SETTLED * fall:
             break
@@ -361,19 +370,20 @@ def next_length(t, slope, curvature, low, high):
 def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough, work, known, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
-    The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more. ``room`` is memory, which holds the
-    factor of steps before, if it is ``known``. Return the objective, what is left to gain, the entries visited (less
-    than ``work`` if the steps have come to their end) and how many steps there were.
+    The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
+    ``room`` is memory, which holds the factor of steps before, if it is ``known``. Return the objective, what is left
+    to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
     """
     p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
     width, n, spent, steps, small = len(x) - 1, len(p), 0, 0, 0
     entries = len(rows[2]) + n
-    pairs = entries * (1 + min(entries // max(n, 1), width) // 8) + (width + 1) ** 3 // 16
     least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
     damping, gain, promised = least, math.inf, math.inf
     margins(rows, x, p)
     objective, _, _ = derive(code, p, q, 0.0, y, shares, param, r, slopes, bends)
-    square = size = 0.0
+    square = size = total = 0.0
+    for i in range(n):
+        total += shares[i]
     for u in range(width):
         square += x[u] * x[u]
         size += abs(x[u])
@@ -395,12 +405,13 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
             fresh = not gain <= CONTRACTION * promised and promised < math.inf
             fresh = fresh or (steps > 0 and CONFIRMED * enough * unit < gain <= enough * unit)
         if fresh or damping > 0.0:
-            for i in range(n if damping > 0.0 else 0):
+            for i in range(n if l1 > 0.0 else 0):
                 bends[i] += damping * steepest_of(code) * shares[i]
-            hessian_of(rows, bends, row, hessian)
-            spent += pairs
+            spent += hessian_of(rows, bends, row, hessian) + (width + 1) ** 3 // 16
             for u in range(width):
                 hessian[u, u] += l2
+            if is_flat(code):
+                hessian[width, width] = max(hessian[width, width], LEVEL * total)
             if l1 > 0.0:
                 for u in range(width + 1):
                     for v in range(u):
@@ -409,7 +420,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
                 for u in range(width + 1):
                     step[u] = w[u] - x[u]
             else:
-                factorise(hessian, free, scale, column, factor)
+                factorise(hessian, free, RIDGE + damping, scale, column, factor)
                 gain = solve(factor, scale, g, step)
                 known = True
         promised = gain
@@ -461,20 +472,19 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
 
 
 @njit(**JIT)
-def sweep(starts, entries, values, chosen, slopes, bends, curved, l1, l2, intercept, x, moved):
+def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, moved):
     """Pass once over the ``chosen`` weights of ``x``, each of which goes to the minimum of a quadratic model.
 
     The model has the rows' ``slopes`` and ``bends`` (n,) where it was made, and ``moved`` (n,) is the change of the
-    margins since; ``curved`` are the curvatures of the loss along the weights. The intercept comes last. Return how far
-    the model fell. Columns are those of a scipy CSC matrix.
+    margins since. The intercept comes last. Return how far the model fell. Columns are those of a scipy CSC matrix.
     """
     fell = 0.0
     for u in chosen:
-        g = l2 * x[u]
+        g, h = l2 * x[u], l2 + LEAST
         for j in range(starts[u], starts[u + 1]):
-            i = np.uint32(entries[j])
-            g += np.float64(values[j]) * (slopes[i] + bends[i] * moved[i])
-        h = curved[u] + l2 + LEAST
+            i, value = np.uint32(entries[j]), np.float64(values[j])
+            g += value * (slopes[i] + bends[i] * moved[i])
+            h += value * value * bends[i]
         then = shrunk(x[u], g, h, l1)
         d = then - x[u]
         if d != 0.0:

@@ -18,6 +18,7 @@ from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.sums import Softmax, Sums
 
 COLUMNS = 400  # up to which the whole Hessian is held,
+WIDE = 4  # times as many columns as rows, of which more have other steps,
 PAIRS = 1 << 27  # if the rows have at most so many pairs of entries
 FEW_ENTRIES = 1 << 23  # and so many entries
 CALL = 1 << 12  # entries that could be visited in the time that a pass takes besides
@@ -55,7 +56,9 @@ class Newton:
         self.intercept, self.floor = intercept, floor
         rows, n, size = sums.rows, len(sums.rows), sums.rows.width + 1
         pairs = rows.nnz * min(rows.nnz // max(n, 1) + 1, size)
-        self.whole = size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
+        self.whole = (
+            size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
+        )
         if self.whole:
             by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(7)]
             self.room = *by_row, *by_column, np.ones(size, bool), np.empty((size, size)), np.empty((size, size))
@@ -78,6 +81,27 @@ class Newton:
         is one of this problem, nearly.
         """
         floor = self.floor if floor is None else floor
+        if l1 > 0.0 or known or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
+            return self._from(sums, x, l1, l2, work, enough, skip, floor, known)
+        # Rows beyond their margin have no curvature. Near zero they have, and steps from there keep what they need.
+        start = self._from(sums, x, l1, l2, work, enough, math.inf, floor, known)
+        if start.gap <= skip * max(abs(start.value), floor):
+            return start
+        found = self._from(sums, np.zeros_like(x), l1, l2, work, enough, 0.0, floor, known)
+        return found if found.value < start.value else start
+
+    def _from(
+        self,
+        sums: Sums,
+        x: np.ndarray,
+        l1: float,
+        l2: float,
+        work: float,
+        enough: float,
+        skip: float,
+        floor: float,
+        known: bool,
+    ) -> Found:
         if not self.whole:
             return self._lower(sums, x, l1, l2, work, enough, skip, floor)
         x = x.copy()
@@ -102,7 +126,9 @@ class Newton:
             if l1:
                 step, gain, passes = model.sparse_step(x, g, l1)
             else:
-                step, gain, passes = model.step(-g, 0.1 * (enough if steps else max(skip, enough)) * unit)
+                most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
+                promise = skip if steps == 0 and skip < 1.0 else enough
+                step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit and damping == least:
                 return Found(x, value, gain, spent, steps)
@@ -147,9 +173,7 @@ class _Model:
         self.curved[:-1] += l2
         self.curved += kernel.LEAST
 
-    def step(
-        self, rest: np.ndarray, least: float, most: int = MOST_CONJUGATE, free: Any = 1.0
-    ) -> tuple[np.ndarray, float, int]:
+    def step(self, rest: np.ndarray, least: float, most: int, free: Any = 1.0) -> tuple[np.ndarray, float, float]:
         """A Newton step by conjugate gradients, what the model gains by it, and how many passes they took.
 
         ``rest`` is minus the gradient; the weights that are not ``free`` stay as they are.
@@ -189,7 +213,7 @@ class _Model:
             direction = then + size / before * direction
         return step, gain, 2 * tried
 
-    def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float) -> tuple[np.ndarray, float, int]:
+    def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float) -> tuple[np.ndarray, float, float]:
         """Do :meth:`step` with an l1 penalty, as ``kernel.sparse_step`` does."""
         sums, shape, fall, passes = self.sums, x.shape, 0.0, 1.0
         w, moved = np.array(x.T, ndmin=2), np.zeros((x.size // len(x), len(sums.p)))
@@ -197,8 +221,7 @@ class _Model:
             chosen = np.flatnonzero((now[:-1] != 0.0) | (np.abs(of_zero[:-1]) > l1))
             starts = sums.columns[0]
             share = 2.0 * float((starts[chosen + 1] - starts[chosen]).sum()) / max(sums.rows.nnz * len(w), 1)
-            curved = np.ascontiguousarray(self.curved.reshape(len(x), -1)[:-1, k]) - self.l2
-            about = *sums.columns, chosen, *sums.bound(k), curved, l1, self.l2, self.intercept
+            about = *sums.columns, chosen, *sums.bound(k), l1, self.l2, self.intercept
             first = 0.0
             for _ in range(SPARSE_SWEEPS):
                 fell = kernel.sweep(*about, now, moved[k])
@@ -221,6 +244,13 @@ class _Model:
             w[:-1][to_zero <= t] = 0.0
             fall += t * (2.0 - t) * gain
         return w - x, fall, passes + more + 2
+
+
+def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
+    """The shortest subgradient at weights ``w`` with an l1 penalty, for the gradient ``g`` of the rest."""
+    if l1 == 0.0:
+        return g
+    return np.where(w != 0.0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0.0))
 
 
 def penalty(x: np.ndarray, l1: float, l2: float) -> float:

@@ -104,7 +104,7 @@ class Sums:
 
     def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
         found = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def damp(self, damping: float) -> None:
         """Give every row a share of the largest curvature more."""
@@ -112,7 +112,7 @@ class Sums:
 
     def bend(self, change: np.ndarray) -> np.ndarray:
         """Change of the slopes when the margins change; the argument may be changed too."""
-        return self.bends * change  # type: ignore[no-any-return]
+        return self.bends * change
 
     def bound(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Slopes of a class, and curvatures of which those of all classes together are no more than the sum."""
@@ -147,7 +147,7 @@ class Sums:
         total, *others = self.each(part)
         for other in others:
             total += other
-        return total  # type: ignore[no-any-return]
+        return total
 
 
 class Softmax(Sums):
@@ -162,7 +162,7 @@ class Softmax(Sums):
 
     def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
         found = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def damp(self, damping: float) -> None:
         self.floor = damping * self.steepest
