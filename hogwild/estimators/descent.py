@@ -26,7 +26,7 @@ from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
 from hogwild.problems.linear.contention import choose
-from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, Problem
+from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
@@ -209,10 +209,10 @@ def _finish(found: FitResult, options: Options, rows: Rows, usual: bool, score: 
     """
     p, coef, intercept = found.problem, found.coef, found.intercept
     about = p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept
-    problem, many = Problem(rows, *about), rows.nnz * p.classes > LARGEST
+    problem, many = FitProblem(rows, *about), rows.nnz * p.classes > LARGEST
     if not p.l1 and (many or (usual and problem.has_settled(found.epochs, p.classes))):
         return
-    skip = 0.0 if p.l1 else UNSETTLED / 2
+    skip = None if p.l1 else UNSETTLED / 2
     best = problem.lowered(coef, intercept, WORK if p.l1 else FIT_WORK, skip=skip)
     solution = best.coef.astype(np.float32), best.intercept.astype(np.float32)
     if best.steps and (score is None or score(*solution) >= score(coef, intercept)):

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for the twins of
 
 from hogwild.data.rows.container import Rows
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.optimum.finder import Problem
+from hogwild.problems.linear.optimum.finder import FitProblem
 from tests import reference
 
 LABELLED = ("log", "hinge", "squared-hinge", "modified-huber", "softmax")
@@ -82,7 +82,7 @@ class Drawn:
 
 
 def drawn(random: np.random.Generator) -> Drawn:
-    n, width = int(np.exp(random.uniform(2.5, 5))), int(np.exp(random.uniform(0, 5.5)))
+    n, width = int(np.exp(random.uniform(2.5, 4.6))), int(np.exp(random.uniform(0, 4.8)))
     X = random.normal(size=(n, width))
     if random.random() < 0.3:  # dependent columns
         X = X @ (np.ones((width, width)) + 0.3 * random.normal(size=(width, width))) / np.sqrt(width)
@@ -154,7 +154,7 @@ def main(arguments: list[str]) -> int:
     for number in campaign.rounds():
         d = drawn(np.random.default_rng((campaign.asked.seed, number)))
         rows = Rows.from_scipy(scipy.sparse.csr_matrix(d.X), d.y)
-        posed = Problem(rows, d.loss, d.param, d.l1, d.l2, d.y, d.weights, None, d.intercept)
+        posed = FitProblem(rows, d.loss, d.param, d.l1, d.l2, d.y, d.weights, None, d.intercept)
         shape = (d.classes, d.X.shape[1]) if d.classes > 1 else (d.X.shape[1],)
         found = posed.lowered(np.zeros(shape), np.zeros(d.classes))
         value, theirs = d.objective(np.atleast_2d(found.coef), found.intercept), lowest(d)

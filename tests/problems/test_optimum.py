@@ -14,7 +14,7 @@ from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM, LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import finder, kernel, kinked, newton
-from hogwild.problems.linear.optimum.finder import Problem, Solution
+from hogwild.problems.linear.optimum.finder import FitProblem, Solution
 from tests import reference
 
 SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson")
@@ -32,13 +32,13 @@ def drawn(loss: str, classes: int = 1, n: int = 150, width: int = 12) -> dict[st
     return {"X": X, "y": y, "w": w, "b": random.normal(size=classes).astype(np.float32), "weights": random.random(n)}
 
 
-def posed(about: dict[str, Any], loss: str, l1: float = 0.0, l2: float = 0.0, intercept: bool = True) -> Problem:
+def posed(about: dict[str, Any], loss: str, l1: float = 0.0, l2: float = 0.0, intercept: bool = True) -> FitProblem:
     rows = hogwild.Rows.from_scipy(scipy.sparse.csr_matrix(about["X"]), about["y"])
     weights = about.get("weights")
-    return Problem(rows, loss, DEFAULT_PARAM.get(loss, 0.0), l1, l2, about["y"], weights, None, intercept)
+    return FitProblem(rows, loss, DEFAULT_PARAM.get(loss, 0.0), l1, l2, about["y"], weights, None, intercept)
 
 
-def from_zero(problem: Problem, classes: int = 1, **more: Any) -> Solution:
+def from_zero(problem: FitProblem, classes: int = 1, **more: Any) -> Solution:
     shape = (problem.rows.width,) if classes == 1 else (classes, problem.rows.width)
     return problem.lowered(np.zeros(shape), np.zeros(classes), **more)
 
@@ -181,7 +181,7 @@ def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
     about = drawn("softmax", 3, n=80, width=5)
     rows = hogwild.Rows.from_scipy(about["X"], about["y"])
     judge = Objective(rows, "softmax", l1=l1, l2=1e-3, labels=(0.0, 1.0, 2.0))
-    problem = Problem.of(judge, rows, 3, True)
+    problem = FitProblem.of(judge, rows, 3, True)
 
     def value(x: np.ndarray) -> float:
         w = (x[:15] - x[15:30]).reshape(3, 5)

@@ -24,14 +24,14 @@ from hogwild.data.rows.copies import narrowed
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum.finder import Problem
+from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
 from hogwild.training.checkpoint import fingerprint
 
 VERSION = 2  # version of the cached files
 WORK = 1 << 36  # entries that the finder may visit
-ENOUGH = 1e-9, 2e-7  # share of the objective that its last step gains, and of losses with kinks that it may be above
+ENOUGH = 1e-11, 2e-8  # share of the objective that its last step gains, and of losses with kinks that it may be above
 
 
 @dataclass(frozen=True)
@@ -112,17 +112,19 @@ def _found(rows: Rows, config: TrainConfig, problem: LinearProblem) -> Optimum:
     if c.loss == "perceptron":
         return Optimum(start, start, "zero weights", np.zeros(shape), np.zeros(K), 0.0, 0.0)
     own, columns = narrowed(rows if rows.contiguous else rows.compact())
-    posed = Problem.of(objective, own, K, c.intercept)
+    posed = FitProblem.of(objective, own, K, c.intercept)
     found = posed.lowered(np.zeros((*shape[:-1], own.width)), np.zeros(K), WORK, ENOUGH[posed.kinked])
     coef = np.zeros(shape)
     coef[..., columns] = found.coef
     facts = objective.evaluate(coef, found.intercept)
-    value, gap = facts["objective"], max(found.gap, 0.0)
+    value = facts["objective"]
+    gap: float | None = max(found.gap, 0.0)
     assert value is not None
     how = f"{found.steps} steps of the optimum finder"
     if not posed.kinked and c.l2 > 0.0:
         gap = posed.slope(found.coef, found.intercept) ** 2 / (2.0 * c.l2)  # a bound, since l2 makes it that convex
     if not c.l1 and not c.l2 and facts.get("accuracy") == 1.0 and c.loss in ("log", "softmax"):
+        gap = None
         how += "; not attained: the classes are separable and nothing bounds the weights"
     return Optimum(value, start, how, coef, found.intercept, time.perf_counter() - began, gap)
 

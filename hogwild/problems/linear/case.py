@@ -32,7 +32,7 @@ from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
-from hogwild.problems.linear.optimum.finder import Problem
+from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
@@ -231,8 +231,8 @@ class LinearCase:
         solution = coef if self.ranks is None else coef[..., self.ranks.features], found.intercept.astype(np.float32)
         return solution, found.share if math.isfinite(found.share) else None
 
-    def _objective(self) -> Problem:
-        return Problem.of(self._evaluator.train, self._occurring[0], self.problem.classes, self.config.intercept)
+    def _objective(self) -> FitProblem:
+        return FitProblem.of(self._evaluator.train, self._occurring[0], self.problem.classes, self.config.intercept)
 
     @cached_property
     def _occurring(self) -> tuple[Rows, np.ndarray | None]:

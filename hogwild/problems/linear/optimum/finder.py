@@ -20,12 +20,13 @@ from hogwild.data.scaled import lengths_of
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
 from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest
-from hogwild.problems.linear.optimum.sums import FEW, Softmax, Sums, scales_of
+from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 
 WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
 ENOUGH = 1e-4  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
 ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most
+AGAIN = 3.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
 JUDGED = 1 << 26  # entries that are visited to judge a solution
@@ -69,7 +70,7 @@ class Solution:
         return self.gap <= max(share * abs(self.value), NEGLIGIBLE * abs(self.start))
 
 
-class Problem:
+class FitProblem:
     """An objective on rows: ``sum of shares times losses + l2/2 ||w||^2 + l1 ||w||_1``, the intercept unpenalised.
 
     Parameters
@@ -104,19 +105,19 @@ class Problem:
         self.kinked = loss in ("hinge", "epsilon-insensitive")
 
     @classmethod
-    def of(cls, objective: Objective, rows: Rows, classes: int, intercept: bool) -> Problem:
+    def of(cls, objective: Objective, rows: Rows, classes: int, intercept: bool) -> FitProblem:
         """That of an objective, with ``classes`` margins a row."""
         o = objective
         targets = 2.0 * o.targets - 1.0 if o.labels and classes == 1 else o.targets
         return cls(rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept)
 
-    def sums(self, k: int, classes: int) -> Sums:
+    def sums(self, k: int, classes: int) -> LossSums:
         """The sums of class ``k`` against the others, or those of all classes together."""
         y = self.targets
         if self.loss == "softmax":
             return Softmax(self.rows, self.loss, self.param, y, self.shares, self.scales)
         y = y if classes == 1 else np.where(y == k, 1.0, -1.0)
-        return Sums(self.rows, self.loss, self.param, y, self.shares, self.scales, classes > 1)
+        return LossSums(self.rows, self.loss, self.param, y, self.shares, self.scales, classes > 1)
 
     def lowered(
         self,
@@ -124,7 +125,7 @@ class Problem:
         intercept: np.ndarray,
         work: float = WORK,
         enough: float | None = None,
-        skip: float = 0.0,
+        skip: float | None = None,
     ) -> Solution:
         """Parameters whose objective is as low or lower.
 
@@ -135,13 +136,15 @@ class Problem:
             Entries that may be visited, about.
         enough : float, optional
             Share of the objective at which steps end.
-        skip : float
+        skip : float, optional
             Share of the objective that the first step must promise, or none is taken. Not for losses with kinks.
+            Default: a few times ``enough``, so that to go on from a solution changes nothing.
         """
         w = np.atleast_2d(coef).astype(np.float64)
         classes, start = len(w), np.column_stack((w, np.asarray(intercept, np.float64)))
         if enough is None:
             enough = ENOUGH_KINKED if self.kinked else ENOUGH_SPARSE if self.l1 > 0.0 else ENOUGH
+        skip = AGAIN * enough if skip is None else skip
         softmax = self.loss == "softmax"
 
         def one(k: int, _: int) -> tuple[Found, float]:
@@ -203,7 +206,7 @@ class Problem:
         return self.rows.width > COLUMNS and squares < COLD * 2 * self.l2 * epochs * len(self.rows)
 
 
-def objective_at_zero(sums: Sums, shape: tuple[int, ...]) -> float:
+def objective_at_zero(sums: LossSums, shape: tuple[int, ...]) -> float:
     """The size of the objective at zero parameters."""
     nothing = np.zeros((len(sums.rows), *shape[1:]))
     return abs(sums.derive(nothing, nothing, 0.0)[0])

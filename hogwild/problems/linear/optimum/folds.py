@@ -18,7 +18,7 @@ from hogwild.data.rows.copies import narrowed
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import EPSILON_INSENSITIVE, HINGE, LOSSES, PERCEPTRON
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum.finder import FLOOR, Problem, objective_at_zero
+from hogwild.problems.linear.optimum.finder import FLOOR, FitProblem, objective_at_zero
 from hogwild.problems.linear.optimum.newton import Newton
 
 SHARE = 1e-4  # of the objective: a step that promises less is not taken
@@ -79,7 +79,7 @@ class Folds:
         rows, self._columns, self._width = objective.rows, None, objective.rows.width
         if rows.width > len(rows):
             rows, self._columns = narrowed(rows if rows.contiguous else rows.compact())
-        problem = Problem.of(objective, rows, classes, intercept)
+        problem = FitProblem.of(objective, rows, classes, intercept)
         softmax = problem.loss == "softmax"
         shape = (rows.width + 1, classes) if softmax else (rows.width + 1,)
         self._groups = []  # problems on the same rows, with a solution without each fold

@@ -28,7 +28,7 @@ from hogwild.data.scaled import lengths_of
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.newton import CALL, Found, Newton, penalty
-from hogwild.problems.linear.optimum.sums import FEW, Sums
+from hogwild.problems.linear.optimum.sums import FEW, LossSums
 
 UNIT, NARROWER = 4.0, 0.25  # width of the first parabola, over that of the loss, and the factor on it after a bend
 FALLEN = 0.25  # share of the gap before: after a bend that leaves more the parabolas are narrower
@@ -46,7 +46,7 @@ LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose r
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
-def lowered(sums: Sums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Found:
+def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Found:
     """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
     value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
     if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
@@ -59,7 +59,7 @@ def lowered(sums: Sums, newton: Newton, x: np.ndarray, l1: float, l2: float, wor
 
 
 def _bent(
-    sums: Sums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
+    sums: LossSums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
 ) -> Found:
     y, shares, epsilon = sums.targets, sums.shares, half_width(sums)
     size = 1.0
@@ -94,7 +94,7 @@ def _bent(
 class _Ascent:
     """Dual ascent, and the best primal solution that was seen on the way."""
 
-    def __init__(self, sums: Sums, l2: float, newton: Newton, enough: float) -> None:
+    def __init__(self, sums: LossSums, l2: float, newton: Newton, enough: float) -> None:
         n = len(sums.rows)
         begin, end, indices, values, scales = sums.entries
         squares = lengths_of(sums.rows) * (np.square(scales, dtype=np.float64) if len(scales) else 1.0)
@@ -174,7 +174,7 @@ def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> floa
     return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(y) - 1)])
 
 
-def bound(sums: Sums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
     """Lower bound of the objective with a penalty, by dual variables: slopes that the rows' losses may have (n,).
 
     Each is times its row's share. Where there is an intercept their sum must be zero, so those of the sign that has
@@ -200,6 +200,6 @@ def bound(sums: Sums, slopes: np.ndarray, l1: float, l2: float, intercept: bool)
     )
 
 
-def half_width(sums: Sums) -> float:
+def half_width(sums: LossSums) -> float:
     """Half-width of the tube without a loss; 0 for hinge."""
     return 0.0 if sums.code == HINGE else sums.param

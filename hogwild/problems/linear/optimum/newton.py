@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.sums import Softmax, Sums
+from hogwild.problems.linear.optimum.sums import LossSums, Softmax
 
 COLUMNS = 400  # up to which the whole Hessian is held,
 WIDE = 4  # times as many columns as rows, of which more have other steps,
@@ -27,7 +27,8 @@ FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below
 MOST_CONJUGATE = 200  # most conjugate gradients of a step,
 LITTLE = 0.01  # and the share of the step's gain below which the last
 WAIT = 4  # together bring no more
-SPARSE_SWEEPS, SPARSE_CONJUGATE = 10, 20  # most passes of coordinate descent, and conjugate gradients after them
+CROSSINGS = 10  # times that a step with an l1 penalty goes on where it has brought a weight to zero
+SPARSE_SWEEPS, SPARSE_CONJUGATE = 10, 60  # most passes of coordinate descent, and conjugate gradients after them
 SMALLEST = 0.01  # share of what coordinate descent gains, below which conjugate gradients after it are not worth it
 
 
@@ -46,13 +47,13 @@ class Newton:
 
     Parameters
     ----------
-    sums : Sums
+    sums : LossSums
     intercept : bool
     floor : float
         Least number that shares of the objective are taken of.
     """
 
-    def __init__(self, sums: Sums, intercept: bool, floor: float) -> None:
+    def __init__(self, sums: LossSums, intercept: bool, floor: float) -> None:
         self.intercept, self.floor = intercept, floor
         rows, n, size = sums.rows, len(sums.rows), sums.rows.width + 1
         pairs = rows.nnz * min(rows.nnz // max(n, 1) + 1, size)
@@ -65,7 +66,7 @@ class Newton:
 
     def lower(
         self,
-        sums: Sums,
+        sums: LossSums,
         x: np.ndarray,
         l1: float,
         l2: float,
@@ -92,7 +93,7 @@ class Newton:
 
     def _from(
         self,
-        sums: Sums,
+        sums: LossSums,
         x: np.ndarray,
         l1: float,
         l2: float,
@@ -109,7 +110,7 @@ class Newton:
         return Found(x, *kernel.descend(*about, floor, skip, enough, float(work), known, x, self.room))
 
     def _lower(
-        self, sums: Sums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
+        self, sums: LossSums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
     ) -> Found:
         each, spent, steps, small = sums.rows.nnz * (x.size // len(x)) + CALL, 0.0, 0, 0
         damping = least = kernel.DAMPING if l1 and kernel.is_flat(sums.code) else 0.0
@@ -167,7 +168,7 @@ class Newton:
 class _Model:
     """The quadratic model of an objective at the margins where its sums are."""
 
-    def __init__(self, sums: Sums, l2: float, intercept: bool) -> None:
+    def __init__(self, sums: LossSums, l2: float, intercept: bool) -> None:
         self.sums, self.l2, self.intercept = sums, l2, intercept
         self.curved, self.between = sums.curvatures()
         self.curved[:-1] += l2
@@ -229,21 +230,26 @@ class _Model:
                 if not fell > kernel.SETTLED * first:
                     break
         w = np.ascontiguousarray(w.T).reshape(shape)
-        slopes = sums.slopes + sums.bend(np.ascontiguousarray(moved.T).reshape(sums.p.shape))
-        rest = -sums.gather(slopes)
-        rest[:-1] -= self.l2 * w[:-1] + l1 * np.sign(w[:-1])
-        free = w[:-1] != 0.0
-        rest[:-1] *= free
-        rest[-1] *= self.intercept
-        move, gain, more = self.step(rest, SMALLEST * fall, SPARSE_CONJUGATE, free)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            to_zero = np.where(move[:-1] * w[:-1] < 0.0, -w[:-1] / move[:-1], math.inf)
-        t = min(1.0, float(to_zero.min(initial=1.0)))
-        if gain < math.inf:
+        change = np.ascontiguousarray(moved.T).reshape(sums.p.shape)
+        for _ in range(CROSSINGS):
+            free = w[:-1] != 0.0
+            rest = -sums.gather(sums.slopes + sums.bend(change.copy()))
+            rest[:-1] = (rest[:-1] - self.l2 * w[:-1] - l1 * np.sign(w[:-1])) * free
+            rest[-1] *= self.intercept
+            move, gain, more = self.step(rest, SMALLEST * fall, SPARSE_CONJUGATE, free)
+            passes += more + 2
+            with np.errstate(divide="ignore", invalid="ignore"):
+                to_zero = np.where(move[:-1] * w[:-1] < 0.0, -w[:-1] / move[:-1], math.inf)
+            t = min(1.0, float(to_zero.min(initial=1.0)))
+            if not gain < math.inf:
+                break
             w += t * move
             w[:-1][to_zero <= t] = 0.0
             fall += t * (2.0 - t) * gain
-        return w - x, fall, passes + more + 2
+            if t == 1.0 or not gain > SMALLEST * fall:
+                break
+            change += t * sums.margins(move)
+        return w - x, fall, passes
 
 
 def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:

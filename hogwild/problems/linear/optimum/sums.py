@@ -1,6 +1,6 @@
 """The mean loss on all rows and its derivatives, in float64: what Newton's method asks of a problem.
 
-Sums are taken in a few parts, whatever the number of threads, so the last bit does not depend on the machine.
+LossSums are taken in a few parts, whatever the number of threads, so the last bit does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SOFTMAX_STEEPEST = 0.5  # largest curvature of a row
 Derivatives = tuple[float, float, float]  # the mean loss along a direction, its slope and its curvature
 
 
-class Sums:
-    """Sums over rows with one margin; parameters are (width + 1,), the intercept last.
+class LossSums:
+    """LossSums over rows with one margin; parameters are (width + 1,), the intercept last.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Sums:
         ends = np.linspace(0, len(rows), 2 if one else PARTS + 1).astype(np.int64).tolist()
         self.cuts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
-    def bent(self, targets: np.ndarray, param: float) -> Sums:
+    def bent(self, targets: np.ndarray, param: float) -> LossSums:
         """The same rows with parabolas for the kinks of their loss, which are at these targets."""
         other = copy.copy(self)
         other.code, other.targets, other.param = self.code + kernel.BENT, targets, param
@@ -150,8 +150,8 @@ class Sums:
         return total
 
 
-class Softmax(Sums):
-    """Sums of the cross-entropy over all classes: margins are (n, K), parameters (width + 1, K)."""
+class Softmax(LossSums):
+    """LossSums of the cross-entropy over all classes: margins are (n, K), parameters (width + 1, K)."""
 
     steepest = SOFTMAX_STEEPEST  # type: ignore[assignment]
 
