@@ -19,7 +19,7 @@ from hogwild.bench.gpu import suite, timings
 from hogwild.bench.gpu.sides import BEGAN, LATE, Pace, Side, Timings, race
 from hogwild.bench.gpu.summary import summary, table
 from hogwild.bench.gpu.timings import FULL, QUICK, REPLICAS, update_bytes
-from hogwild.cuda.completion.launcher import SIDES
+from hogwild.cuda.completion import SIDES
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.json_rows import to_json

@@ -22,7 +22,7 @@ from hogwild.bench.gpu.sides import CPU, Pace, Row, Side, Timings, continued, ra
 from hogwild.bench.plan import L2, STEPS
 from hogwild.bench.sides import ENDLESS, Running, Training
 from hogwild.cuda import backend as backends
-from hogwild.cuda.completion.launcher import SIDES
+from hogwild.cuda.completion import SIDES
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
