@@ -36,7 +36,6 @@ SGD_LOSSES = {
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
-LAUNCHES = ("graphs", "eager")  # how a module's steps reach a GPU
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
@@ -44,7 +43,6 @@ CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-STATES = ("local", "shared")  # of a module's optimiser
 L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 
@@ -127,7 +125,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "batch": 64,
             "momentum": 0.9,
             "betas": (0.9, 0.999),
-            "launch": "graphs",
         },
         "cuda": ("hogwild", "locked", "serial"),
         "distributed": True,

@@ -97,7 +97,7 @@ def runs() -> Iterator[tuple[str, Run]]:
         "hinge, l1": (text, {"loss": "hinge", "l1": 1e-4}),
         "no penalty": (text, {"l2": 0.0}),
         "adagrad": (text, {"adagrad": True}),
-        "inverse, averaged": (text, {"schedule": "inverse", "average": True}),
+        "inverse": (text, {"schedule": "inverse"}),
         "normalised, file order": (text, {"normalize": "l2", "order": "file", "intercept": False}),
         "four classes": (wide, {"step": 0.02}),
         "softmax": (wide, {"loss": "softmax", "step": 0.02}),

@@ -100,7 +100,7 @@ def outcome(call: Any, what: str) -> bool:
 def starts(problem: str) -> Any:
     """What starts a run of each problem, given a checkpoint, epochs and so on; quick, and with what it has to keep."""
     if problem == "linear":
-        return partial(hogwild.train, toy(300), schedule="adaptive", patience=9, average=True, **QUIET)
+        return partial(hogwild.train, toy(300), schedule="adaptive", patience=9, **QUIET)
     one: dict[str, Any] = {"host": "threads", "workers": 1}
     if problem == "replicas":
         return partial(hogwild.train, toy(300), exchange="one-shot-averaging", step=0.1, host="threads", workers=2)

@@ -44,7 +44,6 @@ OPTIONS = (
     "momentum",
     "batch",
     "epochs",
-    "average",
     "discipline",
     "exchange",
     "workers",
