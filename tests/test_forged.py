@@ -150,7 +150,7 @@ HARMLESS = (
 
 
 #: Of replicas, what is left out where it is not finite.
-NOT_USED = [("replicas", "flat of NaN"), ("replicas", "mean of NaN")]
+NOT_USED = [("replicas", "flat of NaN"), ("replicas", "mean of NaN"), ("linear", "mean of NaN")]
 
 
 #: Fields of every checkpoint, which are read before the problem is known.
