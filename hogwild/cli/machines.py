@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.cli import shell
 from hogwild.cli.options import Json, Quiet
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
@@ -128,7 +127,6 @@ def check(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            autocompletion=shell.data,
             help="Rows that are to be trained on: machine 0 says whether these machines would pay.",
         ),
     ] = None,

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
 from hogwild.cli.data.containers import CONTAINERS, chosen
 from hogwild.cli.data.sources import Sources
 from hogwild.cli.machines import meeting_of
@@ -29,7 +28,6 @@ def train(
         typer.Argument(
             metavar="DATA",
             show_default=DEFAULT_DATA,
-            autocompletion=shell.data,
             help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
             "synthetic:...; ratings or a graph for other problems.",
         ),

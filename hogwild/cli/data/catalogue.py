@@ -12,7 +12,6 @@ import typer
 from hogwild.cli.data.commands import size
 from hogwild.cli.display import Display, Reading
 from hogwild.cli.options import Quiet
-from hogwild.cli.shell import data_sets
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.json_rows import to_json
 from hogwild.screen import Screen, printable
@@ -28,7 +27,6 @@ Name = Annotated[
         metavar="NAME",
         help="A data set, or a part of one: rcv1, rcv1:test.",
         show_default=False,
-        autocompletion=data_sets,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -187,9 +185,7 @@ def path(name: Name) -> None:
 def fetch(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False, autocompletion=data_sets
-        ),
+        typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False),
     ],
     source: Annotated[
         list[str] | None,

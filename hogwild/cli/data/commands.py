@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
 from hogwild.cli.data.containers import CONTAINERS, check_readable, chosen
 from hogwild.cli.data.machines import check_between, machines_facts, machines_lines
 from hogwild.cli.data.sources import Sources, check_memory
@@ -27,9 +26,7 @@ KIND = {"help": "linear for rows of features, completion for ratings, cuts for a
 
 @takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False, autocompletion=shell.data)
-    ],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Quiet = False,
@@ -64,7 +61,7 @@ def convert(
 def info(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine", autocompletion=shell.data),
+        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
     machines: Annotated[

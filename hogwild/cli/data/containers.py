@@ -6,16 +6,13 @@ import errno
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
-
-import typer
 
 from hogwild.cli.data.sources import Sources, check_memory
 from hogwild.config import TrainConfig
 from hogwild.data.parallel import BytesRead
 from hogwild.errors import HogwildWarning, InputError, UsageError, nearest
-from hogwild.methods import PROBLEMS
 
 if TYPE_CHECKING:
     from hogwild.data.graphs.container import Graph
@@ -206,20 +203,6 @@ CONTAINERS: dict[str, Container] = {
     "completion": RatingsOfItems(),
     "cuts": GraphsToCut(),
 }
-
-
-def of_problem(option: str) -> Callable[[typer.Context], list[str]]:
-    """Completes a choice that hangs on the problem: that of ``--problem``, or that the data's name tells of."""
-
-    def complete(context: typer.Context) -> list[str]:
-        given = context.params
-        name = given.get("data") or next(iter(context.args), "")  # where it stays while an option lacks its value
-        problem = given.get("problem") or problem_of(name, given.get("format"))
-        if given.get("model"):  # of hogwild compare
-            problem = "module"
-        return [name for name in PROBLEMS.get(problem, {}).get(option, ()) if name != "custom"]
-
-    return complete
 
 
 def check_readable(name: str, problem: str = "linear") -> None:

@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from hogwild.cli import shell
 from hogwild.cli.data.containers import check_readable
 from hogwild.cli.data.sources import Sources, check_outputs
 from hogwild.cli.options import CACHE, Json, takes
@@ -40,7 +39,6 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        autocompletion=shell.data,
         help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
@@ -90,7 +88,6 @@ def evaluate(
         typer.Option(
             metavar="DATA",
             help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
-            autocompletion=shell.data,
         ),
     ] = None,
     **given: Any,
