@@ -295,8 +295,8 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
     with display.live(reading.line):
         examples = container.open(sources, request.data, reading.update)
     display.say(f"{request.data}: {container.facts(examples)}")
-    if request.plot is not None and len(examples.shape or ()) not in (2, 3):
-        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two or three dimensions")
+    if request.plot is not None and len(examples.shape or ()) != 2:
+        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two dimensions")
     for line in container.notes(request.data, examples, config):
         display.say(line)
     held = None
