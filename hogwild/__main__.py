@@ -72,7 +72,7 @@ def _run(arguments: list[str]) -> int:
     from hogwild.cli import app
 
     command = typer.main.get_command(app)
-    if "_HOGWILD_COMPLETE" in os.environ:  # a shell asks, by the script of --install-completion
+    if os.environ.get("_HOGWILD_COMPLETE"):  # a shell asks, by the script of --install-completion
         command.main([], "hogwild")
     try:
         with command.make_context("hogwild", list(arguments)) as context:

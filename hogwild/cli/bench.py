@@ -19,8 +19,7 @@ import typer
 from hogwild.bench.plan import QUICK_REPEATS, REPEATS, BenchPlan, data_names, doubling
 from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_outputs
+from hogwild.cli.data.sources import check_outputs, check_readable
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, parse_numbers, takes
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of

@@ -14,8 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS
-from hogwild.cli.data.sources import FORMATS
+from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
 from hogwild.config import FIELDS, GOAL, MACHINES, MODULE, OPTIONS, choices_of, help_of, usual_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
 from hogwild.cli.choosing import tell_choice, unasked
-from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
-from hogwild.cli.data.sources import Sources, check_outputs, check_writable
+from hogwild.cli.data.sources import CONTAINERS, HOLDOUTS, Sources, check_outputs, check_readable, check_writable
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli.data.containers import CONTAINERS, chosen
-from hogwild.cli.data.sources import Sources
+from hogwild.cli.data.sources import CONTAINERS, Sources, chosen
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import DEFAULT_HOLDOUT, KEPT, MINIMISED, READING, STOPS, config_options, takes
 from hogwild.config import TrainConfig, usual_of

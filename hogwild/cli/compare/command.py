@@ -23,8 +23,7 @@ from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare.module import NAMED_LOSSES, check_module, read_module
 from hogwild.cli.compare.suite import TIMEOUTS as SUITES
 from hogwild.cli.compare.suite import begin_suite, follow
-from hogwild.cli.data.containers import CONTAINERS, chosen
-from hogwild.cli.data.sources import Sources, check_writable
+from hogwild.cli.data.sources import CONTAINERS, Sources, check_writable, chosen
 from hogwild.cli.display import Display, clock
 from hogwild.cli.options import (
     CACHE,

@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_outputs
+from hogwild.cli.data.sources import Sources, check_outputs, check_readable
 from hogwild.cli.models.predict import Model, output
 from hogwild.cli.options import CACHE, takes
 from hogwild.data.text.tokens import shown_word
