@@ -17,7 +17,7 @@ import typer
 from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
 from hogwild.config import FIELDS, GOAL, MACHINES, OPTIONS, choices_of, help_of, usual_of
 from hogwild.errors import UsageError
-from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
+from hogwild.methods import DELAYS, EXCHANGES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
