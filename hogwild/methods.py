@@ -13,26 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hogwild.errors import UsageError, nearest
+from hogwild.kernels import losses
 
-LABEL_LOSSES = ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax")
-REAL_LOSSES = ("squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive")
-COUNT_LOSSES = ("poisson",)
-LOSSES = (*LABEL_LOSSES, *REAL_LOSSES, *COUNT_LOSSES)
-#: Default parameter: Huber's delta, beyond which it is linear, or half the width of the tube; other losses take none.
-DEFAULT_PARAM = {"huber": 1.0, "epsilon-insensitive": 0.1, "squared-epsilon-insensitive": 0.1}
+LABEL_LOSSES, REAL_LOSSES, COUNT_LOSSES = (
+    tuple(name for name, loss in losses.LOSSES.items() if loss.targets == kind)
+    for kind in (losses.LABELS, losses.NUMBERS, losses.COUNTS)
+)
+LOSSES = tuple(losses.LOSSES)
+#: Default parameter of the losses that take one.
+DEFAULT_PARAM = {name: loss.param for name, loss in losses.LOSSES.items() if loss.param is not None}
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
-SGD_LOSSES = {
-    "hinge": "hinge",
-    "log": "log_loss",
-    "modified-huber": "modified_huber",
-    "squared-hinge": "squared_hinge",
-    "perceptron": "perceptron",
-    "squared-error": "squared_error",
-    "huber": "huber",
-    "epsilon-insensitive": "epsilon_insensitive",
-    "squared-epsilon-insensitive": "squared_epsilon_insensitive",
-}
+SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data

@@ -15,7 +15,6 @@ import pytest
 from hogwild import methods as module
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.errors import UsageError
-from hogwild.kernels import losses
 from hogwild.methods import BETWEEN_WORKERS, DISCIPLINES, PROBLEMS
 from hogwild.problems.linear import kernel as linear
 from hogwild.training.schedule import SCHEDULES
@@ -177,7 +176,6 @@ def test_differences() -> None:
 
 def test_names_are_those_of_the_kernels() -> None:
     """The literals exist twice so that a typing mistake is found before numba is imported."""
-    assert set(module.LOSSES) == set(losses.LOSSES)
     assert set(module.DISCIPLINES) == set(linear.DISCIPLINES)
     assert set(module.SCHEDULES) == set(SCHEDULES)
 
