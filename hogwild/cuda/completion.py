@@ -348,7 +348,7 @@ class CompletionLauncher(Launcher):
         for u, i, values in zip(*(self.data[name].split(rows) for name in ("users", "items", "values"))):
             e = ((p[u] * q[i]).sum(1).double() + b_u[u] + b_i[i] - values) * self.problem.scale
             sums += torch.stack((e.square().sum(), e.abs().sum()))
-        return sums.cpu().numpy()  # type: ignore[no-any-return]
+        return sums.cpu().numpy()
 
     def longest_step(self) -> float:
         """In the problem's units the mean loss is about as curved in a bias as the share of ratings that have it."""

@@ -330,7 +330,7 @@ class LinearLauncher(Launcher):
         v = np.ones(len(features) + 1)  # the intercept's last
         eigenvalue = 0.0
         for _ in range(ROUNDS):
-            v /= max(np.linalg.norm(v), 1e-30)
+            v /= max(float(np.linalg.norm(v)), 1e-30)
             margins = weights * (np.bincount(row_of, x * v[u], len(rows)) + share * v[-1]) / len(rows)
             v = np.append(np.bincount(u, x * margins[row_of], len(features)), share * margins.sum())
             eigenvalue = float(np.linalg.norm(v))

@@ -98,7 +98,7 @@ class ModuleLauncher(Launcher):
             self.rows = torch.arange(epoch.n, device=self.backend.device, dtype=torch.int32)
 
     def minibatch(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Return the module's inputs, and the loss's target; of sparse rows ``indices, offsets, per_sample_weights``."""
+        """Return the module's inputs and the target; of sparse rows ``indices, offsets, per_sample_weights``."""
         data = self.data
         if not self.sparse:
             return [array.index_select(0, rows) for array in data.values()]

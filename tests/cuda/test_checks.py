@@ -10,7 +10,7 @@ import torch
 from hogwild.bench.gpu import correctness
 from hogwild.bench.gpu.sides import Pace, Side, race
 from tests.bench.tiny_gpu import take_place
-from tests.cuda import torch_linear
+from tests.cuda import standin
 from tests.cuda.standin import StandIn
 
 KERNELS = [
@@ -30,13 +30,12 @@ def test_checks_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_lost_change_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     take_place(monkeypatch.setattr, StandIn(3))
-    visit = torch_linear.visit
+    visit = standin.visit_rows
 
-    def lossy(launcher, segment, in_flight):
-        one_less = segment.visits._replace(first=segment.visits.first + 1, size=segment.visits.size - 1)
-        visit(launcher, segment._replace(visits=one_less), in_flight)
+    def lossy(launcher, visits, in_flight):
+        visit(launcher, visits._replace(first=visits.first + 1, size=visits.size - 1), in_flight)
 
-    monkeypatch.setattr(torch_linear, "visit", lossy)
+    monkeypatch.setattr(standin, "visit_rows", lossy)
     check = correctness.checked(correctness.CHECKS[KERNELS[0]], 64)
     [_, row] = race("correctness", {"it": Side(check, 1, {})}, Pace(100.0, rounds=0))
     assert "differs by" in row["status"]

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.names import check_names
 from hogwild.data.rows.chunks import CHUNK_NONZEROS, count_unknown
 from hogwild.data.rows.container import Rows, shortest
 from hogwild.data.rows.margins import Margins
@@ -96,7 +95,7 @@ class LinearModel:
                 raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
         for array in (coef, intercept):
             array.flags.writeable = False
-        names = check_names(self.names, coef.shape[1])
+        names = {int(bucket): list(texts) for bucket, texts in self.names.items()}
         for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels, "names": names}.items():
             object.__setattr__(self, name, value)
 
@@ -172,6 +171,39 @@ class LinearModel:
         from hogwild.model_file import save_model
 
         save_model(self, path)
+
+    def to_sklearn(self, bare: bool = False) -> Any:
+        """Return a fitted estimator of scikit-learn that predicts what this model does, and needs no hogwild.
+
+        It is an ``SGDClassifier``, ``LogisticRegression`` (softmax), ``SGDRegressor`` or ``PoissonRegressor``; where
+        rows are scaled to length one, a ``Pipeline`` with a ``Normalizer``.
+
+        Parameters
+        ----------
+        bare : bool
+            Leave out the hashing and scaling of rows: it is then given rows that have passed them.
+
+        Raises
+        ------
+        InputError
+            If features are hashed, or a weight is not finite.
+        """
+        from hogwild.interchange.sklearn import to_sklearn
+
+        return to_sklearn(self, bare)
+
+    @classmethod
+    def from_sklearn(cls, estimator: Any) -> LinearModel:
+        """Return the model that predicts what a fitted linear estimator of scikit-learn does; weights become float32.
+
+        Raises
+        ------
+        InputError
+            If its predictions do not follow from such a model's margins.
+        """
+        from hogwild.interchange.sklearn import from_sklearn
+
+        return cls(**from_sklearn(estimator))
 
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""
