@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FORMATS = (
     "svmlight",
     "npz",
-    "mtx",
     "store",
     "synthetic",
     "csv",

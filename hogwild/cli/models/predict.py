@@ -41,7 +41,7 @@ Data = Annotated[
         metavar="DATA",
         show_default=False,
         autocompletion=shell.data,
-        help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+        help="svmlight text ('-': standard input), a store, .npz, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
 ]
