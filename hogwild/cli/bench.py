@@ -19,9 +19,7 @@ import typer
 from hogwild.bench.plan import QUICK_REPEATS, REPEATS, BenchPlan, data_names, doubling
 from hogwild.bench.rounds import WIDE
 from hogwild.bench.suite import ASKED_FOR, SECTIONS, chosen, conditions, doubts, section
-from hogwild.cli import shell
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_outputs
+from hogwild.cli.data.sources import check_outputs, check_readable
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, parse_numbers, takes
 from hogwild.errors import HogwildError, HogwildWarning, UsageError, expected_one_of
@@ -175,7 +173,6 @@ def bench(
             metavar="SECTION",
             help=f"Some of {', '.join(SECTIONS)}.",
             show_default=f"all but {' and '.join(sorted(ASKED_FOR))}",
-            autocompletion=shell.among(SECTIONS),
         ),
     ] = None,
     workers: Annotated[
@@ -197,17 +194,17 @@ def bench(
     ] = None,
     host: Annotated[
         str,
-        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.", autocompletion=shell.among(REAL_HOSTS)),
+        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}."),
     ] = "threads",
     quick: Annotated[bool, typer.Option("--quick", help="Smaller data and fewer rounds: within two minutes.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
     ratings: Annotated[
         str | None,
-        typer.Option(metavar="DATA", autocompletion=shell.data, help="Measure completion on these ratings too."),
+        typer.Option(metavar="DATA", help="Measure completion on these ratings too."),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="DATA", autocompletion=shell.data, help="Measure estimators on these rows too."),
+        typer.Option(metavar="DATA", help="Measure estimators on these rows too."),
     ] = None,
     json: Annotated[
         str | None, typer.Option(metavar="ROWS", help="Write rows here as JSON lines ('-': standard output).")
