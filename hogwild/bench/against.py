@@ -167,7 +167,7 @@ class Fits:
 
 
 @dataclasses.dataclass
-class Candidate:
+class Attempt:
     """A program, and the least effort at which it reached the target; 0 if it never did."""
 
     fits: Fits
@@ -205,28 +205,28 @@ def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Ite
     with train(rows, loss=loss, l2=L2, schedule="constant", workers=1, host="threads") as run:
         config = run.config
     target = SLACK * judge(optimum_of(rows, loss))
-    candidates: dict[str, Candidate] = {}
+    attempts: dict[str, Attempt] = {}
     for program in PROGRAMS:
         if program.version is not None:
             plan.note(f"{loss}: {program.name} searches for its steps and effort")
-            candidates[program.name] = _search(plan, program, Fits(program, rows, config), judge, target)
-    sides = {name: candidate.again for name, candidate in candidates.items() if candidate.effort}
+            attempts[program.name] = _search(plan, program, Fits(program, rows, config), judge, target)
+    sides = {name: attempt.again for name, attempt in attempts.items() if attempt.effort}
     times = interleaved(sides, max(plan.repeats // 3, 2), lambda text: plan.note(f"{loss}: {text}"))
     for program in PROGRAMS:
-        candidate = candidates.get(program.name)
-        why = f"not installed (pip install {program.package})" if candidate is None else "did not reach the target"
+        attempt = attempts.get(program.name)
+        why = f"not installed (pip install {program.package})" if attempt is None else "did not reach the target"
         timing = times.get(program.name, Timing(None, status=why))
         row: Row = {"loss": loss, "method": program.name, "version": program.version, "workers": 1}
         row |= {"held_out_target": target, "effort_unit": program.effort}
-        if candidate is not None:
-            row |= {"effort": candidate.effort or None, "step": candidate.step, "held_out": candidate.loss}
+        if attempt is not None:
+            row |= {"effort": attempt.effort or None, "step": attempt.step, "held_out": attempt.loss}
         ours = times["hogwild"].seconds if "hogwild" in times else None
         yield timing.fields() | row | {"ours_faster": ratio(timing.seconds, ours)}
 
 
-def _search(plan: BenchPlan, program: Outside, fits: Fits, judge: Callable[[Fit], float], target: float) -> Candidate:
+def _search(plan: BenchPlan, program: Outside, fits: Fits, judge: Callable[[Fit], float], target: float) -> Attempt:
     """Return the least effort that reaches the target, over all steps; for equal efforts, the step of lowest loss."""
-    best = Candidate(fits)
+    best = Attempt(fits)
     efforts = (*(QUICK_EFFORTS if plan.quick else EFFORTS), *(() if program.steps else MORE_EFFORTS))
     deadline = time.monotonic() + PATIENCE * (0.1 if plan.quick else 1.0)
     base = fits.config.step or 1.0
@@ -236,7 +236,7 @@ def _search(plan: BenchPlan, program: Outside, fits: Fits, judge: Callable[[Fit]
                 return best
             loss = judge(fits(effort, step))
             if loss <= target and (not best.effort or (effort, loss) < (best.effort, best.loss)):
-                best = Candidate(fits, effort, step, loss)
+                best = Attempt(fits, effort, step, loss)
             if best.effort and effort >= best.effort:
                 break  # target reached, or another step was faster
             best.loss = loss if math.isnan(best.loss) else min(best.loss, loss)

@@ -87,7 +87,6 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["export", "m", "--to", "scikitlearn", "-o", "x"], "sklearn"),
         (["data", "fetch", "rcv1:tset"], "test"),
         (["data", "info", "movie-lens-1m"], "movielens-1m"),
-        (["bench", "kernal"], "kernel"),
         (["bench", "--host", "thread"], "threads"),
     ],
 )

@@ -62,7 +62,6 @@ def completed(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (["train-module", "f.py:f", "--loss", ""], ["cross-entropy", "mse", "bce"]),
         (["simulate", "--delay", "s"], ["straggler"]),
         (["export", "model", "--to", "s"], ["sklearn"]),
-        (["bench", "s"], ["streaming", "scaling", "startup"]),
         (["data", "info", ""], [*cards()]),
         (["data", "fetch", "a9a", "covt"], ["covtype"]),
         (["train", "covt"], ["covtype"]),
