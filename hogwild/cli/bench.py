@@ -18,9 +18,7 @@ import typer
 
 from hogwild import machine
 from hogwild.bench.rounds import QUICK_REPEATS, REPEATS, BenchPlan, Row
-from hogwild.cli import shell
-from hogwild.cli.data.containers import check_readable, chosen
-from hogwild.cli.data.sources import check_outputs
+from hogwild.cli.data.sources import check_outputs, check_readable, chosen
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, config_options, parse_numbers, takes
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
@@ -56,7 +54,7 @@ COLUMNS = (
 def bench(
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="DATA", autocompletion=shell.data, show_default="generated text, clicks and ratings"),
+        typer.Argument(metavar="DATA", show_default="generated text, clicks and ratings"),
     ] = None,
     workers: Annotated[
         str | None,
@@ -74,7 +72,7 @@ def bench(
     ] = None,
     host: Annotated[
         str,
-        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.", autocompletion=shell.among(REAL_HOSTS)),
+        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}."),
     ] = "threads",
     quick: Annotated[bool, typer.Option("--quick", help="Smaller generated data and fewer rounds.")] = False,
     against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,

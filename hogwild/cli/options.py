@@ -14,9 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, of_problem
-from hogwild.cli.data.sources import FORMATS
+from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
 from hogwild.config import FIELDS, GOAL, MACHINES, MODULE, OPTIONS, choices_of, help_of, usual_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
@@ -50,7 +48,7 @@ def row(
 ) -> dict[str, Any]:
     """Describe an option; ``more`` goes to typer, but for ``choices``, which the help lists and a shell completes."""
     if choices := tuple(more.pop("choices", ())):
-        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": shell.among(choices)} | more
+        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": lambda: choices} | more
     return {"help": help, "panel": panel, "names": names, "kind": kind, "default": default} | more
 
 
@@ -61,7 +59,7 @@ def flag(help: str, panel: str | None = None, *names: str) -> dict[str, Any]:
 BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
 OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
-    "test": row("Data to test on after each epoch; they choose nothing.", DATA, autocompletion=shell.data),
+    "test": row("Data to test on after each epoch; they choose nothing.", DATA),
     "holdout": row(
         "Fraction of DATA to hold out and test on.",
         DATA,
@@ -144,8 +142,7 @@ def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
     if usual := usual_of(name, problems):
         more["show_default"] = usual
     if choices := choices_of(name, problems[0]) or tuple(WITH_NUMBERS.get(name, ())):
-        ours = len(problems) == 1 or name not in PROBLEMS[problems[0]]
-        more["autocompletion"] = shell.among(choices) if ours else of_problem(name)
+        more["autocompletion"] = lambda: choices
     default = FIELDS[name].default
     return row(help_of(name, problems), about.panel, *about.names, kind=kind, default=default, **more)
 

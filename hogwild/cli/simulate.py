@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
 from hogwild.cli.options import CACHE, COLUMNS, KEPT, LAYOUT, RESULTS, STOPS, row, takes
 from hogwild.cli.train import begin
 from hogwild.errors import UsageError
@@ -36,7 +35,7 @@ WORKERS, EPOCHS = 64, 5
 def simulate(
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA, autocompletion=shell.data),
+        typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA),
     ] = None,
     **given: Any,
 ) -> None:

@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import CONTAINERS, chosen
-from hogwild.cli.data.sources import Sources
+from hogwild.cli.data.sources import CONTAINERS, Sources, chosen
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import DEFAULT_HOLDOUT, KEPT, MINIMISED, READING, STOPS, config_options, takes
 from hogwild.config import TrainConfig, usual_of
@@ -29,7 +27,6 @@ def train(
         typer.Argument(
             metavar="DATA",
             show_default=DEFAULT_DATA,
-            autocompletion=shell.data,
             help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
             "synthetic:...; ratings or a graph for other problems.",
         ),

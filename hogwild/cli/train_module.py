@@ -11,7 +11,6 @@ import typer
 
 from hogwild import machine
 from hogwild.cli.options import DATA, KEPT, REQUIRED, STOPS, config_options, row, takes
-from hogwild.cli.shell import among
 from hogwild.cli.user_file import FUNCTION, check_function, found, is_function, made
 from hogwild.config import GOAL, PARALLEL, STEPS, TrainConfig
 from hogwild.methods import PROBLEMS, REAL_HOSTS
@@ -41,7 +40,6 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
         f"Mean loss of a batch: {', '.join(NAMED_LOSSES)}; or a function (output, target).",
         GOAL,
         default=NAMED_LOSSES[0],
-        autocompletion=among(NAMED_LOSSES),
         metavar=f"NAME|{FUNCTION}",
     ),
     step={"help": "First step size; 'auto': the optimizer's usual one."},

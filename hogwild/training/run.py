@@ -266,8 +266,7 @@ class Run(Generic[M]):
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self._keeper.restore(arrays, header)
-        expected = self._arrays()
-        check_state(arrays, expected, header["chunk"], self._job.order.n_chunks)
+        check_state(arrays, self._arrays())
         self._job.restore(arrays["flat"])
         for name, array in self._job.kept().items():
             array[...] = arrays[name]
