@@ -70,7 +70,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
-    "targets": row("Targets (.npy) of an .npz or .mtx matrix.", DATA, metavar="FILE"),
+    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE"),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30, metavar="B"
     ),

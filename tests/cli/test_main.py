@@ -86,7 +86,6 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["train-module", "f.py:m", "--data", "f.py:d", "--optimizer", "adma"], "adam"),
         (["data", "fetch", "rcv1:tset"], "test"),
         (["data", "info", "movie-lens-1m"], "movielens-1m"),
-        (["bench", "kernal"], "kernel"),
         (["bench", "--host", "thread"], "threads"),
     ],
 )
