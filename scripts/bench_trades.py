@@ -18,9 +18,9 @@ import numpy as np
 
 import hogwild
 from hogwild.exchanges import replicas
-from hogwild.exchanges.direct import DirectLink
 from hogwild.exchanges.gossip import Gossip
-from hogwild.hosts.shared import Block
+from hogwild.exchanges.link import DirectLink
+from hogwild.hosts.memory import Block
 
 
 def median(work: Callable[[], float], repeats: int) -> float:

@@ -19,8 +19,9 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning
-from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.job import Task, WorkerState
 from hogwild.problems.linear import kernel as linear
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.training.run import Run
 from hogwild.training.train import train
@@ -105,7 +106,7 @@ class Loop:
             problem = dataclasses.replace(problem, far=far)
         problem.compile()
         cut = Order.of(len(rows), order == "shuffled", 8 * rows.nnz / max(len(rows), 1))
-        self._job = Job.of_rows(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
+        self._job = job_of(problem, cut, 0, 1, rows, problem.row_arrays(rows, None), shared=False)
         self._desk = WorkerState(0)
         self._desk.take(self._job)
         self._step, self._epoch = step, 0

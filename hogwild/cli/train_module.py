@@ -27,7 +27,7 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
 
 @takes(
     "data test loss optimizer state batch step momentum beta1 beta2 schedule decay power order seed average discipline "
-    f"exchange link workers oversubscribe host device launch {STOPS} {KEPT}",
+    f"exchange workers oversubscribe host device launch {STOPS} {KEPT}",
     ("module",),
     data=row(
         "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as hogwild train reads them, given "
