@@ -19,7 +19,7 @@ from hogwild.model_file import save_figure
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
-    from hogwild.training.l2_path import L2Choice
+    from hogwild.training.l2_choice import L2Choice
 
 R = TypeVar("R")  # a run
 USUAL = PROBLEMS["linear"]["defaults"]["l2"]
@@ -85,12 +85,16 @@ def line_of_choice(chosen: L2Choice) -> str:
     """Say what was chosen where nobody asked for it."""
     values = [each["l2"] for each in chosen.path]
     then = "" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
-    worth, usual = chosen.loss(chosen.l2), chosen.loss(USUAL)
+    worth, usual = chosen.value(chosen.l2), chosen.value(USUAL)
     against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
     return (
-        f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: loss {worth:.5g} on "
+        f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: {_metric(chosen)} {worth:.5g} on "
         f"{_held_out(chosen)}{then}{against} ({chosen.seconds:.2f} s)"
     )
+
+
+def _metric(chosen: L2Choice) -> str:
+    return chosen.metric.removeprefix("held_out_")
 
 
 def _held_out(chosen: L2Choice) -> str:
@@ -102,19 +106,19 @@ def _held_out(chosen: L2Choice) -> str:
 
 def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
     """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
-    what = f"l2 by the loss on {_held_out(chosen)}"
+    what = f"l2 by the {_metric(chosen)} on {_held_out(chosen)}"
     how = f"values side by side, {chosen.epochs} epochs" if chosen.epochs else "values, each fitted to its optimum"
     yield f"choosing {what}: {len(chosen.path)} {how}, {chosen.seconds:.2f} s"
-    yield f"{'l2':>9}  {'step':>9}  {'held-out loss':>13}  {'epochs':>6}"
+    yield f"{'l2':>9}  {'step':>9}  {f'held-out {_metric(chosen)}':>14}  {'epochs':>6}"
     for each in chosen.path:
         none = "schedule's" if chosen.epochs else "exact"
         numbers = none if each["step"] is None else f"{each['step']:.4g}"
-        loss = "diverged" if each["held_out_loss"] is None else f"{each['held_out_loss']:.5g}"
+        worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
         note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
-        yield f"{each['l2']:>9.2g}  {numbers:>9}  {loss:>13}  {each['epochs']:>6}{note}"
-    worth, default = chosen.loss(chosen.l2), chosen.loss(USUAL)
+        yield f"{each['l2']:>9.2g}  {numbers:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+    best, default = chosen.value(chosen.l2), chosen.value(USUAL)
     against = "" if default is None or chosen.l2 == USUAL else f", against {default:.5g} of the default {USUAL:g}"
-    yield f"chosen: l2 {chosen.l2:g}, the strongest near the lowest loss: {worth:.5g}{against}"
+    yield f"chosen: l2 {chosen.l2:g}, the strongest near the lowest {_metric(chosen)}: {best:.5g}{against}"
 
 
 def draw(chosen: L2Choice, path: str) -> None:
@@ -123,14 +127,14 @@ def draw(chosen: L2Choice, path: str) -> None:
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     panel = figure.subplots()
-    losses = {float(each["l2"] or 0.0): loss for each in chosen.path if (loss := each["held_out_loss"]) is not None}
+    losses = {float(each["l2"] or 0.0): loss for each in chosen.path if (loss := each[chosen.metric]) is not None}
     panel.plot(list(losses), list(losses.values()), marker="o", markersize=3, color="0.4")
     for l2, name, color in ((USUAL, "default", "C0"), (chosen.l2, "chosen", "C3")):
         if l2 in losses:
             panel.plot([l2], [losses[l2]], marker="o", markersize=8, linestyle="", color=color, label=f"{name}: {l2:g}")
     panel.set_xscale("symlog" if 0.0 in losses else "log", **({"linthresh": 1e-9} if 0.0 in losses else {}))
     panel.set_xlabel("l2")
-    panel.set_ylabel(f"loss on {chosen.held_out:,} rows held out")
+    panel.set_ylabel(f"{_metric(chosen)} on {chosen.held_out:,} rows held out")
     panel.grid(alpha=0.3)
     panel.legend(fontsize="small")
     save_figure(figure, path)

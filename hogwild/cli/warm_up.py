@@ -125,7 +125,7 @@ def _l2() -> None:
     from hogwild.config import L2_PATH, TrainConfig
     from hogwild.data.rows.container import Rows
     from hogwild.problems.linear.problem import OUTGROWN
-    from hogwild.training.l2_path import choose_l2
+    from hogwild.training.l2_choice import choose_l2
 
     far = OUTGROWN * machine.l2_bytes() // 32  # weights of 16 candidates take twice what the cache holds
     for width in (WIDTH, far):

@@ -1,54 +1,32 @@
-"""``alpha="auto"``: the penalty that does best in cross-validation.
+"""``alpha="auto"``: the penalty that ``hogwild train`` chooses, with scikit-learn's folds and scores if they are given.
 
-Of few rows and a smooth loss, candidates are optima without each fold (``problems/linear/exact/folds``) as those of
-``hogwild train`` are, and unless values, folds or a score are given the values to try are found as there. Otherwise all
-folds and penalties are trained side by side: each candidate is a lane of a vector (``problems/linear/lanes``) with its
-own penalty and step; it leaves out the rows of its fold, and has the degrees and number of rows of the others. So five
-folds of sixteen penalties read the rows five times an epoch instead of eighty times. The model is then fitted to all
-rows with the penalty that was chosen, as if it had been given.
+The model is then fitted to all rows with the penalty that was chosen, as if it had been given.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from hogwild.config import path_of
-from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY, Rows
-from hogwild.data.scaled import columns_of
-from hogwild.errors import TrainingError, UsageError
-from hogwild.estimators.arrays import converted, loss_here, problem_of, rows_of
-from hogwild.estimators.descent import FEW_EPOCHS, LOOSE, try_steps
+from hogwild.config import TrainConfig, path_of
+from hogwild.data.rows.container import Rows
+from hogwild.errors import UsageError
+from hogwild.estimators.arrays import loss_here, problem_of, rows_of
+from hogwild.estimators.descent import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
-from hogwild.problems.linear.exact.folds import Folds, are_few, divisions
-from hogwild.problems.linear.exact.walk import FARTHEST, best_of, rounded, unit_of
-from hogwild.problems.linear.lanes.candidates import NONE, Candidate, Candidates, steps_between
-from hogwild.problems.linear.objective import loss_values
-from hogwild.problems.linear.rows import all_ones
-from hogwild.training.schedule import Schedule, Step
+from hogwild.methods import DEFAULT_PARAM
+from hogwild.problems.linear.exact.folds import divisions
+from hogwild.problems.linear.exact.walk import FARTHEST
+from hogwild.problems.linear.lanes.candidates import NONE
+from hogwild.training.l2_choice import choose_l2, mean_scores
 
-ROWS = 20_000  # visits of rows that a candidate makes at least, in at most
-EPOCHS = 10, 100  # epochs, and at least
+EPOCHS = 20  # of a candidate that is trained beside others, at most
 CHOSEN = ("alpha_", "alphas_", "path_", "best_score_")  # attributes that say how alpha was chosen
-
-
-class LinearFall(Schedule):
-    """A step that falls to zero over a known number of epochs, so that the last weights are as good as their mean."""
-
-    def __init__(self, step: float, epochs: int) -> None:
-        super().__init__(step)
-        self.epochs = epochs
-
-    def plan(self, epoch: int) -> Step:
-        return self.step * (1 - epoch / self.epochs), 1.0, 0.0
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -60,8 +38,8 @@ class CrossValidated:
     )
     alphas: Any = parameter(
         None,
-        "The values to choose among; None: sixteen from 1e-8 to 0.32, or of few rows "
-        "what the losses of others lead to, in units of a row's squared length; both times the mean weight of rows.",
+        "The values to choose among. None: sixteen from 1e-8 to 0.32, or with few rows those that the losses of others "
+        "lead to, times a typical row's squared length and the mean weight of rows.",
     )
     cv: Any = parameter(
         None,
@@ -96,66 +74,51 @@ def settle_alpha(
     intercept of a regression.
     """
     given, cv, scoring = estimator._choosing()
-    alphas = list(path_of("auto" if given is None else given, "alphas"))
-    _check(options)
+    if not options.l1 + options.l2 > 0:
+        raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
+    if options.learning_rate in PASSIVE:
+        raise UsageError(
+            f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
+        )
     rows, classes = rows_of(X, targets, weights), len(labels)
-    if given is None:
-        unit = _mean_weight(rows)
-        alphas = [rounded(alpha * unit) for alpha in alphas]
+    unit = _mean_weight(rows)  # the objective's loss is the mean of weight times loss, that of a config is weighted
+    path = path_of("auto" if given is None else [each / unit for each in path_of(given, "alphas")], "alphas")
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
-    folds = folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1))
     loss = loss_here(options, classes)
-    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
-    own = rows if columns is None else columns.apply(rows)
-    if exact := _is_exact(options, rows, loss, classes):
-        problem = problem_of(options, own, classes, "serial", whole=True)
-        fits = Folds(own, problem, converted(own, EMPTY), rows.weights, folds)
-    if exact and given is None and cv is None and scoring is None:
-        tried = fits.walk(unit_of(rows) * unit)
-        alphas, scores = list(tried), -np.array(list(tried.values()))
-    else:
-        folds = folds if exact else folds[:1]
-        found = _solutions(fits, alphas) if exact else _train(options, own, classes, alphas, folds[0], seed, start)
-        held = [np.flatnonzero(fold_of == fold) for fold_of in folds for fold in range(fold_of.max() + 1)]
-        scores = np.empty((len(alphas), len(held)))
-        for (fold, ids), k in itertools.product(enumerate(held), range(len(alphas))):
-            coef, intercept = found[k, fold] if columns is None else columns.back(*found[k, fold])
-            if scoring is None:
-                margins = np.asarray(X[ids] @ np.atleast_2d(coef).T) + intercept
-                score = -_loss(loss, options, margins, targets[ids], None if weights is None else weights[ids])
-            else:
-                score = _scored(estimator, scoring, coef, intercept, labels, X[ids], y[ids])
-            scores[k, fold] = score
-    scores[~np.isfinite(scores)] = -math.inf
-    told = (scores > -math.inf).any(axis=0)  # not by folds without weight, or of one class where scores need two
-    means = scores[:, told].mean(axis=1) if told.any() else scores[:, 0]
-    if means.max() == -math.inf:
-        why = "every candidate diverged, or its score is not finite on the rows held out"
-        raise TrainingError(
-            f"alpha='auto': {why}: scale the columns of X, or see whether folds hold weights and classes"
-        )
-    best = len(alphas) - 1 - int(np.argmax(means[::-1]))  # the strongest of equals
-    if exact and scoring is None and given is None:
-        best = alphas.index(best_of(dict(zip(alphas, -means, strict=True))))
-    estimator.alpha_, estimator.alphas_, estimator.path_ = alphas[best], np.array(alphas), scores
-    estimator.best_score_ = float(means[best])
-    return at(options, alphas[best])
-
-
-def _is_exact(options: Options, rows: Rows, loss: str, classes: int) -> bool:
-    """Whether candidates are optima, as a fit with these options is, nearly."""
+    config = TrainConfig(
+        loss=loss,
+        loss_param=options.loss_param if loss in DEFAULT_PARAM else None,
+        l2_path=path,
+        intercept=options.intercept,
+        scale_columns=options.scale_columns,
+        order="shuffled" if options.shuffle else "file",
+        epochs=min(options.max_iter, EPOCHS),
+        seed=seed,
+        host="threads",
+        workers=1,
+    )
+    intercept = 0.0
+    if not classes:
+        problem = problem_of(options, rows, classes, "serial", whole=True)
+        flat = start(problem)
+        intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
-    return meant and not options.average and are_few(rows, loss, options.l1, classes if classes > 2 else 1)
-
-
-def _solutions(fits: Folds, alphas: Sequence[float]) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """The optima by the numbers of an alpha and a fold, from strong to weak penalties."""
-    found = {}
-    for k in sorted(range(len(alphas)), key=lambda k: -alphas[k]):
-        fits.fit(alphas[k])
-        found.update({(k, fold): fits.solution(fold) for fold in range(len(fits.sizes))})
-    return found
+    found = choose_l2(
+        config,
+        rows,
+        divisions=folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1)),
+        penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
+        score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
+        exact=meant and not options.average,
+        intercept=intercept,
+    )
+    alphas = np.array([each["l2"] * unit for each in found.path])
+    estimator.alpha_, estimator.alphas_ = found.l2 * unit, alphas
+    estimator.path_ = np.where(np.isfinite(found.scores), found.scores, -np.inf)
+    chosen = [each["l2"] for each in found.path].index(found.l2)
+    estimator.best_score_ = float(mean_scores(found.scores)[chosen])
+    return at(options, estimator.alpha_)
 
 
 def _mean_weight(rows: Rows) -> float:
@@ -167,15 +130,6 @@ def _mean_weight(rows: Rows) -> float:
 def at(options: Options, alpha: float) -> Options:
     """The options with another alpha, for options with alpha 1."""
     return dataclasses.replace(options, alpha=alpha, l1=options.l1 * alpha, l2=options.l2 * alpha)
-
-
-def _check(options: Options) -> None:
-    if not options.l1 + options.l2 > 0:
-        raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
-    if options.learning_rate in PASSIVE:
-        raise UsageError(
-            f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
-        )
 
 
 def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> list[np.ndarray]:
@@ -211,64 +165,15 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
     return [fold_of]
 
 
-def _train(
-    options: Options,
-    rows: Rows,
-    classes: int,
-    alphas: Sequence[float],
-    fold_of: np.ndarray,
-    seed: int,
-    start: Any,
-) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """Train the candidates; return their solutions by the numbers of an alpha and a fold."""
-    if options.loss == "softmax" and classes > 2:
-        raise UsageError(
-            "alpha='auto' trains its candidates one class at a time, and softmax all at once: give alpha, unless rows "
-            "are few"
-        )
-    problem = problem_of(at(options, alphas[-1]), rows, classes, "serial", whole=True)
-    flat = start(problem) if classes == 0 else None
-    first = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
-
-    def search(alpha: float) -> float:
-        return try_steps(problem_of(at(options, alpha), rows, classes, "serial", whole=True), rows, seed, None)
-
-    epochs = min(options.max_iter, max(min(-(-ROWS // len(rows)), EPOCHS[1]), EPOCHS[0]))
-    folds, own = range(fold_of.max() + 1), range(classes) if classes > 2 else [NONE]
-    lanes = [
-        Candidate(LinearFall(step, epochs), options.l1 * alpha, options.l2 * alpha, fold, label)
-        for alpha, step in zip(alphas, steps_between(search, alphas), strict=True)
-        for fold in folds
-        for label in own
-    ]
-    order = Order.of(len(rows), options.shuffle, 8 * rows.nnz / len(rows))
-    found = Candidates(problem, rows, converted(rows, EMPTY), lanes, order, seed, fold_of, first)
-    found.train(epochs)
-
-    keys = itertools.product(range(len(alphas)), folds)
-    return {key: found.model(range(k * len(own), (k + 1) * len(own))) for k, key in enumerate(keys)}
-
-
-def _loss(loss: str, options: Options, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
-    """Mean loss of rows; with several classes but softmax, the sum of the losses of each."""
-    several = margins.shape[1] > 1
-    total = np.zeros(len(targets))
-    if loss == "softmax":
-        top = margins.max(axis=1)
-        total = np.log(np.exp(margins - top[:, None]).sum(axis=1)) + top
-        total -= margins[np.arange(len(targets)), targets.astype(int)]
-    for label in range(margins.shape[1] if loss != "softmax" else 0):
-        total += loss_values(
-            loss, margins[:, label], np.where(targets == label, 1.0, -1.0) if several else targets, options.loss_param
-        )
-    if weights is not None and not weights.any():
-        return math.nan
-    with np.errstate(all="ignore"):
-        return float(np.average(total, weights=weights))
-
-
 def _scored(
-    estimator: Any, scoring: Any, coef: np.ndarray, intercept: np.ndarray, labels: np.ndarray, X: Any, y: np.ndarray
+    estimator: Any,
+    scoring: Any,
+    labels: np.ndarray,
+    X: Any,
+    y: np.ndarray,
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    ids: np.ndarray,
 ) -> float:
     """The score of a candidate by scikit-learn's name of it, or a function of estimator, X and y."""
     from sklearn.metrics import get_scorer
@@ -279,4 +184,4 @@ def _scored(
     own.coef_, own.intercept_ = np.atleast_2d(coef) if len(labels) else coef, intercept
     own.classes_ = labels
     vars(own).pop("feature_names_in_", None)
-    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(own, X, y))
+    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(own, X[ids], y[ids]))

@@ -1,66 +1,39 @@
-"""Models of other programs: writes a trained model as a file of another program, and reads such files.
+"""Models as files of other programs: NumPy's ``.npz`` and scikit-learn (by skops) both ways, ONNX out.
 
-A written file predicts what hogwild predicts, or nothing is written. A format that cannot hold a part of the model
-(rows scaled to length one, hashed features, labels that are not whole numbers) refuses it in one line that says what to
-do; a format that holds the margins but not what follows from them says so in the notes. Files may come from anywhere,
-so reading runs none of their content and takes memory in proportion to their size.
+A written file predicts what hogwild predicts, or nothing is written: a format that cannot hold a part of the model
+refuses it in one line that says what to do. Files may come from anywhere, and reading one runs none of its content.
 
-A format is one module with ``encode(model, asked)`` and ``decode(path, given)``, and a row in ``FORMATS``.
+An ``.npz`` holds the arrays and the JSON header of hogwild's own model file, the header in the array ``hogwild``, so it
+holds a model of any problem, and ten lines in any language can read it. Without a header, an archive is a linear model
+if it has the arrays ``coef_``, ``intercept_`` and, for a classifier, ``classes_``: ``np.savez`` makes one of the
+attributes of any linear estimator.
 """
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import dataclass
+import io
+import json
 from pathlib import Path
 from typing import Any
 
-from hogwild.errors import InputError, UsageError, expected_one_of, nearest
-from hogwild.interchange.reading import GivenModel
-from hogwild.interchange.writing import Asked
-from hogwild.methods import LOSSES
-from hogwild.model_file import write_atomically
+import numpy as np
+
+from hogwild.errors import InputError, UsageError, expected_one_of, reason_of
+from hogwild.interchange.sklearn import in_order, load_skops, onnx_graph, skops_file
+from hogwild.json_rows import plain
+from hogwild.methods import LABEL_LOSSES, LOSSES, PROBLEMS, located
+from hogwild.model_file import usable, write_atomically
 from hogwild.problems.linear.model import LinearModel
 
-__all__ = ["FORMATS", "Format", "export_model", "import_model"]
+__all__ = ["READ", "WRITTEN", "export_model", "import_model"]
+
+WRITTEN = ("npz", "sklearn", "onnx")
+READ = ("npz", "sklearn")
+HEADER, SCHEMA = "hogwild", 1
+ARRAYS = ("coef", "intercept", "classes")
 
 
-@dataclass(frozen=True)
-class Format:
-    """Description of a format.
-
-    Attributes
-    ----------
-    title : str
-        Description of its files.
-    module : str
-        Module that reads and writes it, imported when needed.
-    linear_only : bool
-        Whether it can hold linear models only.
-    options : tuple of str
-        The options of :func:`import_model` and :func:`export_model` that apply to it.
-    """
-
-    title: str
-    module: str
-    linear_only: bool = True
-    options: tuple[str, ...] = ("bare",)
-
-
-FORMATS = {
-    "sklearn": Format("a fitted scikit-learn estimator in skops' format", "hogwild.interchange.sklearn"),
-    "vw": Format("text of Vowpal Wabbit", "hogwild.interchange.vw", options=("bare", "zero_based", "loss", "labels")),
-    "liblinear": Format("a LIBLINEAR model", "hogwild.interchange.liblinear"),
-    "npz": Format("NumPy arrays", "hogwild.interchange.npz", False, ("loss", "labels")),
-    "onnx": Format("an ONNX graph", "hogwild.interchange.onnx"),
-}
-#: Other names in use for the formats.
-ALIASES = {"scikit-learn": "sklearn", "scikit": "sklearn", "skops": "sklearn", "vowpal-wabbit": "vw", "numpy": "npz"}
-
-
-def export_model(
-    model: Any, path: str | Path, to: str, *, bare: bool = False, zero_based: bool = False, name: str = "the model"
-) -> list[str]:
+def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -> list[str]:
     """Write ``model`` to ``path`` as a file of another program.
 
     Parameters
@@ -68,52 +41,39 @@ def export_model(
     model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem
     path : str or Path
         An existing file is replaced at the end, or left unchanged on an error.
-    to : str
-        One of ``FORMATS``.
+    to : {"npz", "sklearn", "onnx"}
     bare : bool
         Leave out the preparation of a row before its margin (hashing its features, scaling it to length one), if the
         format cannot hold it; the user of the file must then do it.
-    zero_based : bool
-        ``vw``: the model's first feature is number 0, not 1 as in svmlight text.
-    name : str
-        Name of the model in errors.
 
     Returns
     -------
     list of str
-        Notes on the file: how to use it, and what it does not hold.
+        Notes on how to use the file.
 
     Raises
     ------
     UsageError
-        For an unknown format, an option that it does not have, or a format whose package is not installed.
+        For an unknown format, or one whose package is not installed.
     InputError
         If the format cannot hold the model.
     OutputError
         If the file cannot be written; no partial file is left.
     """
-    chosen = choose(to, {"bare": bare, "zero_based": zero_based}, "--to")
+    if to not in WRITTEN:
+        raise UsageError(f"--to {to}: {expected_one_of(WRITTEN, to)}")
     model = model.to_model() if hasattr(model, "to_model") else model
-    if not hasattr(model, "to_file"):
-        raise UsageError(f"{name}: is a {type(model).__name__}: expected a model of hogwild")
-    if chosen.linear_only and not isinstance(model, LinearModel):
-        raise UsageError(f"{name}: is no linear model, and only --to npz holds another")
-    try:
-        content, notes = _module(chosen).encode(model, Asked(bare, zero_based, str(path)))
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+    if to == "npz":
+        write_atomically(Path(path), _npz(model))
+        return []
+    if not isinstance(model, LinearModel):
+        raise UsageError(f"--to {to} holds a linear model; got a {type(model).__name__}: take npz")
+    content, notes = (onnx_graph if to == "onnx" else skops_file)(model, bare)
     write_atomically(Path(path), content)
-    return list(notes)
+    return notes
 
 
-def import_model(
-    path: str | Path,
-    source: str,
-    *,
-    loss: str | None = None,
-    labels: list[float] | None = None,
-    zero_based: bool = False,
-) -> Any:
+def import_model(path: str | Path, source: str, *, loss: str | None = None, labels: list[float] | None = None) -> Any:
     """Read the model in a file of another program; it predicts what that program does with the same rows.
 
     Weights become float32. Labels are put in ascending order; where margins are exactly equal the first label is
@@ -122,39 +82,71 @@ def import_model(
     Parameters
     ----------
     path : str or Path
-    source : str
-        One of ``FORMATS``.
+    source : {"npz", "sklearn"}
     loss : str, optional
-        Meaning of the margins, for ``vw`` and for an ``npz`` without a header, whose files do not say: with ``log``
-        they give probabilities. Default: what the file says, else ``squared-error`` (``hinge`` if there are classes).
+        Meaning of the margins of an ``npz`` without a header: with ``log`` they give probabilities. Default:
+        ``squared-error``, or ``hinge`` if there are classes.
     labels : list of float, optional
-        Values of the classes, in the order of the file, if it does not state them. Default: -1 and 1, or 1 to K.
-    zero_based : bool
-        ``vw``: its feature 0, rather than 1, is the model's first.
+        Labels of the classes of such an ``npz``, in its order. Default: its ``classes_``, else -1 and 1, or 1 to K.
 
     Raises
     ------
     UsageError
-        For an unknown format, an option that it does not have, or a format whose package is not installed.
+        For an unknown format, or one whose package is not installed.
     InputError
-        One line naming the file, and the line of text, for any fault in it.
+        One line naming the file, for any fault in it.
     """
-    chosen = choose(source, {"loss": loss, "labels": labels, "zero_based": zero_based}, "--from")
-    if loss is not None and loss not in LOSSES:
+    if source not in READ:
+        raise UsageError(f"--from {source}: {expected_one_of(READ, source)}")
+    if loss not in (None, *LOSSES):
         raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
-    return _module(chosen).decode(Path(path), GivenModel(loss, labels, zero_based))
+    arrays, header = _load_npz(Path(path)) if source == "npz" else ({}, None)
+    if (source == "sklearn" or header) and (loss or labels):
+        raise UsageError(f"{path}: says itself what its loss and labels are: leave --loss and --labels out")
+    if header:
+        return located(PROBLEMS[header["problem"]]["model"]).from_file(arrays, header, path)
+    if source == "sklearn":
+        estimator = load_skops(Path(path))
+        with usable(path):
+            return LinearModel.from_sklearn(estimator)
+    with usable(path):
+        return _plain_arrays(arrays, loss, labels)
 
 
-def choose(name: str, options: dict[str, Any], option: str) -> Format:
-    """Return the format called ``name``, after checking that it has all given ``options``."""
-    if name not in FORMATS:
-        close = nearest(name, FORMATS, aliases=ALIASES)
-        raise UsageError(f"{option} {name}: expected one of {', '.join(FORMATS)}{close}")
-    for given, value in options.items():
-        if value and given not in FORMATS[name].options:
-            raise UsageError(f"--{given.replace('_', '-')} means nothing to {option} {name}: leave it out")
-    return FORMATS[name]
+def _npz(model: Any) -> bytes:
+    """Return the content of an archive; of the history it has the last row only."""
+    arrays, header = model.to_file()
+    header = {"schema": SCHEMA, **header, "history": header["history"][-1:]}
+    content = io.BytesIO()
+    np.savez(content, hogwild=json.dumps(plain(header), sort_keys=True), **arrays)
+    return content.getvalue()
 
 
-def _module(chosen: Format) -> Any:
-    return importlib.import_module(chosen.module)
+def _load_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
+    """Return the arrays of an archive, and its header if it has one."""
+    try:
+        with path.open("rb") as file:  # NumPy leaves a damaged one open
+            arrays = dict(np.load(file, allow_pickle=False))
+        header = json.loads(str(arrays.pop(HEADER))) if HEADER in arrays else None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from error
+    except Exception as error:  # whatever NumPy, zipfile, zlib and json raise for a damaged file
+        raise InputError(f"{path}: not an npz archive: {reason_of(error)}") from error
+    if header is not None and (header.get("problem") not in PROBLEMS or header.pop("schema", None) != SCHEMA):
+        raise InputError(f"{path}: its header is not one of format {SCHEMA}, which this version reads")
+    return arrays, header
+
+
+def _plain_arrays(arrays: dict[str, np.ndarray], loss: str | None, labels: list[float] | None) -> LinearModel:
+    """Return a linear model from a scikit-learn estimator's attributes, whatever program saved them."""
+    given = {name.removesuffix("_"): array for name, array in arrays.items()}
+    if "coef" not in given or not set(given) <= set(ARRAYS):
+        raise InputError(f"expected the arrays {', '.join(ARRAYS)}; got {', '.join(arrays)}")
+    coef = np.atleast_2d(given["coef"])
+    labels = labels or given.get("classes", np.empty(0)).tolist()
+    loss = loss or ("hinge" if labels else "squared-error")
+    if not labels and loss in LABEL_LOSSES:
+        labels = [-1.0, 1.0] if len(coef) == 1 else list(range(1, len(coef) + 1))
+    if labels and loss not in LABEL_LOSSES:
+        raise InputError(f"has classes: expected a loss of {', '.join(LABEL_LOSSES)}; got {loss}")
+    return LinearModel(**in_order(coef, given.get("intercept", np.zeros(1)), loss, labels))

@@ -1,230 +1,225 @@
-"""Fitted scikit-learn estimators, saved by skops, which unlike pickle runs no code when a file is read.
+"""Linear models as fitted scikit-learn estimators, both ways; their files by skops, and their ONNX graphs by skl2onnx.
 
-An export is one of scikit-learn's own estimators, ``SGDClassifier`` or ``SGDRegressor`` if they have the loss, so
-reading it needs no hogwild; rows scaled to length one become a ``Pipeline`` with a ``Normalizer``. It is fitted on one
+An estimator made here is one of scikit-learn's own, ``SGDClassifier`` or ``SGDRegressor`` if they have the loss, so
+using it needs no hogwild; rows scaled to length one become a ``Pipeline`` with a ``Normalizer``. It is fitted on one
 row per class, so that scikit-learn itself makes its private attributes; the public ones are then replaced. Its weights
-are float64, so its predictions are too.
+are float64, so its predictions are too. skops, unlike pickle, runs no code when a file is read.
 
-The linear estimators of ``READ`` can be read, alone or after a ``Normalizer``, from types that skops trusts; anything
-else is refused by name.
+An ONNX graph takes dense rows ``X`` (n, width) float32. skl2onnx makes its margins and labels; the step to
+probabilities is added here, because skl2onnx takes the label from probabilities rounded to float32: of 20 classes that
+are all unlikely, 1 to 98 % of the labels and then the probabilities as well are wrong. ``softmax(-softplus(-margin))``
+is the logistic functions over their sum, at any margin.
 """
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hogwild.errors import HogwildError, InputError
-from hogwild.interchange.archives import check_arrays, opened
-from hogwild.interchange.reading import GivenModel, assemble, check_width
-from hogwild.interchange.writing import Asked, check_finite, check_prepared, needed
+from hogwild.config import LARGEST_FLOAT32
+from hogwild.errors import InputError, UsageError, reason_of
 from hogwild.methods import SGD_LOSSES
-from hogwild.problems.linear.model import LinearModel
 
-OURS = [f"hogwild.estimators.{kind}.Hogwild{kind.title()}" for kind in ("classifier", "regressor")]
-KEPT = "estimators.stream.Stream", "problems.linear.problem.LinearProblem", "data.rows.container.Rows"  # by partial_fit
-STREAM = [f"hogwild.{name}" for name in KEPT]
+#: Estimators of scikit-learn whose predictions follow from margins of ``coef_`` and ``intercept_`` as ours do.
+READ = """SGDClassifier LogisticRegression LogisticRegressionCV LinearSVC Perceptron PassiveAggressiveClassifier
+RidgeClassifier RidgeClassifierCV SGDRegressor PoissonRegressor LinearSVR PassiveAggressiveRegressor HuberRegressor
+LinearRegression Ridge RidgeCV Lasso LassoCV ElasticNet ElasticNetCV Lars LassoLars BayesianRidge ARDRegression
+TheilSenRegressor QuantileRegressor""".split()
 SPARSE = ["scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"]  # coef_ after sparsify()
-#: Estimators that are read, and the loss with the same predictions; "": it depends on their parameters.
-READ = {
-    "SGDClassifier": "",
-    "SGDRegressor": "",
-    "LogisticRegression": "",
-    "LogisticRegressionCV": "",
-    "LinearSVC": "",
-    "Perceptron": "perceptron",
-    "PassiveAggressiveClassifier": "hinge",
-    "RidgeClassifier": "hinge",
-    "RidgeClassifierCV": "hinge",
-    "PassiveAggressiveRegressor": "epsilon-insensitive",
-    "LinearSVR": "epsilon-insensitive",
-    "HuberRegressor": "huber",
-    "PoissonRegressor": "poisson",
-    **dict.fromkeys(
-        ["LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV"], "squared-error"
-    ),
-    **dict.fromkeys(["Lars", "LassoLars", "BayesianRidge", "ARDRegression", "TheilSenRegressor"], "squared-error"),
-}
+OPSET = {"": 17, "ai.onnx.ml": 3}  # supported by runtimes from 2022 on
+LOGISTIC = ("Neg", "Softplus", "Neg", "Softmax")  # from margins to probabilities, which sum to one
+LINKS = {"log": LOGISTIC, "softmax": ("Softmax",)}
 
 
-def encode(model: LinearModel, asked: Asked) -> tuple[bytes, list[str]]:
-    """Return the content of a skops file, and notes on it."""
-    skops = needed("skops.io", "--to sklearn")
-    made = estimator(model, asked.bare)
-    return skops.dumps(made), [f"skops.io.load({asked.path!r}) is a {_described(made)}"]
-
-
-def _described(made: Any) -> str:
-    return " + ".join(type(step).__name__ for _, step in getattr(made, "steps", [("", made)]))
-
-
-def estimator(model: LinearModel, bare: bool = False) -> Any:
-    """Return a fitted estimator that predicts what ``model`` does.
-
-    Raises
-    ------
-    InputError
-        If there is no such estimator.
-    """
+def to_sklearn(model: Any, bare: bool = False) -> Any:
+    """Return a fitted estimator that predicts what ``model`` does (:meth:`LinearModel.to_sklearn`)."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
 
-    check_prepared(model, "a scikit-learn estimator", bare, scales=("l2", "max"))
-    check_finite(model)
-    made = _classifier(model) if model.labels else _regressor(model)
-    made.n_features_in_ = model.width
+    if model.hash_bits is not None and not bare:
+        raise InputError(
+            f"features are hashed to 2^{model.hash_bits}, which only npz can hold: "
+            f"hash rows yourself (hogwild convert --hash-bits {model.hash_bits}) and add --bare"
+        )
+    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
+        raise InputError("weights are not all finite: the training diverged")
+    estimator = _classifier(model) if model.labels else _regressor(model)
+    estimator.n_features_in_ = model.width
     if model.normalize == "none" or bare:
-        return made
+        return estimator
     scaler = Normalizer(norm=model.normalize).fit(np.zeros((1, 1)))
     scaler.n_features_in_ = model.width
-    return make_pipeline(scaler, made)
+    return make_pipeline(scaler, estimator)
 
 
-def _classifier(model: LinearModel) -> Any:
+def _classifier(model: Any) -> Any:
     from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-    labels = np.array(model.labels)
-    if (labels == np.rint(labels)).all() and (np.abs(labels) < 2**53).all():
+    coef, intercept, labels = model.coef_.astype(np.float64), model.intercept_.astype(np.float64), model.classes_
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all() and (np.abs(labels) < 2**53).all():
         labels = labels.astype(np.int64)
-    coef, intercept, loss = model.coef_.astype(np.float64), model.intercept_.astype(np.float64), model.loss
     if len(coef) == 2:  # two margins for two classes: scikit-learn's one is their difference
-        if loss not in ("softmax", "hinge", "squared-hinge", "perceptron"):
-            raise InputError(f"two classes of a margin each, and loss {loss}: take npz")
+        if model.loss in ("log", "modified-huber"):
+            raise InputError(f"two classes of a margin each, and loss {model.loss}: take npz")
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    if loss == "softmax":
-        made: Any = LogisticRegression(max_iter=1)
+    if model.loss == "softmax":
+        estimator: Any = LogisticRegression(max_iter=1)
     else:
-        made = SGDClassifier(loss=SGD_LOSSES[loss], max_iter=1, tol=None)
-    _fit(made, np.zeros((len(labels), 1)), np.arange(len(labels)))
-    made.classes_, made.coef_, made.intercept_ = labels, coef, intercept
-    return made
+        estimator = SGDClassifier(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None)
+    _fit(estimator, np.arange(len(labels)))
+    estimator.classes_, estimator.coef_, estimator.intercept_ = labels, coef, intercept
+    return estimator
 
 
-def _regressor(model: LinearModel) -> Any:
+def _regressor(model: Any) -> Any:
     from sklearn.linear_model import PoissonRegressor, SGDRegressor
 
-    loss, param = model.loss, {"epsilon": model.loss_param} if model.loss_param else {}
-    made: Any = (
-        PoissonRegressor()
-        if loss == "poisson"
-        else SGDRegressor(loss=SGD_LOSSES.get(loss, "squared_error"), max_iter=1, tol=None, **param)
-    )
-    _fit(made, np.zeros((2, 1)), np.ones(2))
-    made.coef_ = model.coef_[0].astype(np.float64)
-    made.intercept_ = float(model.intercept_[0]) if loss == "poisson" else model.intercept_.astype(np.float64)
-    return made
+    if model.loss == "poisson":
+        estimator: Any = PoissonRegressor()
+    else:
+        param = {"epsilon": model.loss_param} if model.loss_param else {}
+        estimator = SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
+    _fit(estimator, np.ones(2))
+    estimator.coef_ = model.coef_[0].astype(np.float64)
+    intercept = model.intercept_.astype(np.float64)
+    estimator.intercept_ = float(intercept[0]) if model.loss == "poisson" else intercept
+    return estimator
 
 
-def _fit(made: Any, X: np.ndarray, y: np.ndarray) -> None:
+def _fit(estimator: Any, targets: np.ndarray) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it has not converged
-        made.fit(X, y)
+        estimator.fit(np.zeros((len(targets), 1)), targets)
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+def from_sklearn(estimator: Any) -> dict[str, Any]:
+    """Return the parts of the model that predicts what a fitted estimator does (:meth:`LinearModel.from_sklearn`)."""
+    steps = [step for _, step in getattr(estimator, "steps", [("", estimator)]) if not isinstance(step, str | None)]
+    *before, last = steps
+    normalize = getattr(before[0], "norm", "") if before else "none"
+    if len(before) > 1 or normalize not in ("none", "l2", "max") or type(last).__name__ not in READ:
+        kinds = ", ".join(type(step).__name__ for step in steps)
+        raise InputError(f"a {kinds}: expected one of {', '.join(READ)}, after a Normalizer of l2 or max at most")
+    coef = last.coef_.toarray() if hasattr(last.coef_, "toarray") else last.coef_
+    labels = np.asarray(getattr(last, "classes_", []))
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"classes are {labels[0]!r} and so on: hogwild's labels are numbers")
+    param = float(getattr(last, "epsilon", 0.0))
+    return in_order(coef, last.intercept_, _loss(last, len(labels)), labels.tolist(), param, normalize)
 
 
-def decode(path: Path, given: GivenModel) -> LinearModel:
-    """Return the model for the estimator in a skops file."""
-    skops = needed("skops.io", "--from sklearn")
-    with opened(path, "a skops file") as archive:
-        check_arrays(archive)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of another scikit-learn version: only attributes of all versions are read
-        try:
-            untrusted = sorted(set(skops.get_untrusted_types(file=path)) - {*OURS, *STREAM, *SPARSE})
-            loaded = None if untrusted else skops.load(path, trusted=[*OURS, *STREAM, *SPARSE])
-        except Exception as error:  # any error that a manipulated file causes in skops
-            said = " ".join(str(error).split())[:120]
-            raise InputError(f"{path}: not a skops file that can be read: {type(error).__name__}: {said}") from error
-    if untrusted:
-        some = ", ".join(untrusted[:5]) + (", ..." if len(untrusted) > 5 else "")
-        raise InputError(f"{path}: holds types that are not trusted: {some[:200]}")
-    try:
-        return _model(path, loaded)
-    except (AttributeError, TypeError, ValueError, KeyError, IndexError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: not a fitted linear estimator: {error}") from error
+def _loss(estimator: Any, classes: int) -> str:
+    """Return a loss whose predictions and probabilities are those of the estimator."""
+    name = type(estimator).__name__
+    if name.startswith("Logistic"):
+        one_by_one = estimator.solver == "liblinear" or getattr(estimator, "multi_class", None) == "ovr"
+        return "log" if classes <= 2 or one_by_one else "softmax"
+    if name == "PoissonRegressor":
+        return "poisson"
+    ours = {theirs: loss for loss, theirs in SGD_LOSSES.items()}
+    return ours.get(getattr(estimator, "loss", ""), "hinge" if classes else "squared-error")
 
 
-def _model(path: Path, loaded: Any) -> LinearModel:
-    normalize, last = _steps(path, loaded)
-    name = type(last).__name__
-    if f"{type(last).__module__}.{name}" in OURS:
-        try:
-            ours = last.to_model()
-        except HogwildError as error:
-            raise InputError(f"{path}: {error}") from error
-        return assemble(path, ours.coef_, ours.intercept_, ours.loss, ours.labels, ours.loss_param, normalize)
-    if name not in READ or not type(last).__module__.startswith("sklearn."):
-        raise InputError(f"{path}: a {name}: expected one of {', '.join(READ)}")
-    if not hasattr(last, "coef_"):
-        raise InputError(f"{path}: a {name} that has not been fitted")
-    coef = last.coef_
-    if len(coef.shape) > 1 and hasattr(coef, "toarray"):  # sparsify()
-        check_width(path, coef.shape[1], coef.shape[0])
-        coef.check_format(full_check=True)  # scipy does not check indices
-        coef = coef.toarray()
-    coef = np.atleast_2d(_numbers(path, coef, "coef_"))
-    labels = _labels(path, last)
-    if not labels and len(coef) > 1:
-        raise InputError(f"{path}: a {name} of {len(coef)} targets: expected one")
-    intercept = np.atleast_1d(_numbers(path, last.intercept_, "intercept_"))
+def in_order(
+    coef: Any,  # (1 or K, width) or (width,)
+    intercept: Any,  # (1 or K,), or a single 0
+    loss: str,
+    labels: list[Any],
+    loss_param: float = 0.0,
+    normalize: str = "none",
+) -> dict[str, Any]:
+    """Return the parts of a LinearModel, with the classes in ascending order of their labels.
+
+    The labels are given in the order of the rows; of two labels with one row, the second belongs to positive margins.
+    """
+    coef = np.atleast_2d(np.asarray(coef, np.float64))
+    intercept = np.asarray(intercept, np.float64).reshape(-1)
     if intercept.shape == (1,) and not intercept.any():  # fit_intercept=False
         intercept = np.zeros(len(coef))
-    width = getattr(last, "n_features_in_", coef.shape[1])
-    if width != coef.shape[1]:
-        raise InputError(f"{path}: a {name} of {width} features with {coef.shape[1]} weights")
-    param = float(getattr(last, "epsilon", 0.0))
-    return assemble(path, coef, intercept, _loss(last, len(labels)), labels, param, normalize)
+    if not (np.abs(coef) <= LARGEST_FLOAT32).all() or not (np.abs(intercept) <= LARGEST_FLOAT32).all():
+        raise InputError("not all weights are finite in float32")
+    order = np.argsort(labels, kind="stable")
+    if len(coef) == 1 and order.tolist() == [1, 0]:
+        coef, intercept = -coef, -intercept
+    elif len(coef) == len(labels) == len(intercept):
+        coef, intercept = coef[order], intercept[order]
+    return {
+        "coef_": coef,
+        "intercept_": intercept,
+        "loss": loss,
+        "loss_param": loss_param,
+        "labels": [float(labels[at]) for at in order],
+        "normalize": normalize,
+    }
 
 
-def _steps(path: Path, loaded: Any) -> tuple[str, Any]:
-    """Return ``(normalize, last step)`` of a pipeline, or of an estimator alone."""
-    if type(loaded).__name__ != "Pipeline":
-        return "none", loaded
-    *before, last = [step for _, step in loaded.steps if step is not None and step != "passthrough"]
-    normalize = "none"
-    for step in before:
-        norm = getattr(step, "norm", None) if type(step).__name__ == "Normalizer" else None
-        if len(before) > 1 or norm not in ("l2", "max"):
-            said = f"{type(step).__name__}" + (f"({norm!r})" if norm else "")
-            raise InputError(
-                f"{path}: a pipeline with {said}: expected at most a Normalizer, l2 or max, before the estimator; save "
-                "its last step alone, and give hogwild rows that have passed the others"
-            )
-        normalize = str(norm)
-    return normalize, last
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _numbers(path: Path, value: Any, name: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or array.ndim > 2:
-        raise InputError(f"{path}: {name} of type {array.dtype}, shape {array.shape}: expected real numbers")
-    return array
+def skops_file(model: Any, bare: bool) -> tuple[bytes, list[str]]:
+    """Return the content of a skops file, and notes on it."""
+    estimator = to_sklearn(model, bare)
+    kinds = [type(step).__name__ for _, step in getattr(estimator, "steps", [("", estimator)])]
+    return _needed("skops.io").dumps(estimator), [f"skops.io.load(FILE) is a {' + '.join(kinds)}"]
 
 
-def _labels(path: Path, last: Any) -> list[float]:
-    classes = np.asarray(getattr(last, "classes_", []))
-    if classes.ndim != 1:
-        raise InputError(f"{path}: several targets: expected one")
-    if classes.size and classes.dtype.kind not in "biuf":
-        raise InputError(f"{path}: classes are {classes[0]!r} and so on: hogwild's labels are numbers")
-    return [float(label) for label in classes.tolist()]
+def load_skops(path: Path) -> Any:
+    """Return the estimator in a skops file, if it consists of types that skops trusts."""
+    skops = _needed("skops.io")
+    try:
+        untrusted = sorted(set(skops.get_untrusted_types(file=path)) - set(SPARSE))
+        if not untrusted:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of another scikit-learn version: attributes read are in all versions
+                return skops.load(path, trusted=SPARSE)
+    except Exception as error:  # any error that a damaged file causes in skops
+        raise InputError(f"{path}: not a skops file that can be read: {reason_of(error)[:120]}") from error
+    raise InputError(f"{path}: holds types that are not trusted: {', '.join(untrusted)[:200]}")
 
 
-def _loss(last: Any, classes: int) -> str:
-    name = type(last).__name__
-    if READ[name]:
-        return READ[name]
-    if name == "LinearSVC":
-        return "hinge" if last.loss == "hinge" else "squared-hinge"
-    if name.startswith("Logistic"):
-        ovr = getattr(last, "multi_class", None) == "ovr" or getattr(last, "solver", None) == "liblinear"
-        return "log" if classes <= 2 or ovr else "softmax"
-    theirs = {loss: ours for ours, loss in SGD_LOSSES.items()}.get(last.loss, "")
-    return theirs or ("hinge" if classes else "squared-error")
+def onnx_graph(model: Any, bare: bool) -> tuple[bytes, list[str]]:
+    """Return the content of an ONNX file, and notes on it."""
+    skl2onnx, onnx = _needed("skl2onnx"), _needed("onnx")
+    estimator = to_sklearn(model, bare)
+    if model.normalize == "max" and not bare:
+        raise InputError("rows are scaled by their largest size, which ONNX cannot do: scale them yourself, --bare")
+    if model.labels and model.classes_.dtype.kind == "f" and any(not label.is_integer() for label in model.labels):
+        raise InputError("ONNX needs labels that are whole numbers or text: take npz")
+    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    graph = skl2onnx.to_onnx(
+        estimator,
+        initial_types=[("X", skl2onnx.common.data_types.FloatTensorType([None, model.width]))],
+        options={id(last): {"zipmap": False, "raw_scores": True}} if model.labels else None,
+        target_opset=OPSET,
+    )
+    links = LINKS.get(model.loss, ("Identity",))
+    if len(model.coef_) == 1 and model.loss == "softmax":  # its scores are -margin and margin
+        links = LOGISTIC
+    result = "prediction" if not model.labels else "probabilities" if model.loss in LINKS else "scores"
+    output = graph.graph.output[-1]
+    for node in graph.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["margins" if name == output.name else name for name in names]
+    before = "margins"
+    for number, link in enumerate(links, 1):
+        after = result if number == len(links) else f"link_{number}"
+        axis = {"axis": 1} if link == "Softmax" else {}
+        graph.graph.node.append(onnx.helper.make_node(link, [before], [after], **axis))
+        before = after
+    output.name = result
+    onnx.checker.check_model(graph)
+    outputs = ", ".join(each.name for each in graph.graph.output)
+    notes = [f"its input is X, dense rows of float32 (n, {model.width}); its outputs are {outputs}"]
+    return graph.SerializeToString(), notes
+
+
+def _needed(package: str) -> Any:
+    """Import and return an optional package."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UsageError(f"{error}: pip install 'hogwild[export]', or take npz, which needs nothing") from None

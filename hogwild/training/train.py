@@ -187,7 +187,7 @@ def begin(
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
         chosen = None
         if config.l2_path:
-            from hogwild.training.l2_path import settle_l2
+            from hogwild.training.l2_choice import settle_l2
 
             by = test if held is None and test is examples.held_out else held
             config, chosen = settle_l2(config, examples, checkpoint if resume else None, by)

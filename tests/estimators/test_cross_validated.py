@@ -14,7 +14,7 @@ from hogwild import HogwildClassifier, HogwildClassifierCV, HogwildRegressor, Ho
 from hogwild.config import L2_PATH, TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
-from hogwild.training.l2_path import choose_l2
+from hogwild.training.l2_choice import choose_l2
 
 ALPHAS = [1e-4, 1e-2, 1.0]
 
@@ -65,7 +65,8 @@ def test_labels_scores_and_folds(classes: int) -> None:
 
     found = HogwildClassifierCV(alphas=ALPHAS, cv=splits, scoring=accuracy, random_state=0)
     found.fit(scipy.sparse.csr_matrix(X), y)
-    assert seen == [80] * 9
+    assert set(seen) == {80}
+    assert len(seen) == 9 if classes == 2 else len(seen) > 9  # the better half is judged again
     assert found.best_score_ > 1 / classes
     same = HogwildClassifierCV(alphas=ALPHAS, cv=KFold(3), scoring="accuracy", random_state=0).fit(X, y)
     np.testing.assert_allclose(found.path_, same.path_, atol=0.02)
@@ -74,7 +75,9 @@ def test_labels_scores_and_folds(classes: int) -> None:
 def test_alpha_auto_is_five_folds_of_the_usual_path() -> None:
     X, y = data()
     found = HogwildClassifier(loss="log_loss", alpha="auto", penalty="elasticnet", random_state=0).fit(X, y)
-    assert tuple(found.alphas_) == L2_PATH
+    np.testing.assert_allclose(
+        found.alphas_, 10 * np.array(L2_PATH)
+    )  # a row's squared length is nearer to 10 than to 1
     assert found.path_.shape == (len(L2_PATH), 5)
     model = found.to_model()
     assert model.loss == "log"
@@ -124,11 +127,15 @@ def test_refusals(options: dict[str, Any], what: str) -> None:
 
 def test_more_refusals() -> None:
     X, y = data(60, classes=3)
-    with pytest.raises(UsageError, match="one class at a time"):
-        HogwildClassifierCV(loss="softmax", penalty="l1").fit(X, y)
     with pytest.raises(UsageError, match="chosen by fit"):
         HogwildRegressor(alpha="auto").partial_fit(X, y)
     assert not hasattr(HogwildClassifierCV(), "partial_fit")
+
+
+def test_softmax_with_l1_is_chosen_by_models_of_each_class() -> None:
+    X, y = data(classes=3)
+    found = HogwildClassifierCV(loss="softmax", penalty="l1", alphas=[1e-3, 10.0], random_state=0).fit(X, y)
+    assert found.alpha_ == 1e-3  # the other one lets nothing be learned
 
 
 def test_a_number_forgets_what_was_chosen_before() -> None:

@@ -1,11 +1,10 @@
-"""scikit-learn estimators in skops' format: it predicts the same, what it fitted is read, and no code is run."""
+"""Linear models as scikit-learn's estimators and ONNX graphs: they predict the same, and no code of a file is run."""
 
 from __future__ import annotations
 
-import io
+import importlib
 import os
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +16,86 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from hogwild.errors import InputError, UsageError
-from hogwild.interchange import export_model, import_model, writing
-from hogwild.problems.linear.model import PROBABILITIES
-from tests.interchange.models import KINDS, WIDTH, made, rows, size
+from hogwild.estimators import HogwildClassifier
+from hogwild.interchange import export_model, import_model
+from hogwild.methods import LABEL_LOSSES, LOSSES
+from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 
-skops = pytest.importorskip("skops.io", reason="skops is not installed")
+WIDTH = 30
+LABELS = {1: [], 2: [-1.0, 1.0], 3: [2.0, 5.0, 9.0], 5: [0.0, 1.0, 2.0, 3.0, 4.0]}
+#: Each loss with each number of classes it can have (1: real targets), and classifiers by a loss of real targets.
+KINDS = [(loss, classes) for loss in LOSSES for classes in ((2, 3, 5) if loss in LABEL_LOSSES else (1,))]
+KINDS += [("squared-error", 2), ("huber", 3)]
+
+
+def made(loss: str, classes: int, normalize: str = "none", shift: float = 0.0) -> LinearModel:
+    rng = np.random.default_rng(1)
+    rows = 1 if classes == 2 else classes
+    coef, intercept = rng.standard_normal((rows, WIDTH)), rng.standard_normal(rows) + shift
+    coef[:, 3] = 0.0
+    param = 0.25 if loss in ("huber", "epsilon-insensitive") else 0.0
+    return LinearModel(coef, intercept, loss, param, LABELS.get(classes, [*range(classes)]), normalize)
+
+
+def rows(count: int = 100) -> scipy.sparse.csr_matrix:
+    """Sparse rows of both signs in float32, the first one empty."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((count, WIDTH)) * (rng.random((count, WIDTH)) < 0.3)
+    X[0] = 0.0
+    return scipy.sparse.csr_matrix(X.astype(np.float32))
 
 
 @pytest.mark.parametrize(("loss", "classes"), KINDS)
 @pytest.mark.parametrize("normalize", ["none", "l2", "max"])
-def test_scikit_learn_predicts_the_same(loss: str, classes: int, normalize: str, tmp_path: Path) -> None:
-    model, X, path = made(loss, classes, normalize), rows(), tmp_path / "file.skops"
-    export_model(model, path, "sklearn")
-    assert skops.get_untrusted_types(file=path) == []
-    theirs = skops.load(path)
-    for given in (X, X.toarray()):
+def test_an_estimator_predicts_the_same_and_comes_back(loss: str, classes: int, normalize: str) -> None:
+    model, X = made(loss, classes, normalize), rows()
+    estimator = model.to_sklearn()
+    back = LinearModel.from_sklearn(estimator)
+    assert (back.labels, back.normalize) == (model.labels, normalize)
+    np.testing.assert_array_equal(back.coef_, model.coef_)
+    np.testing.assert_array_equal(back.predict(X), model.predict(X))
+    for given in (X.astype(np.float64), X.toarray().astype(np.float64)):
         if classes == 1:
-            error = np.abs(theirs.predict(given) - model.predict(X))
-            assert (error < 1e-6 * size(model, X) * (1 + np.abs(model.predict(X)) * (loss == "poisson"))).all()
+            np.testing.assert_allclose(estimator.predict(given), model.predict(X), rtol=1e-6, atol=1e-6)
             continue
-        margins = np.abs(theirs.decision_function(given) - model.decision_function(X)).reshape(X.shape[0], -1)
-        assert (margins.max(axis=1) < 1e-6 * size(model, X)).all()
-        np.testing.assert_array_equal(theirs.predict(given), model.predict(X))
+        margins = model.decision_function(X)
+        np.testing.assert_allclose(estimator.decision_function(given), margins, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(estimator.predict(given), model.predict(X))
         if loss in PROBABILITIES:
-            np.testing.assert_allclose(theirs.predict_proba(given), model.predict_proba(X), rtol=0, atol=1e-6)
+            np.testing.assert_allclose(estimator.predict_proba(given), model.predict_proba(X), rtol=0, atol=1e-6)
+            np.testing.assert_allclose(back.predict_proba(X), model.predict_proba(X), rtol=0, atol=1e-6)
 
 
-def test_what_is_exported_goes_on_learning(tmp_path: Path) -> None:
-    model, X, path = made("log", 3), rows(), tmp_path / "file.skops"
-    export_model(model, path, "sklearn")
-    theirs = skops.load(path)
-    assert theirs.classes_.dtype == np.int64
-    assert theirs.n_features_in_ == WIDTH
-    theirs.partial_fit(X.astype(float), model.predict(X))
-    assert (theirs.predict(X) == model.predict(X)).mean() > 0.5
+def test_two_margins_of_two_classes_become_their_difference() -> None:
+    model = LinearModel([[1.0, 2.0], [3.0, -1.0]], [0.0, 1.0], "softmax", labels=[0, 1])
+    X = np.array([[1.0, 2.0], [-3.0, 0.5]])
+    np.testing.assert_allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X), rtol=1e-6)
+    with pytest.raises(InputError, match="two classes of a margin each, and loss log: take npz"):
+        LinearModel(model.coef_, model.intercept_, "log", labels=[0, 1]).to_sklearn()
+
+
+def test_an_estimator_goes_on_learning() -> None:
+    model, X = made("log", 3), rows()
+    estimator = model.to_sklearn()
+    assert estimator.classes_.dtype == np.int64
+    assert estimator.n_features_in_ == WIDTH
+    estimator.partial_fit(X.astype(float), model.predict(X))
+    assert (estimator.predict(X) == model.predict(X)).mean() > 0.5
 
 
 CLASSIFIERS = [
-    *(linear_model.SGDClassifier(loss=loss) for loss in ("hinge", "log_loss", "modified_huber")),
+    linear_model.SGDClassifier(loss="modified_huber"),
     linear_model.SGDClassifier(fit_intercept=False),
     linear_model.LogisticRegression(),
-    linear_model.LogisticRegression(fit_intercept=False),
     linear_model.Perceptron(),
     linear_model.RidgeClassifier(),
     svm.LinearSVC(),
-    make_pipeline(Normalizer("max"), linear_model.LogisticRegression()),
-    make_pipeline("passthrough", Normalizer(), linear_model.SGDClassifier("log_loss")),
+    make_pipeline("passthrough", Normalizer("max"), linear_model.SGDClassifier(loss="log_loss")),
 ]
 REGRESSORS = [
-    linear_model.SGDRegressor(),
-    linear_model.SGDRegressor("huber"),
-    linear_model.LinearRegression(),
+    linear_model.SGDRegressor(loss="huber"),
     linear_model.Ridge(fit_intercept=False),
     linear_model.Lasso(0.01),
-    linear_model.HuberRegressor(),
     linear_model.PoissonRegressor(),
     svm.LinearSVR(tol=0.1, max_iter=10**5),
 ]
@@ -78,17 +103,13 @@ REGRESSORS = [
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=str)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_classifiers_are_read(estimator: Any, classes: int, tmp_path: Path) -> None:
-    X, path = rows(), tmp_path / "file.skops"
+def test_fitted_classifiers_are_read(estimator: Any, classes: int) -> None:
+    X = rows()
     y = made("hinge", 3).predict(X)
     estimator.fit(X, y if classes == 3 else y > 3)
-    skops.dump(estimator, path)
-    model = import_model(path, "sklearn")
-    assert len(model.labels) == classes
+    model = LinearModel.from_sklearn(estimator)
     np.testing.assert_array_equal(model.predict(X), estimator.predict(X))
-    expected = estimator.decision_function(X).reshape(X.shape[0], -1)
-    error = np.abs(model.decision_function(X).reshape(expected.shape) - expected)
-    assert (error < 1e-6 * size(model, X)[:, None]).all()
+    np.testing.assert_allclose(model.decision_function(X), estimator.decision_function(X), rtol=1e-5, atol=1e-5)
     if model.loss in PROBABILITIES:
         np.testing.assert_allclose(model.predict_proba(X), estimator.predict_proba(X), rtol=0, atol=1e-5)
     else:
@@ -96,77 +117,45 @@ def test_classifiers_are_read(estimator: Any, classes: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS, ids=str)
-def test_regressors_are_read(estimator: Any, tmp_path: Path) -> None:
-    X, path = rows(), tmp_path / "file.skops"
+def test_fitted_regressors_are_read(estimator: Any) -> None:
+    X = rows()
     estimator.fit(X, np.exp(made("huber", 1).predict(X) / 10))
-    skops.dump(estimator, path)
-    model = import_model(path, "sklearn")
-    np.testing.assert_allclose(model.predict(X), estimator.predict(X), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(LinearModel.from_sklearn(estimator).predict(X), estimator.predict(X), rtol=1e-5)
 
 
-def test_sparse_weights_and_our_own_estimators(tmp_path: Path) -> None:
-    from hogwild.estimators import HogwildClassifier
-
-    X, path = rows(), tmp_path / "file.skops"
-    y = made("hinge", 3).predict(X)
-    sparse = linear_model.SGDClassifier(penalty="l1").fit(X, y).sparsify()
-    ours = HogwildClassifier(loss="log_loss", n_jobs=1, random_state=0).fit(X, y)
-    batches = HogwildClassifier(random_state=0).partial_fit(X, y, classes=np.unique(y))
-    for estimator in (sparse, ours, batches):
-        skops.dump(estimator, path)
-        np.testing.assert_array_equal(import_model(path, "sklearn").predict(X), estimator.predict(X))
-
-
-def test_our_own_estimators_of_strings(tmp_path: Path) -> None:
-    from hogwild.estimators import HogwildClassifier
-
-    X, path = rows(), tmp_path / "file.skops"
-    skops.dump(HogwildClassifier(random_state=0).fit(X, np.where(made("hinge", 2).predict(X) > 0, "a", "b")), path)
-    with pytest.raises(InputError, match=f"^{path}: classes .'a', 'b'.: a model file holds numbers only"):
-        import_model(path, "sklearn")
-
-
-def fitted(**changes: Any) -> Any:
-    estimator = linear_model.SGDClassifier().fit(rows(), made("hinge", 2).predict(rows()))
-    vars(estimator).update(changes)
+def fitted(**changed: Any) -> Any:
+    estimator = linear_model.SGDClassifier().fit(rows(), made("log", 2).predict(rows()))
+    for name, value in changed.items():
+        setattr(estimator, name, value)
     return estimator
 
 
-def sparse_beyond() -> Any:
-    """Weights at a column that is not there, which scipy would write to."""
-    matrix = scipy.sparse.csr_matrix(np.ones((1, 4)))
-    matrix.indices[:] = 10**6
-    return fitted(coef_=matrix, n_features_in_=4)
-
-
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("estimator", "message"),
     [
-        (lambda: linear_model.SGDClassifier(), "a SGDClassifier that has not been fitted"),
-        (lambda: np.ones(3), "a ndarray: expected one of SGDClassifier, "),
-        (lambda: StandardScaler(with_mean=False), "a StandardScaler: expected one of"),
-        (lambda: make_pipeline(StandardScaler(), fitted()), "a pipeline with StandardScaler: expected at most"),
-        (lambda: make_pipeline(Normalizer("l1"), fitted()), r"a pipeline with Normalizer\('l1'\): expected at most"),
-        (lambda: fitted(classes_=np.array(["ham", "spam"])), "classes are .*ham.* hogwild's labels are numbers"),
-        (lambda: fitted(classes_=np.array([1, 1])), "label 1 stands for more than one class"),
-        (lambda: fitted(classes_=np.array([1, 2, 3])), "coef has 1 rows for 3 labels"),
-        (lambda: fitted(classes_=np.array([np.nan, 2])), "label nan: expected a number that fits float32"),
-        (lambda: fitted(coef_=np.full((1, WIDTH), np.nan)), "weight of feature 1 is not a finite float32"),
-        (lambda: fitted(coef_=np.ones((1, 2))), f"a SGDClassifier of {WIDTH} features with 2 weights"),
-        (lambda: fitted(coef_=np.ones((1, 1, WIDTH))), "coef_ of type float64, shape"),
-        (lambda: fitted(coef_=[["a"]]), "not a fitted linear estimator: .* no attribute"),
-        (lambda: fitted(intercept_=np.ones(7)), "coef of shape .* does not go with intercept"),
-        (lambda: linear_model.LinearRegression().fit(rows(), np.ones((100, 2))), "a LinearRegression of 2 targets"),
-        (sparse_beyond, "not a fitted linear estimator|not a skops file that can be read"),
+        (linear_model.SGDClassifier(), "not a usable hogwild model: .* no attribute 'coef_'"),
+        (np.ones(3), "a ndarray: expected one of SGDClassifier, "),
+        (make_pipeline(StandardScaler(), fitted()), "a StandardScaler, SGDClassifier: expected"),
+        (make_pipeline(Normalizer("l1"), fitted()), "a Normalizer, SGDClassifier: expected"),
+        (fitted(classes_=np.array(["ham", "spam"])), "classes are .*ham.* hogwild's labels are numbers"),
+        (fitted(classes_=np.array([1, 1])), "expected none, or two or more different ones"),
+        (fitted(classes_=np.array([1, 2, 3])), "coef has 1 rows for 3 labels"),
+        (fitted(coef_=np.full((1, WIDTH), np.nan)), "not all weights are finite in float32"),
+        (fitted(intercept_=np.ones(7)), "coef of shape .* does not go with intercept"),
+        (linear_model.LinearRegression().fit(rows(), np.ones((100, 2))), "coef has 2 rows for 0 labels"),
     ],
 )
-def test_what_is_no_linear_model_is_one_line(make: Any, message: str, tmp_path: Path) -> None:
+def test_what_is_no_linear_model_is_one_line(estimator: Any, message: str, tmp_path: Path) -> None:
+    skops = pytest.importorskip("skops.io", reason="skops is not installed")
     path = tmp_path / "file.skops"
-    skops.dump(make(), path)
+    skops.dump(estimator, path)
     with pytest.raises(InputError, match=message) as caught:
         import_model(path, "sklearn")
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 class Trap:
@@ -178,38 +167,100 @@ class Trap:
         Trap.made += 1
 
 
-def test_nothing_untrusted_is_made(tmp_path: Path) -> None:
-    path, trap = tmp_path / "file.skops", Trap()
+def test_skops_files_go_out_and_come_back_and_nothing_untrusted_is_made(tmp_path: Path) -> None:
+    skops = pytest.importorskip("skops.io", reason="skops is not installed")
+    path, model, trap = tmp_path / "file.skops", made("log", 3, "l2"), Trap()
+    assert export_model(model, path, "sklearn") == ["skops.io.load(FILE) is a Normalizer + SGDClassifier"]
+    assert skops.get_untrusted_types(file=path) == []
+    np.testing.assert_array_equal(import_model(path, "sklearn").predict_proba(rows()), model.predict_proba(rows()))
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InputError, match="not a skops file that can be read"):
+        import_model(path, "sklearn")
+    skops.dump(fitted().sparsify(), path)
+    assert import_model(path, "sklearn").width == WIDTH
     trap.here = 1  # type: ignore[attr-defined]
-    skops.dump(fitted(extra=trap), path)
-    with pytest.raises(InputError, match=r"holds types that are not trusted: .*Trap"):
-        import_model(path, "sklearn")
-    skops.dump(fitted(extra=os.system), path)
-    with pytest.raises(InputError, match=r"holds types that are not trusted: posix.system"):
-        import_model(path, "sklearn")
+    for content in (trap, os.system):
+        skops.dump(fitted(extra=content), path)
+        with pytest.raises(InputError, match=r"holds types that are not trusted: .*(Trap|posix.system)"):
+            import_model(path, "sklearn")
     path.write_bytes(pickle.dumps(trap))
-    with pytest.raises(InputError, match="not a skops file but a pickle, which could run code: it is not read"):
+    with pytest.raises(InputError, match="not a skops file"):
         import_model(path, "sklearn")
     assert Trap.made == 0
 
 
-def test_an_array_larger_than_its_bytes(tmp_path: Path) -> None:
-    path, crafted = tmp_path / "file.skops", tmp_path / "crafted.skops"
-    skops.dump(fitted(), path)
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (1, 10**12)})
-    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(crafted, "w") as archive:
-        for member in whole.infolist():
-            archive.writestr(member, buffer.getvalue() if member.filename.endswith(".npy") else whole.read(member))
-    with pytest.raises(InputError, match="an array of shape .* is 8,000,000,000,000 bytes, and 0 are there"):
-        import_model(crafted, "sklearn")
-
-
-def test_without_skops_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(writing.importlib, "import_module", missing)
-    message = r"^--to sklearn needs skops \(.*\): pip install 'hogwild\[export\]', or take npz, which needs nothing$"
-    with pytest.raises(UsageError, match=message):
-        writing.needed("skops.io", "--to sklearn")
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(UsageError, match=r"^No module named 'skops.io': pip install 'hogwild\[export\]', or take npz"):
+        export_model(made("log", 2), tmp_path / "file", "sklearn")
+
+
+def run_onnx(path: Path, X: np.ndarray) -> tuple[list[str], list[np.ndarray]]:
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return [output.name for output in session.get_outputs()], session.run(None, {"X": X})
+
+
+@pytest.fixture
+def onnx_path(tmp_path: Path) -> Path:
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    return tmp_path / "file.onnx"
+
+
+@pytest.mark.parametrize(("loss", "classes"), KINDS)
+@pytest.mark.parametrize("normalize", ["none", "l2"])
+def test_onnxruntime_predicts_the_same(loss: str, classes: int, normalize: str, onnx_path: Path) -> None:
+    model, X = made(loss, classes, normalize), rows()
+    export_model(model, onnx_path, "onnx")
+    names, outputs = run_onnx(onnx_path, X.toarray())
+    if classes == 1:
+        assert names == ["prediction"]
+        np.testing.assert_allclose(outputs[0].ravel(), model.predict(X), rtol=1e-4, atol=1e-5)
+        return
+    np.testing.assert_array_equal(outputs[0], model.predict(X))
+    if loss in ("log", "softmax"):
+        assert names == ["label", "probabilities"]
+        np.testing.assert_allclose(outputs[1], model.predict_proba(X), rtol=0, atol=1e-5)
+    else:
+        assert names == ["label", "scores"]
+        margins = model.decision_function(X)
+        margins = np.column_stack((-margins, margins)) if classes == 2 else margins
+        np.testing.assert_allclose(outputs[1], margins, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["log", "softmax"])
+@pytest.mark.parametrize("shift", [0.0, -20.0, -80.0])
+def test_labels_and_probabilities_of_many_unlikely_classes(loss: str, shift: float, onnx_path: Path) -> None:
+    """skl2onnx's own form fails here: it takes the label from probabilities that are equal in float32, or all zero."""
+    model, X = made(loss, 20, shift=shift), rows()
+    export_model(model, onnx_path, "onnx")
+    label, probabilities = run_onnx(onnx_path, X.toarray())[1]
+    np.testing.assert_array_equal(label, model.predict(X))
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), rtol=0, atol=1e-4)
+
+
+def test_what_a_format_cannot_hold_is_refused_or_left_out(onnx_path: Path, tmp_path: Path) -> None:
+    hashed = LinearModel(np.ones(8), [0.5], "log", 0.0, [0, 1], "l2", hash_bits=3)
+    with pytest.raises(InputError, match=r"^features are hashed to 2\^3, .* add --bare$"):
+        hashed.to_sklearn()
+    back = LinearModel.from_sklearn(hashed.to_sklearn(bare=True))
+    assert (back.hash_bits, back.normalize, back.width) == (None, "none", 8)
+    with pytest.raises(InputError, match="weights are not all finite: the training diverged"):
+        LinearModel([1.0, np.nan], [0.0], "log", labels=[0, 1]).to_sklearn()
+    for model, message in (
+        (LinearModel(np.ones(3), [0.0], "log", labels=[0.5, 1]), "needs labels that are whole numbers"),
+        (made("log", 2, "max"), "rows are scaled by their largest size"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export_model(model, onnx_path, "onnx")
+    assert not os.listdir(tmp_path)
+
+
+def test_estimators_of_hogwild_are_exported(tmp_path: Path) -> None:
+    X = rows()
+    ours = HogwildClassifier().fit(X, made("hinge", 3).predict(X))
+    export_model(ours, tmp_path / "file.npz", "npz")
+    np.testing.assert_array_equal(import_model(tmp_path / "file.npz", "npz").predict(X), ours.predict(X))

@@ -173,6 +173,39 @@ class LinearModel:
 
         save_model(self, path)
 
+    def to_sklearn(self, bare: bool = False) -> Any:
+        """Return a fitted estimator of scikit-learn that predicts what this model does, and needs no hogwild.
+
+        It is an ``SGDClassifier``, ``LogisticRegression`` (softmax), ``SGDRegressor`` or ``PoissonRegressor``; where
+        rows are scaled to length one, a ``Pipeline`` with a ``Normalizer``.
+
+        Parameters
+        ----------
+        bare : bool
+            Leave out the hashing and scaling of rows: it is then given rows that have passed them.
+
+        Raises
+        ------
+        InputError
+            If features are hashed, or a weight is not finite.
+        """
+        from hogwild.interchange.sklearn import to_sklearn
+
+        return to_sklearn(self, bare)
+
+    @classmethod
+    def from_sklearn(cls, estimator: Any) -> LinearModel:
+        """Return the model that predicts what a fitted linear estimator of scikit-learn does; weights become float32.
+
+        Raises
+        ------
+        InputError
+            If its predictions do not follow from such a model's margins.
+        """
+        from hogwild.interchange.sklearn import from_sklearn
+
+        return cls(**from_sklearn(estimator))
+
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""
         header = {

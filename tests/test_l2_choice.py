@@ -13,9 +13,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
-from hogwild.problems.linear.exact.walk import NEAR, best_of
-from hogwild.training import l2_path
-from hogwild.training.l2_path import choose_l2
+from hogwild.training import l2_choice
+from hogwild.training.l2_choice import choose_l2, strongest_near
 from tests.runs import QUIET, toy
 
 RATINGS = open_ratings("synthetic:ratings?users=20&items=20&ratings=100")
@@ -37,9 +36,7 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     run = hogwild.train(rows, test, l2="auto", workers=1)
     model = run.finish()
     losses = {each["l2"]: each["held_out_loss"] for each in run.chosen.path}
-    lowest = min(losses.values())
-    near = [l2 for l2, loss in losses.items() if loss <= lowest + NEAR * (losses[max(losses)] - lowest)]
-    assert run.config.l2 == max(near) > 1e-5
+    assert 1e-5 < min(losses, key=losses.__getitem__) <= run.config.l2 < max(losses)
     assert (run.chosen.rows + run.chosen.held_out, run.chosen.folds, run.chosen.epochs) == (600, 5, 0)
     other = hogwild.train(rows, test, l2="auto", workers=1, seed=1)
     np.testing.assert_allclose(model.coef_, other.finish().coef_, atol=0.01)  # both are the optimum
@@ -57,8 +54,28 @@ def test_the_strongest_of_penalties_that_are_all_weak_is_chosen() -> None:
     losses = [each["held_out_loss"] for each in chosen.path]
     assert losses[0] < losses[1] < losses[2] < losses[0] * (1 + 1e-4)  # chance tells no such difference
     assert chosen.l2 == 1e-5
-    assert best_of({1e-7: 1.0, 1e-6: 1.00004, 1e-5: 1.00008}) == 1e-5
-    assert best_of({1e-7: 1.0, 1e-6: 1.00004, 1e-5: 1.01}) == 1e-6
+
+
+def test_the_strongest_within_half_a_paired_standard_error_is_chosen() -> None:
+    best = np.ones(400)
+    apart = np.tile([-1.0, 1.0], 200)  # from the best in each row: the standard error of its mean is 1 / 20
+    weights = np.ones(400)
+    for above, place in ((0.02, 1), (0.03, 0), (-0.01, 1)):
+        assert strongest_near([1e-5, 1e-3], [best, best + apart + above], weights) == place
+    assert strongest_near([1e-5, 1e-3], [best, best + 0.05 + apart * np.repeat([1, 3], 200)], weights) == 1
+    half = np.repeat([1.0, 0.0], 200)  # of fewer rows the error is larger
+    assert strongest_near([1e-5, 1e-3], [best, best + apart + 0.03], half) == 1
+    assert strongest_near([1e-5, 1e-3], [best, best + np.nan], weights) == 0
+    assert strongest_near([1e-5, 1e-3, 1e-1], [best, best + 5e-5, best + 2e-4], weights) == 1  # 1e-4 is equal
+
+
+def test_hinge_is_judged_by_errors() -> None:
+    """The penalty of the lowest hinge loss makes more errors."""
+    rest, held = hogwild.open_data("synthetic:rcv1?rows=6000").split(0.25, 0)
+    found = choose_l2(TrainConfig(loss="hinge", l2="auto"), rest, held)
+    errors = {each["l2"]: each["held_out_error"] for each in found.path}
+    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
+    assert errors[found.l2] < errors[min(losses, key=losses.__getitem__)]
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
@@ -211,8 +228,8 @@ def test_what_is_near_the_lowest_loss_goes_by_what_is_learned() -> None:
 def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = noisy(40)
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
-    monkeypatch.setattr(l2_path, "FEW", 0)
-    monkeypatch.setattr(l2_path, "are_few", lambda *_: False)
+    monkeypatch.setattr(l2_choice, "FEW", 0)
+    monkeypatch.setattr(l2_choice, "are_few", lambda *_: False)
     with pytest.raises(InputError, match="all rows of a class were held out"):
         choose_l2(TrainConfig(l2=PATH, seed=_seed_that_holds_out(17)), rare)
 
@@ -238,7 +255,7 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     found, other = (choose_l2(TrainConfig(loss=loss, l2="auto"), data) for data in (rows, small))
     assert (found.folds, found.rows + found.held_out) == (5, 300)
     assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=0.1)  # 2^-20 is 1e-6 within 5 %
-    assert other.loss(other.l2) == pytest.approx(found.loss(found.l2), rel=0.02)
+    assert other.value(other.l2) == pytest.approx(found.value(found.l2), rel=0.02)
 
 
 def test_the_path_is_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,518 @@
+"""``l2="auto"``: the penalty that does best on rows held out, for ``hogwild.train`` and for estimators alike.
+
+One rule holds for any size: of the candidates whose held-out metric is within half a paired standard error of the
+lowest, the strongest wins. The metric is the loss, or for the losses of ``BY_ERROR`` the share of errors, since a
+constant model can have the lowest hinge loss. Half an error, because a whole one gives away .01 of log loss on a few
+hundred rows whose columns have other scales, and none at all takes penalties that only fit the rows held out.
+
+Candidates come in two forms. Of few rows and a smooth loss they are optima without each of five folds
+(``problems/linear/exact/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
+from their optima after a hundred epochs, and look better than what a fit ends at. Otherwise they are lanes of a vector
+(``problems/linear/lanes``), which read the same rows in the same order, each with its own penalty and step. They are
+judged on rows that were held out before, or on each of five folds where rows are few, or on a fifth of the rows. No two
+threads share a candidate, so the choice depends on rows, options and seed alone. Test rows have no part in it, and the
+model is then trained on all training rows as if the penalty had been given.
+
+A step suits a penalty: three of the path's penalties are probed for theirs, as by ``--step auto`` but each on a third
+of its sample, and those between get one in between. One vector holds sixteen candidates of two classes, and costs the
+same however few it holds; several classes take a lane each, and there the better half goes on, twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import L2_PATH, TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.margins import margins
+from hogwild.errors import InputError, NoChoice
+from hogwild.methods import DEFAULT_PARAM, PROBLEMS
+from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.problems.linear.case import scaled_for
+from hogwild.problems.linear.exact.folds import Folds, are_few
+from hogwild.problems.linear.exact.folds import divisions as divide
+from hogwild.problems.linear.exact.walk import rounded, unit_of, walked, weakest_of
+from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
+from hogwild.problems.linear.objective import loss_values
+from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.rows import labels_of
+from hogwild.training.checkpoint import resumable
+from hogwild.training.probe import Probe
+from hogwild.training.schedule import make_schedule, usual_schedule
+
+HELD_OUT = 0.2  # share of the training rows, if none are held out already
+FEW = 1_000_000  # entries (times classes) up to which each row is held out once
+VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
+MOST_EPOCHS = 100  # in at most so many epochs
+EPOCHS = 10  # at most, of more rows
+LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
+ERRORS = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
+EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
+BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors
+NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
+
+Solution = tuple[np.ndarray, np.ndarray]  # weights and intercepts
+Penalties = Callable[[float], tuple[float, float]]  # l1 and l2 of a strength
+
+
+@dataclass(frozen=True)
+class L2Choice:
+    """The penalty that was chosen, and by what.
+
+    Attributes
+    ----------
+    l2 : float
+    path : list of dict
+        ``l2``, ``step``, ``held_out_loss`` and ``epochs`` of each candidate, by ascending penalty, and with the losses
+        of ``BY_ERROR`` its ``held_out_error``. The loss of one that diverged is None, and so is the step of a schedule
+        that has its own, and of exact fits.
+    refitted : bool
+        Whether the run trains on the rows held out as well, so that the losses are those of fits before it.
+    folds : int
+        Number of parts of which each was held out once; 1: only one was.
+    rounds : int
+        Number of divisions into such parts.
+    step : float or None
+        The step of the candidate that won, with which its loss can be expected again; None if the run must search for
+        its own, since the candidates were optima, or told one class from the others for ``softmax``, or replicas trade.
+    rows, held_out, epochs : int
+        Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
+        epochs: candidates are optima.
+    seconds : float
+    scores : array of float64, shape (candidates, parts held out)
+        What ``score`` said of each, else minus the mean loss.
+    """
+
+    l2: float
+    path: list[dict[str, Any]]
+    rows: int
+    held_out: int
+    epochs: int
+    seconds: float
+    refitted: bool = False
+    folds: int = 1
+    rounds: int = 1
+    step: float | None = None
+    scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
+        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
+        about["l2_rounds"] = self.rounds
+        return {"l2_path": self.path, "l2_seconds": self.seconds} | about
+
+    @property
+    def metric(self) -> str:
+        """The field of the path that the choice goes by: ``held_out_loss``, or ``held_out_error``."""
+        return "held_out_error" if "held_out_error" in self.path[0] else "held_out_loss"
+
+    def value(self, l2: float) -> float | None:
+        """What the choice goes by, of a penalty of the path; None if it is none, or diverged."""
+        return next((each[self.metric] for each in self.path if each["l2"] == l2), None)
+
+
+def settle_l2(
+    config: TrainConfig, rows: Rows, resumed: str | Path | None = None, held: Rows | None = None
+) -> tuple[TrainConfig, L2Choice | None]:
+    """Return the config with the penalty that was chosen, and how.
+
+    ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
+    """
+    found = None
+    if resumed is not None and has_checkpoint(resumed):
+        _, header = load_checkpoint(resumed)
+        with resumable(Path(resumed)):
+            l2 = header["config"]["l2"]
+        if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
+            raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
+    else:
+        found = choose_l2(config, rows, held)
+        l2 = found.l2
+    return dataclasses.replace(config, l2=l2, l2_path=None), found
+
+
+def choose_l2(
+    config: TrainConfig,
+    rows: Rows,
+    held: Rows | None = None,
+    *,
+    divisions: Sequence[np.ndarray] | None = None,
+    penalties: Penalties | None = None,
+    score: Callable[[np.ndarray, np.ndarray, np.ndarray], float] | None = None,
+    exact: bool | None = None,
+    intercept: float = 0.0,
+) -> L2Choice:
+    """Return the best of ``config.l2_path`` for these training rows.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    rows : Rows
+    held : Rows, optional
+        Rows to judge the candidates by, which are not among ``rows``.
+    divisions : sequence of arrays of int32, shape (n,), optional
+        Which fold of ``rows`` holds each row out, -1 for none. Default: ``divide`` where rows are few, else a fifth of
+        ``rows`` is held out.
+    penalties : callable, optional
+        Returns l1 and l2 of a value of the path. Default: the config's l1, and the value.
+    score : callable, optional
+        Takes weights, intercepts and the numbers of the rows held out and returns a score, larger is better. Default:
+        the rule of this module.
+    exact : bool, optional
+        Whether candidates may be optima. Default: if the run is meant to end at its optimum.
+    intercept : float
+        The intercepts that lanes start from.
+
+    Raises
+    ------
+    NoChoice
+        If the part that is trained on lacks a class, the other one has no weight, or no candidate has a finite loss.
+    UsageError
+        If the candidates take too much memory.
+    """
+    began, refitted = time.perf_counter(), held is None
+    trades = config.exchange != "none"
+    config = _alone(config, len(rows))
+    labels = labels_of(rows.targets, config.loss, rows.table)
+    classes = len(labels) if len(labels) > 2 else 1
+    if config.loss == "softmax" and classes == 1:
+        config = dataclasses.replace(config, loss="log")
+    meant = config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]  # fewer are meant to end early
+    if exact is None:
+        exact = meant and config.keep != "last"
+    at: Penalties = penalties or (lambda l2: (config.l1, l2))
+    exact = exact and held is None and are_few(rows, config.loss, at(1.0)[0], classes)
+    rest, epochs = rows, min(config.epochs, EPOCHS)
+    if held is None and (divisions is not None or exact or rows.nnz * classes <= FEW):
+        if divisions is None:
+            divisions = divide(rows.targets, len(labels), rows.nnz * classes)
+        divisions = divisions if exact else divisions[:1]
+        epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
+        judge = _Judge(config, labels, rows, divisions, score)
+    else:
+        if held is None:
+            rest, held = rows.split(HELD_OUT, config.seed)
+        judge = _Judge(config, labels, held, None, score)
+        divisions = None
+    if len(labels) and len(np.unique(rest.targets)) < len(labels):
+        raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
+    if not judge.weighty:
+        raise NoChoice(NO_WEIGHT.format(judge.fewest))
+    if exact:
+        assert divisions is not None
+        strengths, verdicts = _optima(config, rows, divisions, judge)
+        epochs = 0
+        steps: list[float | None] = [None] * len(strengths)
+        lasted = [0] * len(strengths)
+    else:
+        fold_of = None if divisions is None else divisions[0]
+        path = _Lanes(config, rest, fold_of, at, judge, intercept)
+        for look in LOOKS if classes > 1 else ():
+            if look < epochs:
+                path.train(look)
+                path.halve()
+        path.train(epochs)
+        strengths, verdicts, steps, lasted = path.strengths, path.verdicts, path.steps, path.epochs
+    best = _ranked(judge, strengths, verdicts)[0]
+    if not math.isfinite(verdicts[best].mean):
+        advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
+        raise NoChoice(f"every candidate for l2 diverged: {advice}")
+    tried = [
+        {"l2": l2, "step": step, "held_out_loss": each.loss, "epochs": count}
+        | ({"held_out_error": None if each.loss is None else each.mean} if judge.by_error else {})
+        for l2, step, each, count in zip(strengths, steps, verdicts, lasted, strict=True)
+    ]
+    found = trades or (config.loss == "softmax" and classes > 1)
+    return L2Choice(
+        strengths[best],
+        tried,
+        len(rest) - (0 if divisions is None else judge.fewest),
+        judge.fewest,
+        epochs,
+        time.perf_counter() - began,
+        refitted,
+        1 if divisions is None else int(divisions[0].max()) + 1,
+        1 if divisions is None else len(divisions),
+        None if found else steps[best],
+        np.array([each.scores for each in verdicts]),
+    )
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What the rows held out say of a candidate."""
+
+    loss: float | None  # mean, None if it is not finite
+    metric: np.ndarray  # (n,) float32: of each row, lower is better
+    mean: float  # of the metric
+    scores: list[float]  # of each part
+
+
+class _Judge:
+    """Rows held out in parts, and what each of them says of models that have not seen it.
+
+    ``rows`` are all held out, or each by its fold of each of the ``divisions``; a row that is held out several times
+    says the mean.
+    """
+
+    def __init__(
+        self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray] | None, score: Any
+    ) -> None:
+        self.by_error = config.loss in BY_ERROR and bool(len(labels))
+        self._config, self._score, self._classes = config, score, len(labels)
+        self._param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
+        self._targets = rows.targets.astype(np.float64)
+        if len(labels):
+            self._targets = np.searchsorted(labels.astype(np.float32), rows.targets).astype(np.float64)
+        self.weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
+        folds = [
+            np.flatnonzero(fold_of == fold) for fold_of in divisions or () for fold in range(int(fold_of.max()) + 1)
+        ]
+        self.parts = [(ids, rows.select(ids)) for ids in folds] or [(np.arange(len(rows)), rows)]
+        self._times = np.zeros(len(rows))
+        for ids, _ in self.parts:
+            self._times[ids] += 1
+        self.weights[self._times == 0] = 0.0
+        self._times = np.maximum(self._times, 1)
+
+    @property
+    def weighty(self) -> bool:
+        """Whether the rows held out have weight, and with several parts the others too."""
+        total, most = self.weights.sum(), max(self.weights[ids].sum() for ids, _ in self.parts)
+        return bool(total > 0 and (most < total or len(self.parts) == 1))
+
+    @property
+    def scored(self) -> bool:
+        """Whether a function of the caller judges."""
+        return self._score is not None
+
+    @property
+    def fewest(self) -> int:
+        return len(self.parts[0][0])
+
+    @np.errstate(all="ignore")
+    def __call__(self, solutions: Sequence[Solution]) -> _Verdict:
+        """Judge the model of each part."""
+        losses, errors = np.zeros(len(self.weights)), np.zeros(len(self.weights))
+        scores = []
+        for (ids, part), (coef, intercept) in zip(self.parts, solutions, strict=True):
+            own, wrong = self._rows_of(margins(part, coef, intercept, self._config.normalize), self._targets[ids])
+            losses[ids] += own
+            errors[ids] += wrong
+            if self._score is not None:
+                scores.append(self._score(coef, intercept, ids))
+            else:
+                scores.append(
+                    -float(np.average(own, weights=self.weights[ids])) if self.weights[ids].any() else math.nan
+                )
+        losses /= self._times
+        errors /= self._times
+        loss = float(np.average(losses, weights=self.weights))
+        metric = errors if self.by_error else losses
+        finite = math.isfinite(loss)
+        mean = float(np.average(metric, weights=self.weights)) if finite else math.inf
+        return _Verdict(loss if finite else None, metric.astype(np.float32), mean, scores)
+
+    def _rows_of(self, p: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Loss and error of each row."""
+        loss, param = self._config.loss, self._param
+        if not self._classes:
+            return loss_values(loss, p, targets, param), np.zeros(len(p))
+        if p.ndim == 1:
+            signs = np.where(targets > 0, 1.0, -1.0)
+            return loss_values(loss, p, signs, param), (p > 0) != (targets > 0)
+        codes = targets.astype(np.int64)
+        if loss == "softmax":
+            top = p.max(axis=1)
+            own = np.log(np.exp(p - top[:, None]).sum(axis=1)) + top - p[np.arange(len(p)), codes]
+        else:
+            each = [loss_values(loss, p[:, k], np.where(codes == k, 1.0, -1.0), param) for k in range(p.shape[1])]
+            own = np.sum(each, axis=0)
+        return own, p.argmax(axis=1) != codes
+
+
+def strongest_near(strengths: Sequence[float], metrics: Sequence[np.ndarray], weights: np.ndarray) -> int:
+    """The place of the strongest penalty that the rows held out do not tell from the best.
+
+    Parameters
+    ----------
+    strengths : sequence of float
+    metrics : sequence of arrays, shape (n,)
+        What each row held out says of each penalty, lower is better; not finite for one that diverged.
+    weights : array of shape (n,)
+    """
+    shares = weights / weights.sum()
+    means = [float(shares @ each) if np.isfinite(each).all() else math.inf for each in metrics]
+    lowest = min(range(len(means)), key=lambda k: (means[k], -strengths[k]))
+
+    def is_near(k: int) -> bool:
+        apart = metrics[k].astype(np.float64) - metrics[lowest]
+        mean = means[k] - means[lowest]
+        error = math.sqrt(float(np.square(shares) @ np.square(apart - mean)))
+        return mean <= max(ERRORS * error, EQUAL * abs(means[lowest]))
+
+    finite = [k for k in range(len(means)) if math.isfinite(means[k])]
+    return max(filter(is_near, finite), key=lambda k: strengths[k], default=lowest)
+
+
+def _ranked(judge: _Judge, strengths: Sequence[float], verdicts: Sequence[_Verdict]) -> list[int]:
+    """The candidates, best first: by the rule of this module, or by the caller's scores."""
+    means = [each.mean for each in verdicts]
+    if judge.scored:
+        means = [-each for each in mean_scores(np.array([each.scores for each in verdicts]))]
+    ranked = sorted(range(len(means)), key=lambda k: (means[k], -strengths[k]))
+    if judge.scored:
+        return ranked
+    best = strongest_near(strengths, [each.metric for each in verdicts], judge.weights)
+    return [best, *(k for k in ranked if k != best)]
+
+
+def mean_scores(scores: np.ndarray) -> np.ndarray:
+    """Mean score of each candidate, (k,), over the parts (k, parts) in which any candidate has a finite one."""
+    finite = np.where(np.isfinite(scores), scores, -np.inf)
+    told = (finite > -np.inf).any(axis=0)
+    return finite[:, told].mean(axis=1) if told.any() else finite[:, 0]
+
+
+def _optima(
+    config: TrainConfig, rows: Rows, divisions: Sequence[np.ndarray], judge: _Judge
+) -> tuple[list[float], list[_Verdict]]:
+    """Penalties, ascending, and what is said of the optima without each fold."""
+    columns, own, _ = scaled_for(config, rows)
+    problem = LinearProblem.of(config, own, "serial")
+    fits = Folds(own, problem, problem.row_arrays(own, config.class_weight), rows.weights, divisions)
+    verdicts: dict[float, _Verdict] = {}
+
+    def loss(l2: float) -> float:
+        fits.fit(l2)
+        solutions = [fits.solution(part) for part in range(len(judge.parts))]
+        verdicts[l2] = judge([each if columns is None else columns.back(*each) for each in solutions])
+        found = verdicts[l2].loss
+        return math.inf if found is None else found
+
+    if config.l2_path == L2_PATH:
+        unit = _unit(config, rows)
+        walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, own))
+    else:
+        for l2 in sorted(config.l2_path or (), reverse=True):
+            loss(l2)
+    return sorted(verdicts), [verdicts[l2] for l2 in sorted(verdicts)]
+
+
+def _unit(config: TrainConfig, rows: Rows) -> float:
+    """What the penalties to choose among are multiples of: those of ``auto``, of a row's squared length."""
+    return unit_of(rows) if config.l2_path == L2_PATH and config.normalize == "none" else 1.0
+
+
+class _Lanes:
+    """Candidates that are trained side by side, by ascending strength, and what the rows held out have said of each.
+
+    Attributes
+    ----------
+    going : list of int
+        Numbers of those that go on.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        rest: Rows,
+        fold_of: np.ndarray | None,
+        penalties: Penalties,
+        judge: _Judge,
+        intercept: float,
+    ) -> None:
+        if config.loss == "softmax":
+            config = dataclasses.replace(config, loss="log")
+        unit = _unit(config, rest)
+        self.strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
+        self._columns, own, _ = scaled_for(config, rest)
+        strongest = penalties(self.strengths[-1])
+        problem = LinearProblem.of(dataclasses.replace(config, l1=strongest[0], l2=strongest[1]), own, "serial")
+        arrays = problem.row_arrays(own, config.class_weight)
+        self.steps = _steps(config, own, arrays["weights"], self.strengths, penalties)
+        labels = range(problem.classes) if problem.classes > 1 else [NONE]
+        more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
+        lanes = [
+            Candidate(
+                make_schedule(config.schedule, step, l2=penalties(each)[1], **more), *penalties(each), fold, label
+            )
+            for step, each in zip(self.steps, self.strengths, strict=True)
+            for fold in (range(len(judge.parts)) if fold_of is not None else [NONE])
+            for label in labels
+        ]
+        self._each = len(labels)  # lanes of a model
+        order = Order.of(len(own), config.order == "shuffled")
+        self._candidates = Candidates(problem, own, arrays, lanes, order, config.seed, fold_of, intercept)
+        self._judge = judge
+        self.going = list(range(len(self.strengths)))
+        unseen = _Verdict(None, np.zeros(0, np.float32), math.inf, [])
+        self.verdicts = [unseen] * len(self.going)
+        self.epochs = [0] * len(self.going)
+
+    def train(self, until: int) -> None:
+        """Train those that go on up to an epoch, and judge them."""
+        self._candidates.train(until - self._candidates.epoch)
+        for place, k in enumerate(self.going):
+            parts = len(self._judge.parts)
+            solutions = [self._solution(place * parts + part) for part in range(parts)]
+            self.verdicts[k] = self._judge(solutions)
+            self.epochs[k] = until
+
+    def _solution(self, number: int) -> Solution:
+        found = self._candidates.model(range(number * self._each, (number + 1) * self._each))
+        return found if self._columns is None else self._columns.back(*found)
+
+    def halve(self) -> None:
+        """Go on with the better half, and with the default, which the winner is compared with."""
+        usual = PROBLEMS["linear"]["defaults"]["l2"]
+        ranked = _ranked(self._judge, self.strengths, [self.verdicts[k] for k in self.going])
+        better = [self.going[k] for k in ranked[: -(-len(self.going) // 2)]]
+        kept = [k for k in self.going if k in better or self.strengths[k] == usual]
+        each = self._each * len(self._judge.parts)
+        places = [self.going.index(k) for k in kept]
+        self._candidates.keep([place * each + lane for place in places for lane in range(each)])
+        self.going = kept
+
+
+def _steps(
+    config: TrainConfig, rows: Rows, weights: np.ndarray, strengths: list[float], penalties: Penalties
+) -> list[float | None]:
+    """A first step for each strength; None where the schedule has its own."""
+    if config.schedule == "optimal" or config.step is not None:
+        return [config.step] * len(strengths)
+
+    def probe(strength: float) -> float:
+        l1, l2 = penalties(strength)
+        at = dataclasses.replace(config, l1=l1, l2=l2)
+        return Probe(at, rows, weights if weights.size else None, 1 / PROBED).search()
+
+    return list(steps_between(probe, strengths))
+
+
+def _alone(config: TrainConfig, n: int) -> TrainConfig:
+    """The same objective and steps for one worker of this process."""
+    schedule = usual_schedule(config.schedule, n, config.settles_schedule)
+    return dataclasses.replace(
+        config,
+        schedule=schedule,
+        discipline="serial",
+        workers=1,
+        host="threads",
+        device="cpu",
+        in_flight=None,
+        exchange="none",
+        link="",
+        delay="round-robin",
+        gradient_delay=0.0,
+    )
