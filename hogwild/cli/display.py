@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
+import typer
+
+from hogwild.json_rows import to_json
 from hogwild.screen import Screen, printable
 
 # (header, field, width, format); a column is shown if the first row has its field
@@ -39,6 +43,8 @@ COLUMNS = (
 REFRESHES = 5  # per second
 BAR = 20  # width of the bar of an epoch
 WIDE = 200  # columns of a table in a file
+LINE, NAME = 100, 21  # columns at which a fact is wrapped, and of its name
+ENTRIES = 25  # most that are shown of a list; JSON has all of it
 
 
 class Display:
@@ -200,3 +206,36 @@ class Reading:
         if not self.total:
             return f"{verb} {self.name}  {times}"
         return f"{verb} {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {times}"
+
+
+def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], Iterable[str]] | None = None) -> None:
+    """Print facts as one JSON object, or as the lines that are made of them."""
+    for line in [to_json(facts)] if as_json else (lines or fact_lines)(facts):
+        typer.echo(printable(line))
+
+
+def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
+    """Yield each fact, wrapped beside its name."""
+    for name, value in facts.items():
+        yield from textwrap.wrap(
+            fact_text(value),
+            width,
+            initial_indent=f"{name.replace('_', ' '):<{name_width - 1}} ",
+            subsequent_indent=" " * name_width,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def fact_text(value: Any) -> str:
+    """Format a number, a text, or a list or dictionary of them."""
+    if isinstance(value, dict):
+        value = [f"{str(key).replace('_', ' ')} {fact_text(entry)}" for key, entry in value.items()]
+    if hasattr(value, "__len__") and not isinstance(value, str):
+        rest = [f"and {len(value) - ENTRIES:,} more"] if len(value) > ENTRIES else []
+        return ", ".join([*map(fact_text, value[:ENTRIES]), *rest]) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:.6g}"
+    return "-" if value is None else str(value)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
 from hogwild.cli.choosing import tell_choice, unasked
-from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, check_readable
-from hogwild.cli.data.sources import Sources, check_outputs, check_writable
+from hogwild.cli.data.sources import CONTAINERS, HOLDOUTS, Sources, check_outputs, check_readable, check_writable
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.summary import describe_run, summary, table_of
 from hogwild.config import TrainConfig, usual_host
@@ -295,8 +294,8 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
     with display.live(reading.line):
         examples = container.open(sources, request.data, reading.update)
     display.say(f"{request.data}: {container.facts(examples)}")
-    if request.plot is not None and len(examples.shape or ()) not in (2, 3):
-        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two or three dimensions")
+    if request.plot is not None and len(examples.shape or ()) != 2:
+        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two dimensions")
     for line in container.notes(request.data, examples, config):
         display.say(line)
     held = None

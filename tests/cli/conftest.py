@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hogwild.__main__ import main
-from hogwild.cli.data.containers import problem_of
+from hogwild.cli.data.sources import problem_of
 
 
 @dataclass(frozen=True)

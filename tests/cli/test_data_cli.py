@@ -87,7 +87,7 @@ def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:
     LinearModel(coef, [0], "hinge", labels=[-1, 1], config={"l2": 0.5}, history=history).save(tmp_path / "m")
     shown = hogwild("info", tmp_path / "m").out
     for name, value in {"labels": "-1, 1", "features": "7", "nonzero": "1", "options": "l2 0.5"}.items():
-        assert f"{name:<18}{value}\n" in shown
+        assert f"{name:<21}{value}\n" in shown
     assert json.loads(hogwild("info", tmp_path / "m", "--json").out)["features"] == 7
 
 

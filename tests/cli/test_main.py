@@ -84,10 +84,8 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["simulate", "--delay", "straggler:alfa=2"], "alpha"),
         (["train-module", "f.py:m", "--data", "f.py:d", "--loss", "cross_entropy"], "cross-entropy"),
         (["train-module", "f.py:m", "--data", "f.py:d", "--optimizer", "adma"], "adam"),
-        (["export", "m", "--to", "scikitlearn", "-o", "x"], "sklearn"),
         (["data", "fetch", "rcv1:tset"], "test"),
         (["data", "info", "movie-lens-1m"], "movielens-1m"),
-        (["bench", "kernal"], "kernel"),
         (["bench", "--host", "thread"], "threads"),
     ],
 )

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.cli import shell
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare.module import NAMED_LOSSES, check_module, read_module
 from hogwild.cli.compare.suite import TIMEOUTS as SUITES
 from hogwild.cli.compare.suite import begin_suite, follow
-from hogwild.cli.data.containers import CONTAINERS, chosen
-from hogwild.cli.data.sources import Sources, check_writable
+from hogwild.cli.data.sources import CONTAINERS, Sources, check_writable, chosen
 from hogwild.cli.display import Display, clock
 from hogwild.cli.options import (
     CACHE,
@@ -62,13 +60,12 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
 
 
 @takes(
-    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer state "
-    "batch momentum beta1 beta2 schedule decay power adagrad order seed host delay link device in_flight out quiet",
+    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer "
+    "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     methods=row(
         "Methods, such as hogwild,locked.",
         WHAT,
         metavar="LIST",
-        autocompletion=shell.methods,
         show_default="all that the problem has",
     ),
     workers=row(
@@ -129,7 +126,6 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
         "'paper': the table of the Hogwild paper, on generated data; 'exchanges': replicas that trade, by the "
         "simulator's clock.",
         SUITE,
-        autocompletion=shell.among(SUITES),
     ),
     scale=row("Share of the full sizes.", SUITE, kind=float, show_default=f"{SCALE:g}; of exchanges 0.1"),
     test={"help": "Data to test on."},
@@ -161,7 +157,6 @@ def compare(
         typer.Argument(
             metavar="DATA",
             show_default=DEFAULT_DATA,
-            autocompletion=shell.data,
             help=f"As for train; with --model also {FUNCTION}.",
         ),
     ] = None,

@@ -17,12 +17,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_outputs
+from hogwild.cli.data.sources import Sources, check_outputs, check_readable
+from hogwild.cli.display import fact_lines, show
 from hogwild.cli.options import CACHE, Json, takes
 from hogwild.errors import InputError, OutputError, UsageError
-from hogwild.screen import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,8 +38,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        autocompletion=shell.data,
-        help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+        help="svmlight text ('-': standard input), a store, .npz, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
 ]
@@ -90,7 +87,6 @@ def evaluate(
         typer.Option(
             metavar="DATA",
             help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
-            autocompletion=shell.data,
         ),
     ] = None,
     **given: Any,
@@ -99,7 +95,7 @@ def evaluate(
     sources = Sources.take(given)
     linear = open_model(model, data)
     if not is_linear(linear):
-        show_facts(evaluate_ratings(linear, sources, data, seen), json)
+        show(evaluate_ratings(linear, sources, data, seen), json)
         return
     if seen is not None:
         raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
@@ -111,18 +107,7 @@ def evaluate(
         if str(error).startswith((data, "<stdin>")):
             raise
         raise InputError(f"{data}: {error}") from error
-    show_facts(facts, json)
-
-
-def show_facts(facts: dict[str, Any], json: bool) -> None:
-    """Print measurements as one JSON object, or as lines."""
-    from hogwild.json_rows import to_json
-
-    if json:
-        typer.echo(to_json(facts))
-    else:
-        for line in table(facts):
-            typer.echo(printable(line))
+    show(facts, json, measurements)
 
 
 def open_model(model: str, data: str) -> Any:
@@ -249,7 +234,12 @@ def output(name: str) -> Iterator[IO[bytes]]:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
             yield stream
-        mode = 0o666 & ~_umask() if not path.exists() else path.stat().st_mode & 0o777
+        if path.exists():
+            mode = path.stat().st_mode & 0o777
+        else:
+            mask = os.umask(0)  # the only way to read it
+            os.umask(mask)
+            mode = 0o666 & ~mask
         temporary.chmod(mode)
         os.replace(temporary, path)
     except OSError as error:
@@ -259,32 +249,14 @@ def output(name: str) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def table(facts: dict[str, Any]) -> Iterator[str]:
-    """Format measurements as aligned lines, with the confusion of a few labels as a table (JSON has larger ones)."""
+def measurements(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield measurements as lines, with the confusion of a few labels as a table (JSON has larger ones)."""
     from hogwild.data.rows.container import shortest
 
+    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
-    for name, value in facts.items():
-        if name == "f1":
-            for label, entry in zip(labels, value.values()):
-                yield f"f1 of label {label:<8} {_short(entry)}"
-        elif name not in ("labels", "confusion"):
-            yield f"{name.replace('_', ' '):<20} {_short(value)}"
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"
-        yield " " * width + "".join(f"{label:>{width}}" for label in labels)
-        for label, counts in zip(labels, facts["confusion"]):
+        for label, counts in [("", labels), *zip(labels, facts["confusion"])]:
             yield f"{label:>{width}}" + "".join(f"{count:>{width}}" for count in counts)
-
-
-def _short(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -11,11 +11,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_outputs
+from hogwild.cli.data.sources import Sources, check_outputs, check_readable
 from hogwild.cli.models.predict import Model, output
 from hogwild.cli.options import CACHE, takes
-from hogwild.cli.shell import data
 from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError, UsageError
 
@@ -42,9 +40,7 @@ def recommend(
     model: Model,
     names: Names = None,
     count: Count = 10,
-    seen: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.", autocompletion=data)
-    ] = None,
+    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.")] = None,
     out: Out = "-",
     **given: Any,
 ) -> None:

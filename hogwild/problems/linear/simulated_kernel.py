@@ -30,7 +30,7 @@ from hogwild.kernels.control import count
 from hogwild.kernels.events import CHUNK, COUNT, FIRST, KINDS, LOAD, READ, STORE
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
-from hogwild.kernels.losses import dloss
+from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at

@@ -1,7 +1,7 @@
 """A click log of one numeric and eight categorical columns, from the file to the model: rows a second of hogwild and of
 ``pandas.read_csv`` + ``FeatureHasher`` + ``SGDClassifier``, each in a process of its own, end to end by the stopwatch.
 
-    python scripts/bench_tables.py --rows 2000000 [--repeats 3] [--parquet] [--bits 22] [--folder DIR]
+    python scripts/bench/clicks.py --rows 2000000 [--repeats 3] [--parquet] [--bits 22] [--folder DIR]
 
 All make the same features in as many buckets, minimise the same objective (log loss, an l2 penalty of 1e-5, numbers in
 standard deviations), take two passes over 90 % of the rows and are measured on the others. ``optimal`` is the schedule

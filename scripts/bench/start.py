@@ -1,7 +1,7 @@
 """What a person waits for beside training: from Enter to prompt by the stopwatch, and where that time goes.
 
-    python scripts/bench_start.py [DATA] [--repeats 10] [--first]
-    python scripts/bench_start.py --parts FOLDER [--store DIR] [--write]
+    python scripts/bench/start.py [DATA] [--repeats 10] [--first]
+    python scripts/bench/start.py --parts FOLDER [--store DIR] [--write]
 
 The first form takes turns with ``python -c 'import torch'``, a training run of three epochs by one worker, by two
 threads and by two processes; medians, and ratios to torch's. ``--first`` adds a run whose kernels must be compiled. The
@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "stopwatch.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "stopwatch.md"
 HOGWILD = [sys.executable, "-m", "hogwild"]
 TORCH = [sys.executable, "-c", "import torch"]
 TARGETS = {"one worker": 0.9, "two threads": 0.9, "two processes": 1.9, "first run": 8.0}  # times TORCH

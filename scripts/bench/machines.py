@@ -1,7 +1,7 @@
 """Several machines on loopback beside one: the cost of a round, and seconds and bytes until a target is reached.
 
-    python scripts/bench_machines.py loopback [--rows 2000000] [--epochs 21] [--exchange averaging]
-    python scripts/bench_machines.py table [--data rcv1|clicks|ratings ...] [--times 3] [--only real|simulated]
+    python scripts/bench/machines.py loopback [--rows 2000000] [--epochs 21] [--exchange averaging]
+    python scripts/bench/machines.py table [--data rcv1|clicks|ratings ...] [--times 3] [--only real|simulated]
 
 ``loopback`` trains two machines of one worker each beside two processes of one machine, epoch by epoch in turns. Both
 average once an epoch on the same rows, which machine 1 reads from the same store. It prints the medians and their
@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import hogwild
-from hogwild.cli.data.machines import machines_facts
+from hogwild.cli.data.commands import machines_facts
 from hogwild.compare.run.reached import crossing, lowest
 from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store
 
-OTHER = "import sys; sys.path.insert(0, {folder!r}); import bench_machines as b; b.join(*sys.argv[1:])"
+OTHER = "import sys; sys.path.insert(0, {folder!r}); import machines; machines.join(*sys.argv[1:])"
 LINK, ROW = "latency=0.2ms,bandwidth=1Gbit", "0.2us"
 Options = dict[str, Any]
 
