@@ -178,7 +178,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A problem in a job on a device, which needs a few methods of ``problems/work.Problem`` only.
+    """A problem in a job on a device, which needs a few methods of ``problems/protocol.Problem`` only.
 
     Its job holds the parameters, which are copied back on request, and the counts; there are no locks, blocks or tiers.
     """
