@@ -57,24 +57,3 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert report.verdict[0].startswith("By the simulator's clock serial reaches ")
     assert "4 replicas with averaging get there in" in " ".join(report.verdict)
     assert "than serial" in report.verdict[1]
-
-
-@pytest.mark.usefixtures("sketched")
-@pytest.mark.filterwarnings("ignore:.* workers share")
-def test_real_replicas_feel_the_link(tmp_path: Path) -> None:
-    """Only exchanges are over it, and they are set beside serial by the machine's clock."""
-    link = "latency=3ms,bandwidth=1Gbit"
-    base = TrainConfig(host="threads", exchange="averaging", link=link, l2=1e-3)
-    plan = ComparisonPlan(seeds=3, workers=(2,), grid=(1.0,), epochs=3, methods=("serial", "averaging"), eps=(0.3,))
-    rows = open_data("synthetic:rcv1?rows=640&features=100&nnz=8&seed=4")
-    comparison = Comparison(rows, None, plan, base, data="rows")
-    assert comparison.identity != Comparison(rows, None, plan, TrainConfig(host="threads", l2=1e-3)).identity
-    comparison.run(tmp_path)
-    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    ends = [row for row in kept if row["method"] == "averaging" and row["epoch"] == 3]
-    assert len(ends) == 3
-    assert all(row["train_seconds"] >= 3 * 2 * 0.003 for row in ends)  # an epoch's two steps
-    report = write_report([tmp_path], tmp_path)
-    assert report.tables[0].title == "Replicas that trade"
-    assert {"gap-seconds.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
-    assert report.verdict[0].startswith(f"Over {link} serial reaches ")

@@ -130,7 +130,7 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
     seed={"help": "First seed, and that of the hold-out."},
     host={"default": REAL_HOSTS[0], "show_default": True},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
-    link={"help": "The link between replicas: see hogwild train and simulate."},
+    link={"help": "The link between virtual replicas: see hogwild simulate."},
     out=row(
         "Directory of the results; a comparison begun there goes on.",
         RESULTS,
@@ -191,8 +191,6 @@ def make_base(given: dict[str, Any]) -> TrainConfig:
     if given["problem"] == "module":
         given["loss"] = given["loss"] or NAMED_LOSSES[0]
         options["loss"] = given["loss"] if given["loss"] in NAMED_LOSSES else "custom"
-    if given["link"] and given["host"] != "simulator":
-        options["exchange"] = "averaging"  # a link is between replicas; methods have exchanges of their own
     config = TrainConfig(**options)
     if config.l2_path:
         raise UsageError(f"--l2 {given['l2']}: a comparison is of one objective: give one number")

@@ -219,18 +219,13 @@ class ComparisonResult:
 
     @property
     def linked(self) -> bool:
-        """Whether replicas traded over a link that takes time."""
+        """Whether replicas traded over a simulated link, so that virtual seconds are meaningful."""
         return bool(self.about.get("link"))
-
-    @property
-    def virtual(self) -> bool:
-        """Whether the link was simulated, so that virtual seconds are meaningful."""
-        return self.linked and not self.timed
 
     @property
     def clock(self) -> str:
         """The field by which methods are compared."""
-        return "train_seconds" if self.timed else "virtual_seconds" if self.virtual else "epoch"
+        return "train_seconds" if self.timed else "virtual_seconds" if self.linked else "epoch"
 
     @property
     def problem(self) -> str:

@@ -53,7 +53,7 @@ class Comparison:
         the result of :func:`hogwild.problems.module.training.pose`.
     plan : ComparisonPlan
     base : TrainConfig
-        The objective, the host of workers on the CPU and the link between replicas. Its step, epochs, workers,
+        The objective, the host of workers on the CPU and the link between virtual replicas. Its step, epochs, workers,
         discipline, exchange and seed come from the plan, and for a run on a GPU the method says where it runs.
     data : str
         Name of the data in the results.
@@ -99,11 +99,9 @@ class Comparison:
             raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
-        felt, simulated = ("", base.link) if base.host == "simulator" else (base.link, "")
-        shared: dict[str, Any] = {"discipline": "auto", "exchange": "none", "link": simulated}
-        base = dataclasses.replace(base, step=None, workers=None, seed=0, **shared)
+        base = dataclasses.replace(base, step=None, workers=None, seed=0, discipline="auto", exchange="none")
         self.task = ComparedData(
-            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight, felt
+            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight
         )
         self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
         self.command, self.cores, self.gpu = command, machine.physical_cores(), _gpu(plan)
@@ -129,7 +127,6 @@ class Comparison:
             "named": self.named,
             "cpu": machine.cpu_model(),
             "cores": self.cores,
-            **({"link": task.link} if task.link else {}),
             **machine.versions(),
         }
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
