@@ -79,7 +79,6 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["train", "synthetic:netflx", "--problem", "completion"], "synthetic:netflix"),
         (["compare", "rcv2"], "rcv1"),
         (["compare", "--methods", "serial,hogwyld"], "hogwild"),
-        (["compare", "--suite", "papers"], "paper"),
         (["simulate", "--delay", "stragler"], "straggler"),
         (["simulate", "--delay", "straggler:alfa=2"], "alpha"),
         (["train-module", "f.py:m", "--data", "f.py:d", "--loss", "cross_entropy"], "cross-entropy"),
