@@ -24,14 +24,12 @@ from hogwild.methods import (
     DEVICES,
     EXCHANGES,
     L2_PER_ROW,
-    LAUNCHES,
     LINK,
     NORMALIZE,
     OPTIMIZERS,
     PENALTIES,
     PROBLEMS,
     REAL_HOSTS,
-    STATES,
     STREAMS,
     Wire,
     listed,
@@ -246,15 +244,8 @@ class TrainConfig:
         "Epochs from one row of measurements to the next.",
         STOPPING,
         least=1,
-        more="On a GPU, one launch makes all these passes over small data.",
     )
     epochs: int = option(None, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
-    average: bool = option(
-        False,
-        "Average the parameters of the last epochs.",
-        STEPS,
-        more="The mean is of the ends of epochs, and is stored outside the shared array.",
-    )
     intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.", owners=LINEAR)
     scale_columns: bool = option(
         True,
@@ -356,14 +347,13 @@ class TrainConfig:
         "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.",
     )
     state: str | None = option(
-        None, "Whether each worker has the optimizer's state to itself", MODULE, choices=STATES, owners=OF_MODULES
+        None, "Whether each worker has the optimizer's state to itself", choices=("local", "shared"), owners=OF_MODULES
     )
     batch: int | None = option(None, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1, owners=OF_MODULES)
     momentum: float | None = option(None, "Momentum of optimizer momentum.", MODULE, least=0, most=1, owners=OF_MODULES)
     betas: tuple[float, float] | None = option(
         None, "Decays of adam's mean gradient and mean square.", owners=OF_MODULES
     )
-    launch: str | None = option(None, "How a step reaches a GPU", PARALLEL, choices=LAUNCHES, owners=OF_MODULES)
 
     def __post_init__(self) -> None:
         for name in FIELDS:  # NumPy scalars become Python numbers, which JSON can hold

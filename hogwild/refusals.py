@@ -19,7 +19,6 @@ from hogwild.methods import (
     DISCIPLINES,
     EXCHANGES,
     LABEL_LOSSES,
-    LAUNCHES,
     MOST_STREAMS,
     PROBLEMS,
     REAL_HOSTS,
@@ -259,8 +258,6 @@ def _of_simulator(config: Any) -> Iterator[str]:
 def _on_cpu(config: Any) -> Iterator[str]:
     if config.in_flight is not None:
         yield "in_flight is for device='cuda': on the CPU as many examples are in hand as workers"
-    if config.launch not in (None, LAUNCHES[0]):
-        yield f"launch={config.launch!r} is for device='cuda'"
 
 
 def _on_gpu(config: Any) -> Iterator[str]:

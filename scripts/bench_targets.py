@@ -217,7 +217,6 @@ TARGETS = (
         best("ratio", section="gpu", part="to loss", what="default"),
     ),
     Target("GPU: replicas of a network, batch 128, loss within 2 %, against one graph", 2.5, best("ratio", **STREAMS)),
-    Target("GPU: the same, against eager torch", 20.0, best("over_eager", **STREAMS)),
 )
 
 

@@ -18,6 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = {
     "hogwild.errors": -1,
     "hogwild.methods": -1,
+    "hogwild.kernels.losses": -1,
     "hogwild.checks": -1,
     "hogwild.refusals": -1,
     "*kernel": 0,

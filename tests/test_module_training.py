@@ -123,9 +123,9 @@ def test_buffers_are_each_workers_own(pools: Callable, host: str) -> None:
         {},
         {"optimizer": "adam", "state": "local"},
         {"optimizer": "adam", "state": "shared"},
-        {"optimizer": "momentum", "average": True, "order": "file", "schedule": "inverse"},
+        {"optimizer": "momentum", "order": "file", "schedule": "inverse"},
     ],
-    ids=["sgd", "adam, local", "adam, shared", "momentum, average"],
+    ids=["sgd", "adam, local", "adam, shared", "momentum"],
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
     """Buffers, noise and optimiser state too."""

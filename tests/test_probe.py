@@ -157,7 +157,7 @@ def test_it_depends_on_nothing_that_resuming_may_change() -> None:
     rows = toy()
     steps = {probed(rows, epochs=epochs) for epochs in (1, 10, 100)}
     assert len(steps) == 1
-    config = TrainConfig(workers=2, host="processes", discipline="atomic", average=True)
+    config = TrainConfig(workers=2, host="processes", discipline="atomic")
     assert {Probe(config, rows).search()} == steps
 
 

@@ -189,7 +189,7 @@ class DeviceJob:
 
     def _cut(self, task: Task) -> Iterator[Share]:
         """Yield the segments of a task, in order."""
-        loads = self._loads.of(task.epoch, task.start, (task.step, *task.further))
+        loads = self._loads.of(task.epoch, task.start, [task.step])
         load = next(loads, None)
         while load is not None:
             before = {given.worker: given.event for given in self._given}  # the last of each
@@ -257,7 +257,6 @@ class Streams(Pool):
     """
 
     host, shared, closed = "streams", False, False
-    joins_epochs = True  # a task may be several epochs
 
     def __init__(self, workers: int, backend: Backend | None = None) -> None:
         self.workers, self.lost = workers, 0

@@ -174,7 +174,7 @@ class RacingWorkers(Whole):
         job, n = self._engine.job, self._engine.job.order.n_rows
         for number in range(epoch, epoch + times):
             self._engine.go_to(number)
-            self._engine.advance([step])
+            self._engine.advance(step)
             self.problem.write_out(self.problem.parameters(job.flat).coef, step, number * n, n)
 
     def parameters(self) -> np.ndarray:

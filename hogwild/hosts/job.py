@@ -392,12 +392,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """One epoch, or the rest of it, possibly followed by more."""
+    """One epoch, or the rest of it."""
 
     epoch: int  # from 0
     start: int  # first chunk
     step: tuple[float, float, float]
-    further: tuple[tuple[float, float, float], ...] = ()  # steps of the epochs that follow, for pools that join epochs
 
 
 class WorkerState:

@@ -96,12 +96,12 @@ class Leader:
 
         return around
 
-    def evaluate(self, case: Any, solution: tuple[Any, ...], current: bool) -> dict[str, float | None]:
-        """Evaluate a solution on the rows of all machines; ``current``: it is that of the parameters as they are."""
+    def evaluate(self, case: Any, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        """Evaluate the solution of the parameters as they are, on the rows of all machines."""
         if self._evaluation is None:
             found: dict[str, float | None] = case.evaluate(solution)
             return found
-        return self._evaluation(case, solution, current and self._pool is not None and self._pool.in_step)
+        return self._evaluation(case, solution, self._pool is not None and self._pool.in_step)
 
 
 def discipline_for(plan: dict[str, Any], workers: int) -> str:

@@ -112,7 +112,7 @@ class Member(Generic[M]):
                 task = engine.pool.follow(note)
                 engine.epoch, engine.chunk = task.epoch, task.start
                 engine.next_epoch()
-                engine.advance([task.step])
+                engine.advance(task.step)
         finally:
             self.close()
 

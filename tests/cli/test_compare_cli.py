@@ -346,8 +346,6 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
         *LITTLE,
         "--optimizer",
         "adam",
-        "--beta1",
-        0.8,
         "--workers",
         2,
         "--methods",
@@ -396,7 +394,6 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
         ({"holdout": 2}, 2, "--holdout 2: expected a fraction"),
         ({"test": "{mine}:make_data", "holdout": 0.1}, 2, "both name the rows to test on"),
         ({"optimizer": "adamw"}, 2, "optimizer='adamw'"),
-        ({"state": "shared"}, 2, "optimizer 'sgd' keeps nothing"),
         ({"host": "simulator"}, 2, "plays the linear problem"),
         ({"device": "cuda", "in-flight": 4}, 2, "a module has a minibatch in hand a worker"),
     ],
@@ -448,6 +445,6 @@ def test_a_gpu_s_methods_beside_serial(
     assert (result.status, result.err) == (0, "")
     for count in (1, 2, 4, 8, 16):
         assert f"cuda-hogwild         {count:>4} worker" in result.out
-    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-one-stream", "cuda-eager"):
+    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-one-stream"):
         assert name in result.out
     assert "atomic" not in result.out

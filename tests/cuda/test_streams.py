@@ -148,21 +148,10 @@ def test_file_order():
 def test_steps_fall_with_the_visits(free):
     n = 120
     pool, job, launcher = parts_of(n, 1, free=free, chunk=16)
-    do(pool, job, Task(2, 3, STEP, ((0.25, 1.0, 0.0),)))
+    do(pool, job, Task(2, 3, STEP))
     steps = np.concatenate([steps for _, _, steps in launcher.log])
-    times = 2 * n + n - (len(steps) - n) + np.arange(len(steps) - n)
-    assert np.allclose(steps[:-n], 0.5 * (1.0 + times) ** -0.5)
-    assert (steps[-n:] == 0.25).all()
-
-
-def test_small_epochs_go_together():
-    pool, job, launcher = parts_of(100, 1)
-    further = ((0.25, 1.0, 0.0), (0.125, 1.0, 0.0))
-    do(pool, job, Task(4, 0, (0.5, 1.0, 0.0), further))
-    assert len(launcher.log) == 1
-    assert (launcher.log[0][2] == np.repeat([0.5, 0.25, 0.125], 100).astype(np.float32)).all()
-    assert job.position() == 3 * job.order.n_chunks
-    assert job.done() == (300, 900)
+    times = 3 * n - len(steps) + np.arange(len(steps))
+    assert np.allclose(steps, 0.5 * (1.0 + times) ** -0.5)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -222,10 +211,10 @@ def test_a_part_is_copied_when_the_one_before_the_last_is_done(seed, monkeypatch
     numbers = iter(range(1000))
     pool, job, launcher = parts_of(500, 3, free=SMALL, chunk=16, seed=seed)
     log.clear()
-    do(pool, job, Task(0, 0, STEP, (STEP,)))
+    do(pool, job, Task(0, 0, STEP))
     parts = len(cut_parts(launcher, job.order, int(0.8 * SMALL)))
-    assert [number for kind, number in log if kind == "copy"] == list(range(2 * parts))
-    for number in range(2, 2 * parts):
+    assert [number for kind, number in log if kind == "copy"] == list(range(parts))
+    for number in range(2, parts):
         before = log[: log.index(("copy", number))]
         assert [entry for entry in log if entry == ("visit", number - 2)] == [
             entry for entry in before if entry == ("visit", number - 2)

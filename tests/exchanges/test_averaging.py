@@ -270,7 +270,7 @@ def pools() -> Iterator[Callable[[str], Pool]]:
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "l1": ({}, {"l1": 1e-3, "l2": 0.0}),
-    "no intercept, averaged": ({}, {"intercept": False, "average": True}),
+    "no intercept": ({}, {"intercept": False}),
     "classes": ({"classes": 3}, {"class_weight": "balanced"}),
     "softmax": ({"classes": 3}, {"loss": "softmax"}),
     "real targets": ({"classes": 0}, {"loss": "huber", "step": 0.05}),

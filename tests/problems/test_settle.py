@@ -10,6 +10,7 @@ import scipy.sparse
 
 import hogwild
 from hogwild.compare.reference.gradient import SLOPES
+from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.exact import gradient_kernel as kernels
 from hogwild.problems.linear.exact import kinked, newton
@@ -18,7 +19,6 @@ from hogwild.problems.linear.exact.ending import CODES, Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.exact.settle import settled
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
 LABELLED = ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax")
 

@@ -94,15 +94,14 @@ def completion(n: int, rank: int, in_flight: int | None = None, **options: Any) 
     return difference(partial(train, ratings, **usual | options), in_flight=in_flight or n, discipline="atomic")
 
 
-def module(n: int, launch: str) -> float:
-    """One replica, whose step is captured or not."""
+def module(n: int) -> float:
+    """One replica, whose step is captured."""
     rng = np.random.default_rng(0)
     data = rng.normal(size=(n, 12)).astype(np.float32), rng.integers(0, 3, n)
 
     def start(**options: Any) -> Run[Any]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 3))
-        options |= {"launch": launch} if options.get("device") == "cuda" else {}
         about: dict[str, Any] = {"epochs": 1, "batch": 16, "order": "file", "step": 0.125, "discipline": "serial"}
         return train_module(model, "cross-entropy", data, **about | options)
 
@@ -127,8 +126,7 @@ CHECKS: dict[str, Check] = {
         for rank in (20, 64, 512)
     },
     "completion, the same, rank 64, shuffled": partial(completion, rank=64, order="shuffled"),
-    "module, captured": partial(module, launch="graphs"),
-    "module, eager": partial(module, launch="eager"),
+    "module, captured": module,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hogwild.bench.gpu.sides import Row
 from hogwild.bench.rounds import ratio
 
-COLUMNS = ("what", "in_flight", "measured", "unit", "rival", "ratio", "over_eager", "loss", "worse", "rounds", "status")
+COLUMNS = ("what", "in_flight", "measured", "unit", "rival", "ratio", "loss", "worse", "rounds", "status")
 
 
 def summary(rows: Iterable[Row]) -> list[Row]:
@@ -23,13 +23,13 @@ def summary(rows: Iterable[Row]) -> list[Row]:
 
 def _figures(sides: dict[tuple[str, Any], list[Row]], taken: list[Row]) -> Row:
     last = taken[-1]
-    rival, eager, against = (sides.get((last["part"], last.get(name)), []) for name in ("rival", "eager", "against"))
+    rival, against = (sides.get((last["part"], last.get(name)), []) for name in ("rival", "against"))
     found = {name: value for name, value in last.items() if name not in ("seconds", "round")}
     found |= {"summary": True, "rounds": len(taken), "measured": last.get("difference")}
     if (rate := _rate(taken)) is None:
         return found
     found |= {"seconds": last["work"] / rate, "measured": rate, "ratio": ratio(rate, _rate(rival))}
-    found |= {"worse": _worse(taken, against or rival), "over_eager": ratio(rate, _rate(eager))}
+    found["worse"] = _worse(taken, against or rival)
     return found | {"nonzeros_per_second": rate} if last["part"] == "linear" else found
 
 

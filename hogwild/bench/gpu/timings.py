@@ -91,12 +91,11 @@ def streams(size: Size, pace: Pace) -> Iterator[Row]:
         ways: dict[str, tuple[str, Row]] = {
             "one graph": ("one", {}),
             **{f"{count} replicas": ("replicas", {"workers": count}) for count in REPLICAS},
-            "eager": ("eager", {"launch": "eager"}),
             f"synchronous, {most} x {batch}": ("synchronous", {"batch": most * batch, "step": most * MODULE_STEP}),
             f"{LOCKED} replicas, locked": ("locked", {"workers": LOCKED, "discipline": "locked"}),
         }
         usual = {"workers": 1, "batch": batch, "step": MODULE_STEP, "evaluate_every": size.epochs["streams"]}
-        about = {"batch": batch, "unit": "samples/s", "rival": f"{batch}: one graph", "eager": f"{batch}: eager"}
+        about = {"batch": batch, "unit": "samples/s", "rival": f"{batch}: one graph"}
         sides = {
             f"{batch}: {name}": Side(replicas(examples, usual | way), len(examples), about | {"kind": kind})
             for name, (kind, way) in ways.items()

@@ -60,8 +60,8 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
 
 
 @takes(
-    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer state "
-    "batch momentum beta1 beta2 schedule decay power adagrad order seed host delay link device in_flight out quiet",
+    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer "
+    "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     methods=row(
         "Methods, such as hogwild,locked.",
         WHAT,

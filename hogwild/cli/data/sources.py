@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FORMATS = (
     "svmlight",
     "npz",
-    "mtx",
     "store",
     "synthetic",
     "csv",

@@ -21,8 +21,8 @@ import numpy as np
 
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.normalize import scaled
+from hogwild.kernels.losses import POISSON_CAP
 from hogwild.machine import physical_cores
-from hogwild.problems.linear.objective_kernel import POISSON_CAP
 from hogwild.problems.linear.problem import LinearProblem
 
 Pair = tuple[np.ndarray, np.ndarray]  # losses, and their derivatives by the margin

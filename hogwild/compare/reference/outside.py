@@ -187,8 +187,6 @@ def _refuse_sgd(config: TrainConfig, rows: Rows) -> str | None:
         )
     if config.adagrad:
         return "scikit-learn's SGD has no adagrad"
-    if config.average:
-        return "scikit-learn's SGD averages after every row, not at the ends of epochs"
     return _too_many(rows)
 
 

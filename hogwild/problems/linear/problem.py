@@ -27,11 +27,10 @@ from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError
 from hogwild.kernels.control import cells
 from hogwild.kernels.cycles import ticks_in
-from hogwild.kernels.losses import LOSSES, PASSIVE, dloss
+from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
 from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, no_tiers, one_tier
-from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import multiclass_kernel as multiclass
 from hogwild.problems.linear import simulated_kernel as simulated
@@ -102,8 +101,9 @@ class LinearProblem(InChunks):
         totals = rows.totals
         targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
         labels = tuple(float(label) for label in labels_of(targets, config.loss, rows.table))
-        safe = config.loss in COUNT_LOSSES or uneven(rows, row_weights(rows, config.class_weight))
-        param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
+        loss = LOSSES[config.loss]
+        safe = loss.targets == COUNTS or uneven(rows, row_weights(rows, config.class_weight))
+        param = (loss.param or 0.0) if config.loss_param is None else config.loss_param
         return cls.of_rows(
             rows,
             cache_bytes,
@@ -320,7 +320,7 @@ class LinearProblem(InChunks):
             plan = self._plan(part, step)
             scratch.state[:] = 0
             if part.crew is not None:
-                events = simulated.events(LOSSES[self.loss], self.lanes, penalty, int(self.adagrad))
+                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad))
                 return partial(events, shared.parameters, mine, shared.control, plan, scratch.rows, part.crew)
             loop = self._kernel(penalty) if table else kernel
             return partial(loop, parameters, mine, shared.control, shared.locks, plan, *own)
@@ -370,7 +370,7 @@ class LinearProblem(InChunks):
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
-        loss, adagrad, delayed = LOSSES[self.loss], int(self.adagrad), int(self.delay > 0)
+        loss, adagrad, delayed = LOSSES[self.loss].code, int(self.adagrad), int(self.delay > 0)
         if self.discipline == "round-robin":
             if self.classes > 1:
                 return multiclass.turns(loss, penalty, adagrad, self.lanes, delayed)
@@ -409,7 +409,7 @@ class LinearProblem(InChunks):
 
 def slope(loss: str, param: float, prediction: float) -> float:
     """The derivative of a loss at a prediction for target 1."""
-    return 1.0 if loss == "softmax" else float(dloss(LOSSES[loss], prediction, 1.0, param))
+    return 1.0 if loss == "softmax" else dloss(LOSSES[loss].code, prediction, 1.0, param)
 
 
 def aligned(size: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from numba import njit
 from hogwild.kernels.control import count
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
-from hogwild.kernels.losses import dloss
+from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at

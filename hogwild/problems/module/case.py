@@ -189,7 +189,7 @@ class ModuleCase:
         if c.device == "cuda":
             from hogwild.cuda import problem as on_device
 
-            job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch, launch=c.launch)
+            job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
             about = (self.problem, self.order, c.seed, c.workers or 1)

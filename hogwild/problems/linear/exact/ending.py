@@ -20,13 +20,16 @@ import numpy as np
 from hogwild.data.parallel import map_cuts, pieces
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.margins import Margins
+from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.exact import gradient_kernel as loops
 from hogwild.problems.linear.exact.curved import Curved, Solution
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.objective_kernel import CODES as LOSSES
 
 Sums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # by feature and over rows: of slopes, and of curvatures
-CODES = LOSSES | {"bent-hinge": loops.BENT_HINGE, "bent-epsilon-insensitive": loops.BENT_EPSILON}
+CODES = {name: loss.code for name, loss in LOSSES.items()} | {
+    "bent-hinge": loops.BENT_HINGE,
+    "bent-epsilon-insensitive": loops.BENT_EPSILON,
+}
 SMOOTH = (
     "log",
     "squared-hinge",

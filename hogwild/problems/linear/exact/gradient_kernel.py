@@ -12,8 +12,10 @@ import math
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.loss_kernel import loss
+from hogwild.kernels.losses import POISSON_CAP
 from hogwild.kernels.options import JIT
-from hogwild.problems.linear.objective_kernel import POISSON_CAP, above_zero, cross_entropy, loss
+from hogwild.problems.linear.objective_kernel import above_zero, cross_entropy
 
 # hinge and epsilon-insensitive loss with parabolas of curvature one for their kinks; other codes are the evaluator's
 BENT_HINGE, BENT_EPSILON = 10, 11
