@@ -44,6 +44,7 @@ REFRESHES = 5  # per second
 BAR = 20  # width of the bar of an epoch
 WIDE = 200  # columns of a table in a file
 LINE, NAME = 100, 21  # columns at which a fact is wrapped, and of its name
+UNBROKEN = "\0"  # a space at which no line is broken, until lines are
 ENTRIES = 40  # most that are shown of a list; JSON has all of it
 
 
@@ -222,23 +223,26 @@ def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]],
 def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
     """Yield each fact, wrapped beside its name."""
     for name, value in facts.items():
-        yield from textwrap.wrap(
+        for line in textwrap.wrap(
             fact_text(value),
             width,
             initial_indent=f"{name.replace('_', ' '):<{name_width - 1}} ",
             subsequent_indent=" " * name_width,
             break_long_words=False,
             break_on_hyphens=False,
-        )
+        ):
+            yield line.replace(UNBROKEN, " ")
 
 
 def fact_text(value: Any) -> str:
-    """Format a number, a text, or a list or dictionary of them."""
+    """Format a number, a text, or a list or dictionary of them, in whose entries no line is broken."""
+    if hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
     if isinstance(value, dict):
         value = [f"{str(key).replace('_', ' ')} {fact_text(entry)}" for key, entry in value.items()]
     if hasattr(value, "__len__") and not isinstance(value, str):
         rest = [f"and {len(value) - ENTRIES:,} more"] if len(value) > ENTRIES else []
-        return ", ".join([*map(fact_text, value[:ENTRIES]), *rest]) or "none"
+        return ", ".join(fact_text(entry).replace(" ", UNBROKEN) for entry in [*value[:ENTRIES], *rest]) or "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):

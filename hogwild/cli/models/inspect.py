@@ -30,7 +30,7 @@ COUNT, FEW = 10, 3  # heaviest features of each sign; with several classes, of e
 NAME = 40  # characters of a name
 STEEP = 4  # ratio of largest to smallest value above which the plot's scale is logarithmic
 CLASSES, ARRAYS, EPOCHS = 25, 40, 7  # lines of a list; JSON has all of it
-OFF = (None, False, "none")  # values of options that are not shown
+OFF = (None, False, "", "none")  # values of options that are not shown
 CURVES = {
     "objective": "objective",
     "held_out_loss": "held-out loss",

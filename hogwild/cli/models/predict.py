@@ -243,8 +243,9 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     """Yield measurements as lines, with the confusion of a few labels as a table (JSON has larger ones)."""
     from hogwild.data.rows.container import shortest
 
-    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
+    facts = facts | ({"f1": dict(zip(labels, facts["f1"].values()))} if labels else {})
+    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"
