@@ -19,20 +19,35 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hogwild.bench.suite import chosen
 from hogwild.compare.report.paper import paper_tables
 from hogwild.compare.report.results import ComparisonResult, load
 from hogwild.compare.report.summary import Group, groups, of_rule
 from hogwild.compare.report.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
+from hogwild.methods import DISCIPLINES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/measured.md")
 Row = dict[str, Any]
+
+RCV1 = "synthetic:rcv1?rows=200000"
+FAMILIES = {
+    RCV1: "rcv1",
+    "synthetic:uniform?rows=400000": "uniform",
+    "synthetic:ctr?rows=200000&features=16777216": "ctr",
+}
+NETFLIX = "synthetic:netflix?ratings=10000000"
+#: Methods of the section against, as they are called outside.
+PROGRAMS = {
+    "sklearn-sgd": "scikit-learn SGD",
+    "liblinear": "LIBLINEAR",
+    "snapml": "snapml",
+    "vowpal-wabbit": "Vowpal Wabbit",
+}
 
 # name: (training data, test data, options)
 REAL = {
@@ -132,14 +147,19 @@ def folder_of(kind: str, title: str) -> str:
 
 
 def bench(work: Work) -> dict[str, str]:
-    """The machine: kernels, disciplines, other programs."""
-    path = work.out / "bench.jsonl"
+    """The machine: disciplines on three shapes of data, and on one of them other programs."""
+    rows = measured(work, "beside", [RCV1], "--against")
+    rows += measured(work, "bench", [name for name in FAMILIES if name != RCV1])
+    return {"headline": headline(rows), "disciplines": disciplines(rows)}
+
+
+def measured(work: Work, kind: str, data: list[str], *options: str) -> list[Row]:
+    """The rows of a benchmark, run or taken over from before."""
+    path, partial = work.out / f"{kind}.jsonl", f"{kind}.partial"
     if not path.exists():
-        sections = [name for name in chosen([], against=True) if name != "completion"]
-        work.run("bench", *sections, "--json", "bench.partial", "--plot", "speedup.png")
-        (work.out / "bench.partial").replace(path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {"headline": headline(rows), "disciplines": disciplines(rows), "machine": about_machine(rows)}
+        work.run("bench", *data, *options, "--json", partial)
+        (work.out / partial).replace(path)
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
@@ -169,34 +189,27 @@ def alone(row: Row) -> Row:
 
 def headline(rows: list[Row]) -> str:
     """The first screen's table."""
-    ours = find(rows, section="against", what="epoch", solver="hogwild", order="shuffled")
-    theirs = find(rows, section="against", what="epoch", solver="scikit-learn SGD", order="shuffled")
-    tiered, hogwild = (
-        find(rows, section="scaling", family="rcv1", discipline=name, workers=2) for name in ("tiered", "hogwild")
-    )
-    near, far = (
-        find(rows, section="kernel", family="ctr", order="shuffled", loop=f"kernel {what} prefetch")
-        for what in ("with", "without")
-    )
+    cell = {"section": "scaling", "data": RCV1}
+    ours, theirs = (find(rows, method=name, **cell) for name in ("serial", "sklearn-sgd"))
+    tiered, hogwild = (find(rows, method=name, workers=2, **cell) for name in ("tiered", "hogwild"))
     size = f"{ours.get('rows', 0):,} rows x {ours.get('nonzeros', 0) / max(ours.get('rows', 1), 1):.0f} nonzeros"
     equal = f"`tiered`, objective / serial {tiered.get('objective_ratio') or 0:.4f}"
     pairs = [
         (f"one core against scikit-learn `SGDClassifier`, an epoch of {size}", ours, theirs),
         (f"two cores against one, the same rows ({equal})", tiered, alone(tiered)),
         ("two cores, textbook lock-free (`hogwild`), against one", hogwild, alone(hogwild)),
-        ("one core, 2^24 weights, 39 nonzeros a row: weights prefetched, against not", near, far),
     ]
     lines = ["| the same work on both sides, rows reshuffled | hogwild | the other | |", "|---|--:|--:|--:|"]
     for name, mine, other in pairs:
         ratio = over(seconds(other), seconds(mine))
         lines.append(f"| {name} | {shown(seconds(mine))} | {shown(seconds(other))} | **{ratio}** |")
     for loss, name in (("log", "logistic"), ("hinge", "SVM")):
-        mine = find(rows, section="against", what="time to loss", loss=loss, solver="hogwild")
-        for solver in ("scikit-learn SGD", "LIBLINEAR", "snapml", "Vowpal Wabbit"):
-            other = find(rows, section="against", what="time to loss", loss=loss, solver=solver)
+        mine = find(rows, section="against", loss=loss, method="hogwild")
+        for method, program in PROGRAMS.items():
+            other = find(rows, section="against", loss=loss, method=method)
             if other:
                 lines.append(
-                    f"| one core against {solver}, {name}: time to the same held-out loss | {shown(seconds(mine))} "
+                    f"| one core against {program}, {name}: time to the same held-out loss | {shown(seconds(mine))} "
                     f"| {shown(seconds(other))} | {over(seconds(other), seconds(mine))} |"
                 )
     return "\n".join(lines)
@@ -204,75 +217,15 @@ def headline(rows: list[Row]) -> str:
 
 def disciplines(rows: list[Row]) -> str:
     """Speed of every discipline over one serial worker, an epoch."""
-    counts = sorted({row["workers"] for row in rows if row["section"] == "scaling"})
-    families = list(dict.fromkeys(row["family"] for row in rows if row["section"] == "scaling"))
-    heads = [f"{family}, {count}" for family in families for count in counts]
+    cells = {(row["data"], row["method"], row["workers"]): row for row in rows if row["section"] == "scaling"}
+    columns = [(data, count) for data in FAMILIES for count in sorted({key[2] for key in cells})]
+    heads = [f"{FAMILIES[data]}, {count}" for data, count in columns]
     lines = ["| discipline | " + " | ".join(heads) + " | objective / serial |", "|---|" + "--:|" * (len(heads) + 1)]
-    for name in dict.fromkeys(row["discipline"] for row in rows if row["section"] == "scaling"):
-        if name in ("serial", "streaming"):
-            continue
-        cells = [
-            find(rows, section="scaling", family=family, discipline=name, workers=count)
-            for family in families
-            for count in counts
-        ]
-        last = find(rows, section="scaling", family=families[0], discipline=name, workers=counts[-1])
-        figures = [f"{cell['speedup']:.2f}x" if cell.get("speedup") else "–" for cell in cells]
-        quality = last.get("objective_ratio")
+    for name in DISCIPLINES[1:]:
+        speedups = [cells.get((data, name, count), {}).get("speedup") for data, count in columns]
+        figures = [f"{speedup:.2f}x" if speedup else "–" for speedup in speedups]
+        quality = cells.get((RCV1, name, max(count for _, count in columns)), {}).get("objective_ratio")
         lines.append(f"| `{name}` | {' | '.join(figures)} | {'–' if quality is None else f'{quality:.4f}'} |")
-    return "\n".join(lines)
-
-
-def about_machine(rows: list[Row]) -> str:
-    """What else is known of this machine."""
-    kernel = {
-        order: find(rows, section="kernel", family="rcv1", loop="kernel", order=order) for order in ("shuffled", "file")
-    }
-    twin = find(rows, section="kernel", family="rcv1", loop="naive fastmath twin", order="file")
-    starts = {host: find(rows, section="startup", host=host, part="again") for host in ("threads", "processes")}
-    lost = {
-        kind: find(rows, section="adds", add=kind, cells=1, workers=2).get("lost_share") for kind in ("plain", "atomic")
-    }
-    memory = find(rows, section="memory")
-    parsing = [row for row in rows if row["section"] == "parsing"]
-    ours = [row for row in parsing if row["reader"].startswith("hogwild")]
-    theirs = next((row for row in parsing if not row["reader"].startswith("hogwild")), {})
-    facts: list[tuple[str, Callable[[], str]]] = [
-        (
-            "one worker, shuffled / in file order, as shares of the rate of merely reading the rows",
-            lambda: " / ".join(f"{kernel[order]['share_of_streaming']:.0%}" for order in ("shuffled", "file")),
-        ),
-        (
-            "one worker against its gather-vectorised twin (`fastmath=True`), file order",
-            lambda: over(seconds(twin), seconds(kernel["file"])),
-        ),
-        (
-            "from data ready to the first update, kernels loaded: threads / processes",
-            lambda: " / ".join(f"{starts[host]['seconds']:.2f} s" for host in ("threads", "processes")),
-        ),
-        (
-            "two workers at one weight: updates lost by plain / atomic additions",
-            lambda: f"{lost['plain']:.0%} / {lost['atomic']:.0%}",
-        ),
-        (
-            f"memory a run owns while it trains on a {memory.get('megabytes', 0):.0f} MB memory map",
-            lambda: f"{memory['peak_megabytes']:.0f} MB",
-        ),
-        (
-            f"reading svmlight text, {' / '.join(str(row['workers']) for row in ours)} cores; "
-            f"{theirs.get('reader', '')}",
-            lambda: (
-                f"{' / '.join(format(row['megabytes_per_second'], '.0f') for row in ours)} MB/s; "
-                f"{theirs['megabytes_per_second']:.0f} MB/s"
-            ),
-        ),
-    ]
-    lines = ["| | |", "|---|--:|"]
-    for name, figure in facts:
-        try:
-            lines.append(f"| {name} | {figure()} |")
-        except (KeyError, TypeError):
-            lines.append(f"| {name} | – |")
     return "\n".join(lines)
 
 
@@ -415,31 +368,31 @@ def simulated_cells(source: ComparisonResult) -> Iterator[str]:
 
 def completion(work: Work) -> dict[str, str]:
     """Matrix completion: millions of updates a second, and errors, beside cornac's."""
-    path, found = work.out / "completion.jsonl", work.place(RATINGS)
-    if not path.exists():
-        more = [] if found is None else ["--ratings", found]
-        work.run("bench", "completion", "--against", *more, "--json", "completion.partial")
-        (work.out / "completion.partial").replace(path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {"completion": completion_table([row for row in rows if row["section"] == "completion"])}
+    data = [name for name in (NETFLIX, work.place(RATINGS)) if name is not None]
+    rows: list[Row] = []
+    for rank in ("32", "64"):
+        rows += measured(work, f"ratings-{rank}", data, "--problem", "completion", "--against", "--rank", rank)
+    return {"completion": completion_table(rows)}
 
 
 def completion_table(rows: list[Row]) -> str:
     """A line a way to train, a column a data set and rank."""
-    columns = list(dict.fromkeys((row["data"], row["rank"]) for row in rows))
+    cells = {(row["data"], row["rank"], row["method"], row["workers"]): row for row in rows if row.get("method")}
+    columns = sorted({key[:2] for key in cells}, key=lambda column: (column[0] != NETFLIX, column))
     heads = []
     for data, rank in columns:
         count = find(rows, data=data, rank=rank).get("ratings", 0)
-        name = "MovieLens 1M" if data.endswith(RATINGS.rpartition("/")[2]) else "shaped like Netflix's"
+        name = "shaped like Netflix's" if data == NETFLIX else "MovieLens 1M"
         heads.append(f"{name}, {count / 1e6:.1f} M ratings, rank {rank}")
     lines = [f"| M updates a second (held-out RMSE) | {' | '.join(heads)} |", "|---|" + "--:|" * len(columns)]
-    for kind, workers in dict.fromkeys((row["kind"], row["workers"]) for row in rows):
-        cells = []
-        for data, rank in columns:
-            row = find(rows, data=data, rank=rank, kind=kind, workers=workers)
-            rate, error = row.get("ratings_per_second"), row.get("held_out_rmse")
-            cells.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
-        lines.append(f"| `{kind}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(cells)} |")
+    for method in ("serial", "hogwild", "blocks", "tiered", "cornac"):
+        for workers in sorted({key[3] for key in cells if key[2] == method}):
+            texts = []
+            for data, rank in columns:
+                row = cells.get((data, rank, method, workers), {})
+                rate, error = row.get("ratings_per_second"), row.get("held_out")
+                texts.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
+            lines.append(f"| `{method}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
