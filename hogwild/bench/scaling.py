@@ -27,7 +27,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
-from hogwild.problems.case import case_of
+from hogwild.problems.protocol import case_of
 from hogwild.training.run import Run
 from hogwild.training.train import train
 

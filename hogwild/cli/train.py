@@ -15,7 +15,7 @@ DEFAULT_DATA = CONTAINERS["linear"].default
 
 
 @takes(
-    f"{READING} {MINIMISED} step schedule decay power adagrad order seed discipline exchange link workers "
+    f"{READING} {MINIMISED} step schedule decay power adagrad order seed discipline exchange workers "
     f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
     "segmentation plot plot_path",
     holdout={"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},

@@ -46,7 +46,7 @@ class DeviceOrder:
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A problem in a job on a device, which needs a few methods of ``problems/work.Problem`` only."""
+    """A problem in a job on a device, which needs a few methods of ``problems/protocol.Problem`` only."""
 
     problem: Any
     in_flight: int | None  # examples in flight; None: found by trial

@@ -8,7 +8,7 @@ average once an epoch on the same rows, which machine 1 reads from the same stor
 ratio, what was sent, and the objectives at the end, which are those of one scheme.
 
 ``table`` trains on three kinds of data until 1 % (clicks: 10 %, ratings: 5 %) of the way from the start to the lowest
-objective of any run is left: one machine, and two and four of one worker each, plain and over a felt link; then in the
+objective of any run is left: one machine, and two and four of one worker each; then in the
 simulator with up to 64, beside what ``hogwild info --machines`` predicts. Steps were chosen beforehand, of powers of
 two. Four machines share cores where there are fewer, so their seconds mean nothing, and are left out.
 """
@@ -152,7 +152,6 @@ class Trial:
 
     exchange: str
     machines: int
-    link: str
     history: list[dict[str, Any]]
     clock: str = "train_seconds"
 
@@ -169,14 +168,14 @@ def real(name: str, store: str, times: int) -> Iterator[Trial]:
         for exchange, step in kind.steps.items():
             options = kind.options | {"exchange": exchange, "step": step, "workers": 1, "seed": turn}
             if exchange == "none":
-                yield Trial(exchange, 1, "", [*hogwild.train(rows, **options)])
+                yield Trial(exchange, 1, [*hogwild.train(rows, **options)])
                 continue
-            for machines, link in ((2, ""), (2, LINK), (4, "")):
+            for machines in (2, 4):
                 if machines == 4 and turn:
                     continue
-                print(f"{name}: {exchange} of {machines} {link}", file=sys.stderr)
-                with gathered(name, store, machines, options | {"link": link}) as cluster:
-                    yield Trial(exchange, machines, link, [*hogwild.train(rows, cluster=cluster, link=link, **options)])
+                print(f"{name}: {exchange} of {machines}", file=sys.stderr)
+                with gathered(name, store, machines, options) as cluster:
+                    yield Trial(exchange, machines, [*hogwild.train(rows, cluster=cluster, **options)])
 
 
 def simulated(name: str, rows: Any) -> Iterator[Trial]:
@@ -191,7 +190,7 @@ def simulated(name: str, rows: Any) -> Iterator[Trial]:
             larger = {"step": step * max(machines / 4, 1) if exchange == "averaging" else step}
             history = [*hogwild.train(rows, **kind.options | crowd | larger)]
             print(f"{name}: {exchange} of {machines} simulated", file=sys.stderr)
-            yield Trial(exchange, machines, crowd["link"], history, "virtual_seconds")
+            yield Trial(exchange, machines, history, "virtual_seconds")
 
 
 def shown(value: float | None, scale: float = 1.0) -> str:
@@ -203,10 +202,10 @@ def lines(kind: Kind, trials: list[Trial], predicted: dict[tuple[str, int], floa
     start = trials[0].history[0]["objective"]
     optimum = min(lowest(trial.history, start) for trial in trials)
     target = optimum + kind.left * (start - optimum)
-    cells = list(dict.fromkeys((trial.exchange, trial.machines, trial.link) for trial in trials))
+    cells = list(dict.fromkeys((trial.exchange, trial.machines, trial.clock) for trial in trials))
     alone: float | None = None
     for cell in cells:
-        every = [t for t in trials if (t.exchange, t.machines, t.link) == cell]
+        every = [t for t in trials if (t.exchange, t.machines, t.clock) == cell]
         found = [trial.reached(target, optimum) for trial in every]
         middle = {
             field: None if any(f[field] is None for f in found) else statistics.median(f[field] for f in found)
@@ -216,7 +215,7 @@ def lines(kind: Kind, trials: list[Trial], predicted: dict[tuple[str, int], floa
         seconds = None if cell[1] == 4 and clock == "train_seconds" else middle[clock]
         alone = seconds if cell[0] == "none" else alone
         ratio = seconds / alone if seconds is not None and alone else None
-        where = "simulated" if clock == "virtual_seconds" else "felt link" if cell[2] else "loopback"
+        where = "simulated" if clock == "virtual_seconds" else "loopback"
         ahead = predicted.get((cell[0].partition(",")[0], cell[1])) if clock == "virtual_seconds" else None
         a_round = every[0].history[-1][clock] / every[0].history[-1]["epoch"]
         yield (

@@ -56,7 +56,6 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["train", "--holdout-by", "usr"], "user"),
         (["train", "rcv2"], "rcv1"),
         (["compare", "--methods", "serial,hogwyld"], "hogwild"),
-        (["compare", "--suite", "papers"], "paper"),
         (["simulate", "--delay", "straggler:alfa=2"], "alpha"),
         (["train-module", "f.py:m", "--data", "f.py:d", "--loss", "cross_entropy"], "cross-entropy"),
         (["data", "fetch", "rcv1:tset"], "test"),

@@ -76,7 +76,7 @@ class Posed:
 
 
 class ModuleCase:
-    """See :class:`hogwild.problems.case.Case`."""
+    """See :class:`hogwild.problems.protocol.Case`."""
 
     names: tuple[str, ...] = ("parameters", "buffers")
     held_out, convex = "", False
@@ -193,7 +193,7 @@ class ModuleCase:
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
             about = (self.problem, self.order, c.seed, c.workers or 1)
-            job = Job.of(*about, arrays, shared, mapped, exchange=exchange, slow=c.slow, group=c.group)
+            job = Job.of(*about, arrays, shared, mapped, exchange=exchange)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 

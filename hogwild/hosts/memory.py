@@ -70,11 +70,20 @@ class Block:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
 
-    def readonly(self, name: str) -> np.ndarray:
-        """Return a read-only view of an array, as kernels expect data."""
-        view = self.arrays[name].view()
-        view.flags.writeable = False
-        return view
+    @classmethod
+    def copy(cls, arrays: Mapping[str, np.ndarray], shared: bool) -> Block:
+        """Return a block that holds copies of some arrays."""
+        block = cls({name: (array.shape, array.dtype) for name, array in arrays.items()}, shared)
+        for name, array in arrays.items():
+            block[name][...] = array
+        return block
+
+    def readonly(self) -> dict[str, np.ndarray]:
+        """Return read-only views of the arrays, as kernels expect data."""
+        views = {name: array.view() for name, array in self.arrays.items()}
+        for view in views.values():
+            view.flags.writeable = False
+        return views
 
     @classmethod
     def at(cls, descriptor: int, spec: Mapping[str, tuple[Shape, Any]]) -> Block:

@@ -11,9 +11,8 @@ number. Nobody waits inside a call; the lock of a worker that died is freed by t
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -35,7 +34,6 @@ class DirectLink:
         self._arrays, self.replica, self.replicas = arrays, replica, len(arrays["here"])
         self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
         self._log, self._counts = arrays["log"][replica], arrays["counts"][replica]
-        self._header = START  # bytes
         self.replaced = bool(arrays["links"][replica])
         arrays["links"][replica] += 1
         if not arrays["here"][replica]:  # its worker died after it had ended: messages may be overwritten
@@ -51,6 +49,7 @@ class DirectLink:
             "written": ((replicas,), np.int64),
             "read": ((replicas, replicas), np.int64),  # [reader, writer]
             "counts": ((replicas, 3), np.float64),
+            "traded": ((replicas,), np.int64),  # rows of each up to its last trade
             "locks": ((shards,), np.int32),
             "torn": ((shards,), np.int64),
         }
@@ -59,7 +58,7 @@ class DirectLink:
     def reset(arrays: Arrays) -> None:
         """Start a task with all replicas present and no message in transit (while the workers stand still)."""
         arrays["here"][:] = 1
-        for name in ("links", "written", "read", "counts", "locks", "torn"):
+        for name in ("links", "written", "read", "counts", "traded", "locks", "torn"):
             arrays[name][:] = 0
 
     @staticmethod
@@ -91,40 +90,25 @@ class DirectLink:
     def here(self) -> np.ndarray:
         return self._arrays["here"] != 0
 
-    def look(self) -> float:
-        """Seconds after which something that is in transit may have arrived."""
-        return math.inf
-
     def post(self, to: int, message: Message) -> bool:
         written, others = self._arrays["written"], self._arrays["here"] != 0
         others[self.replica] = False
         start = int(written[self.replica])
         least = self._arrays["read"][others, self.replica].min(initial=start)
         values, indices = message.values, message.indices
-        length = self._header + _padded(values.nbytes) + _padded(indices.nbytes)
+        length = START + _padded(values.nbytes) + _padded(indices.nbytes)
         if start + length - least > len(self._log):
             return False
-        receivers = np.flatnonzero(others) if to == ALL else (to,)
-        dues = self._due(receivers, message.size)
-        if dues is None:
-            return False
         cells = to, message.kind, message.clock, message.rows, message.step
-        header = np.array([*cells, indices.nbytes, values.nbytes, values.dtype == np.uint8, *dues], np.int64)
+        header = np.array([*cells, indices.nbytes, values.nbytes, values.dtype == np.uint8], np.int64)
         self._put(start, header.view(np.uint8))
-        start += self._header
+        start += START
         self._put(start, np.ascontiguousarray(indices).view(np.uint8))
         self._put(start + _padded(indices.nbytes), np.ascontiguousarray(values).view(np.uint8))
         written[self.replica] += length
-        self._counts[MESSAGES] += len(receivers)
-        self._counts[BYTES] += len(receivers) * message.size
-        return True
-
-    def _due(self, receivers: Sequence[int] | np.ndarray, size: int) -> Sequence[int] | None:
-        """Cells to add to the header of a message that is sent now; None if it has to wait."""
-        return ()
-
-    def _arrived(self, header: np.ndarray) -> bool:
-        """Whether a message has arrived."""
+        receivers = int(others.sum()) if to == ALL else 1
+        self._counts[MESSAGES] += receivers
+        self._counts[BYTES] += receivers * message.size
         return True
 
     def ask(self, shard: int, request: Message) -> int:
@@ -143,22 +127,18 @@ class DirectLink:
         return reply
 
     def _try(self, ticket: int) -> None:
-        self._open[ticket] = self._served(self.asked[ticket], self._open[ticket][0])
-
-    def _served(self, shard: int, request: Message) -> tuple[Message, Message | None]:
-        """Serve a request, unless another worker is serving one for the same shard; return what is left to ask, and
-        the answer.
-        """
+        """Serve a request, unless another worker is serving one for the same shard."""
         assert self._serve is not None
+        shard, request = self.asked[ticket], self._open[ticket][0]
         if not try_acquire(self._arrays["locks"], shard, self.replica + 1):
-            return request, None
+            return
         reply = self._serve(shard, self.replica, request)
         release(self._arrays["locks"], shard)
         if reply is None:
-            return request._replace(kind=PULL), None
-        if request.kind not in (PUSH, BYE):
+            request = request._replace(kind=PULL)
+        elif request.kind not in (PUSH, BYE):
             self._sent(shard, reply)
-        return request, reply
+        self._open[ticket] = request, reply
 
     def _sent(self, shard: int, message: Message) -> None:
         if shard % self.replicas != self.replica:  # otherwise the server is on the replica's own machine
@@ -170,11 +150,9 @@ class DirectLink:
         for sender, queue in enumerate(self.inbox):
             while sender != me and arrays["read"][me, sender] < arrays["written"][sender]:
                 start, log = int(arrays["read"][me, sender]), arrays["log"][sender]
-                header = _get(log, start, self._header).view(np.int64)
-                at, entries, length = start + self._header, int(header[ENTRIES]), int(header[LENGTH])
+                header = _get(log, start, START).view(np.int64)
+                at, entries, length = start + START, int(header[ENTRIES]), int(header[LENGTH])
                 if header[TO] in (me, ALL):
-                    if not self._arrived(header):
-                        break
                     indices = _get(log, at, entries).view(np.int32)
                     values = _get(log, at + _padded(entries), length).view(np.uint8 if header[CODED] else np.float32)
                     kind, clock, rows, step = (int(header[cell]) for cell in (KIND, CLOCK, ROWS, STEP))
