@@ -134,6 +134,12 @@ def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
     assert note in tables([source])[0].notes
 
 
+def test_comparisons_of_the_same_problem_share_the_optimum(tmp_path: Path) -> None:
+    write(tmp_path / "a", about(), run("serial", [1.0, 0.5]))
+    write(tmp_path / "b", about(), run("serial", [1.0, -1.0]))
+    assert [source.scale.optimum for source in load([tmp_path / "a", tmp_path / "b"])] == [-1.0, -1.0]
+
+
 def test_labels_tell_directories_apart(tmp_path: Path) -> None:
     for name in ("a/x", "b/x"):
         write(tmp_path / name, about())
