@@ -187,7 +187,7 @@ class ModuleCase:
     def lay_out(self, shared: bool) -> Job:
         c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch)
         else:
