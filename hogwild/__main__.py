@@ -69,11 +69,11 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(f"NUMBA_NUM_THREADS={threads}: expected a number of threads from 1: correct or unset it")
     import typer
 
-    from hogwild.cli import app, shell
+    from hogwild.cli import app
 
     command = typer.main.get_command(app)
-    if os.environ.get(shell.VARIABLE):
-        return shell.answer(command)
+    if os.environ.get("_HOGWILD_COMPLETE"):  # a shell asks, by the script of --install-completion
+        command.main([], "hogwild")
     try:
         with command.make_context("hogwild", list(arguments)) as context:
             command.invoke(context)

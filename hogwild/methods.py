@@ -13,30 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hogwild.errors import UsageError, nearest
+from hogwild.kernels import losses
 
-LABEL_LOSSES = ("log", "hinge", "squared-hinge", "modified-huber", "perceptron", "softmax")
-REAL_LOSSES = ("squared-error", "huber", "epsilon-insensitive", "squared-epsilon-insensitive")
-COUNT_LOSSES = ("poisson",)
-LOSSES = (*LABEL_LOSSES, *REAL_LOSSES, *COUNT_LOSSES)
-#: Default parameter: Huber's delta, beyond which it is linear, or half the width of the tube; other losses take none.
-DEFAULT_PARAM = {"huber": 1.0, "epsilon-insensitive": 0.1, "squared-epsilon-insensitive": 0.1}
+LABEL_LOSSES, REAL_LOSSES, COUNT_LOSSES = (
+    tuple(name for name, loss in losses.LOSSES.items() if loss.targets == kind)
+    for kind in (losses.LABELS, losses.NUMBERS, losses.COUNTS)
+)
+LOSSES = tuple(losses.LOSSES)
+#: Default parameter of the losses that take one.
+DEFAULT_PARAM = {name: loss.param for name, loss in losses.LOSSES.items() if loss.param is not None}
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
-SGD_LOSSES = {
-    "hinge": "hinge",
-    "log": "log_loss",
-    "modified-huber": "modified_huber",
-    "squared-hinge": "squared_hinge",
-    "perceptron": "perceptron",
-    "squared-error": "squared_error",
-    "huber": "huber",
-    "epsilon-insensitive": "epsilon_insensitive",
-    "squared-epsilon-insensitive": "squared_epsilon_insensitive",
-}
+SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
-MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
-LAUNCHES = ("graphs", "eager")  # how a module's steps reach a GPU
+MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
@@ -44,7 +35,6 @@ CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-STATES = ("local", "shared")  # of a module's optimiser
 L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 
@@ -127,7 +117,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "batch": 64,
             "momentum": 0.9,
             "betas": (0.9, 0.999),
-            "launch": "graphs",
         },
         "cuda": ("hogwild", "locked", "serial"),
         "distributed": True,
@@ -180,7 +169,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "momentum": Number(0, 0, 0.999),
             "threshold": Number(0, 0, math.inf),
             "share": Number(1, 1e-3, 1),
-            "late": Number(0, 0, 1, True),
             "group": GROUP,
         },
         between=EVERYWHERE,
@@ -215,7 +203,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "push": Number(1000, 1, 1 << 53, True),
             "fetch": Number(math.inf, 1, 1 << 53, True),
             "shards": Number(1, 1, 1024, True),
-            "late": Number(0, 0, 1, True),
             "warm": Number(0, 0, 1 << 53, True),
             "bound": Number(math.inf, 0, 1 << 53, True),
             "rule": Choice("plain", ("plain", "adagrad", "revision", "scaled", "soft", "elastic")),

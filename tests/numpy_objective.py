@@ -2,86 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hogwild.data.rows.container import Rows
-
-POISSON_CAP = 60.0  # the loss goes on along its tangent beyond this margin; exp(60) is no count
-
-
-def _log(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.logaddexp(0.0, -y * p)
-
-
-def _hinge(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, 1.0 - y * p)
-
-
-def _squared_hinge(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, 1.0 - y * p) ** 2
-
-
-def _modified_huber(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    z = y * p
-    return np.where(z < -1.0, -4.0 * z, np.maximum(0.0, 1.0 - z) ** 2)
-
-
-def _perceptron(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, -y * p)
-
-
-def _squared_error(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return (p - y) ** 2 / 2
-
-
-def _huber(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    r = np.abs(p - y)
-    inner = np.minimum(r, param)  # r^2/2 up to param, a straight line beyond
-    return inner * (r - inner / 2)
-
-
-def _epsilon_insensitive(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, np.abs(p - y) - param)
-
-
-def _squared_epsilon_insensitive(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    return np.maximum(0.0, np.abs(p - y) - param) ** 2
-
-
-def _poisson(p: np.ndarray, y: np.ndarray, param: float) -> np.ndarray:
-    inner = np.minimum(p, POISSON_CAP)
-    top = np.exp(inner)
-    return np.where(p > POISSON_CAP, top * (1.0 - inner) + (top - y) * p, top - y * p)
-
-
-VALUES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
-    "log": _log,
-    "hinge": _hinge,
-    "squared-hinge": _squared_hinge,
-    "modified-huber": _modified_huber,
-    "perceptron": _perceptron,
-    "squared-error": _squared_error,
-    "huber": _huber,
-    "epsilon-insensitive": _epsilon_insensitive,
-    "squared-epsilon-insensitive": _squared_epsilon_insensitive,
-    "poisson": _poisson,
-}
+from tests import reference
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
     """Loss of each row: -1 and +1, a real target or a count for one column of ``margins``, else the class."""
     with np.errstate(all="ignore"):
         if margins.ndim == 1:
-            return VALUES["log" if loss == "softmax" else loss](margins, targets, param)
+            return reference.loss("log" if loss == "softmax" else loss, margins, targets, param)
         rows, classes = np.arange(len(margins)), targets.astype(np.int64)
         if loss == "softmax":
             top = margins.max(axis=1)
             return top + np.log(np.exp(margins - top[:, None]).sum(axis=1)) - margins[rows, classes]
         signs = np.full(margins.shape, -1.0)
         signs[rows, classes] = 1.0
-        return VALUES[loss](margins, signs, param).sum(axis=1)
+        return reference.loss(loss, margins, signs, param).sum(axis=1)
 
 
 def margins_of(rows: Rows, coef: np.ndarray, intercept: np.ndarray, normalize: str = "none") -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 # name: (loss, dloss) of prediction p, target y and parameter c; at a kink, the subgradient the package promises
-_TWINS = {
+TWINS = {
     "log": (lambda p, y, c: np.logaddexp(0, -y * p), lambda p, y, c: -y * np.exp(-np.logaddexp(0, y * p))),
     "hinge": (lambda p, y, c: np.maximum(1 - y * p, 0), lambda p, y, c: np.where(y * p < 1, -y, 0 * p)),
     "squared-hinge": (
@@ -40,13 +40,13 @@ _TWINS = {
 def loss(name, p, y, c=0.0):
     """Loss of each prediction, float64."""
     with np.errstate(all="ignore"):
-        return _TWINS[name][0](np.float64(p), np.float64(y), np.float64(c))
+        return TWINS[name][0](np.float64(p), np.float64(y), np.float64(c))
 
 
 def dloss(name, p, y, c=0.0):
     """Its derivative in the prediction, float64."""
     with np.errstate(all="ignore"):
-        return _TWINS[name][1](np.float64(p), np.float64(y), np.float64(c))
+        return TWINS[name][1](np.float64(p), np.float64(y), np.float64(c))
 
 
 def row_scales(X, kind):

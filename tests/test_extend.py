@@ -14,21 +14,11 @@ PACKAGE = Path(__file__).parents[1] / "hogwild"
 
 LOSS = {  # half the squared error under another name
     "kernels/losses.py": [
-        ("LOSSES: dict[str, int] = {\n", 'LOSSES: dict[str, int] = {\n    "toy": 11,\n'),
-        (
-            "    if code == SQUARED_ERROR:  # (p - y)^2 / 2\n        return",
-            "    if code == 11:\n        return 0.5 * (p - y) * (p - y)\n    if code == SQUARED_ERROR:\n        return",
-        ),
-        (
-            "    if code == SQUARED_ERROR:  # p - y\n        return",
-            "    if code == 11:\n        return p - y\n    if code == SQUARED_ERROR:\n        return",
-        ),
+        ("SOFTMAX = 10 ", "TOY = 11\nSOFTMAX = 10 "),
+        ('    "poisson": Loss(', '    "toy": Loss(TOY, NUMBERS),\n    "poisson": Loss('),
+        ("    if code == SQUARED_ERROR:  # (p - y)^2 / 2\n", "    if code in (SQUARED_ERROR, TOY):\n"),
+        ("    if code == SQUARED_ERROR:  # p - y\n", "    if code in (SQUARED_ERROR, TOY):\n"),
     ],
-    "problems/linear/objective_kernel.py": [
-        ("CODES: dict[str, int] = {\n", 'CODES: dict[str, int] = {\n    "toy": 11,\n'),
-        ("    if code == 5:\n", "    if code == 11:\n        return (p - y) ** 2 / 2.0\n    if code == 5:\n"),
-    ],
-    "methods.py": [('REAL_LOSSES = ("', 'REAL_LOSSES = ("toy", "')],
 }
 DISCIPLINE = {  # plain updates under another name
     "problems/linear/kernel.py": [
@@ -99,7 +89,7 @@ def added(folder: Path, changes: dict[str, list[tuple[str, str]] | str], program
 
 
 def test_a_loss(tmp_path: Path) -> None:
-    """Three files; its row is all that the trainer, the evaluator and the options need."""
+    """One file serves the trainer, the evaluator and the options."""
     added(
         tmp_path,
         LOSS,

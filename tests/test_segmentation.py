@@ -140,11 +140,11 @@ def test_labels_by_name():
         bare.grid()
 
 
-@pytest.mark.parametrize(("labels", "axes", "names"), [(2, 2, False), (4, 2, True), (2, 3, False)])
-def test_pictures(tmp_path, labels, axes, names):
+@pytest.mark.parametrize(("labels", "names"), [(2, False), (4, True)])
+def test_pictures(tmp_path, labels, names):
     from matplotlib.image import imread
 
-    _, found = of_grid(labels, axes, names)
+    _, found = of_grid(labels, 2, names)
     draw(found, tmp_path / "a.png")
     picture = imread(tmp_path / "a.png")
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > labels + 10  # greys and a colour a label
@@ -155,8 +155,8 @@ def test_pictures(tmp_path, labels, axes, names):
     assert imread(tmp_path / "b.png").size < picture.size  # without the image
     with pytest.raises(UsageError, match="the graph is no grid"):
         draw(Segmentation(shares(4, 2), 0.0, 0.0), tmp_path / "c.png")
-    with pytest.raises(UsageError, match="expected a grid of two or three dimensions, got 1"):
-        draw(Segmentation(shares(4, 2), 0.0, 0.0, shape=(4,)), tmp_path / "c.png")
+    with pytest.raises(UsageError, match="--plot needs a grid of two dimensions; got 3"):
+        draw(of_grid(2, 3, False)[1], tmp_path / "c.png")
     with pytest.raises(OutputError, match="cannot be written"):
         draw(bare, tmp_path / "none" / "c.png")
     assert not (tmp_path / "c.png").exists()

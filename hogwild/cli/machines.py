@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.cli import shell
 from hogwild.cli.options import Json, Quiet
 from hogwild.errors import UsageError
 from hogwild.json_rows import to_json
@@ -128,7 +127,6 @@ def check(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            autocompletion=shell.data,
             help="Rows that are to be trained on: machine 0 says whether these machines would pay.",
         ),
     ] = None,
@@ -141,8 +139,7 @@ def check(
     quiet: Quiet = False,
 ) -> None:
     """Measure latency and bandwidth between machine 0 and the others, and compare their clocks; run it on all."""
-    from hogwild.cli.data.commands import data_facts
-    from hogwild.cli.data.machines import machines_lines
+    from hogwild.cli.data.commands import data_facts, machines_lines
     from hogwild.cli.data.sources import Sources
     from hogwild.machines.cluster import Cluster
 

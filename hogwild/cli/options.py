@@ -14,12 +14,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import CONTAINERS, HOLDOUTS, of_problem
-from hogwild.cli.data.sources import FORMATS
-from hogwild.config import FIELDS, GOAL, MACHINES, MODULE, OPTIONS, choices_of, help_of, usual_of
+from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
+from hogwild.config import FIELDS, GOAL, MACHINES, OPTIONS, choices_of, help_of, usual_of
 from hogwild.errors import UsageError
-from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
+from hogwild.methods import DELAYS, EXCHANGES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
@@ -27,7 +25,6 @@ KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
 DEFAULT_HOLDOUT = 0.2
 DATA, TABLE, RESULTS, CUTS = "Data", "Columns of a table", "Results", "Graph cuts"
-BETAS = PROBLEMS["module"]["defaults"]["betas"]
 
 # Lists of options that several commands take
 LAYOUT = "features zero_based format targets hash_bits"
@@ -50,7 +47,7 @@ def row(
 ) -> dict[str, Any]:
     """Describe an option; ``more`` goes to typer, but for ``choices``, which the help lists and a shell completes."""
     if choices := tuple(more.pop("choices", ())):
-        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": shell.among(choices)} | more
+        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": lambda: choices} | more
     return {"help": help, "panel": panel, "names": names, "kind": kind, "default": default} | more
 
 
@@ -61,7 +58,7 @@ def flag(help: str, panel: str | None = None, *names: str) -> dict[str, Any]:
 BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
 OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
-    "test": row("Data to test on after each epoch; they choose nothing.", DATA, autocompletion=shell.data),
+    "test": row("Data to test on after each epoch; they choose nothing.", DATA),
     "holdout": row(
         "Fraction of DATA to hold out and test on.",
         DATA,
@@ -73,7 +70,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
-    "targets": row("Targets (.npy) of an .npz or .mtx matrix.", DATA, metavar="FILE"),
+    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE"),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30, metavar="B"
     ),
@@ -85,8 +82,6 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
     "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
     "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
-    "beta1": row("Decay of adam's mean gradient.", MODULE, kind=float, show_default=f"{BETAS[0]}"),
-    "beta2": row("Decay of adam's mean square.", MODULE, kind=float, show_default=f"{BETAS[1]}"),
     "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
     "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
@@ -144,8 +139,7 @@ def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
     if usual := usual_of(name, problems):
         more["show_default"] = usual
     if choices := choices_of(name, problems[0]) or tuple(WITH_NUMBERS.get(name, ())):
-        ours = len(problems) == 1 or name not in PROBLEMS[problems[0]]
-        more["autocompletion"] = shell.among(choices) if ours else of_problem(name)
+        more["autocompletion"] = lambda: choices
     default = FIELDS[name].default
     return row(help_of(name, problems), about.panel, *about.names, kind=kind, default=default, **more)
 
@@ -169,9 +163,6 @@ def config_options(given: dict[str, Any]) -> dict[str, Any]:
     if options.get("l2") is not None:
         with contextlib.suppress(ValueError):  # other texts are "auto", a list, or refused
             options["l2"] = float(options["l2"])
-    betas = given.pop("beta1", None), given.pop("beta2", None)
-    if betas != (None, None):
-        options["betas"] = tuple(usual if beta is None else beta for beta, usual in zip(betas, BETAS, strict=True))
     return options
 
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
 from hogwild.cli.options import CACHE, COLUMNS, KEPT, LAYOUT, RESULTS, STOPS, row, takes
 from hogwild.cli.train import begin
 from hogwild.errors import UsageError
@@ -21,7 +20,7 @@ WORKERS, EPOCHS = 64, 5
 
 @takes(
     f"test holdout {LAYOUT} {CACHE} {COLUMNS} loss loss_param l1 l2 normalize class_weight no_intercept "
-    "no_scale_columns step schedule decay power adagrad order seed average discipline exchange workers delay link "
+    "no_scale_columns step schedule decay power adagrad order seed discipline exchange workers delay link "
     f"{STOPS} {KEPT} histogram",
     ("linear",),
     workers={
@@ -36,7 +35,7 @@ WORKERS, EPOCHS = 64, 5
 def simulate(
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA, autocompletion=shell.data),
+        typer.Argument(metavar="DATA", help="As for train.", show_default=DEFAULT_DATA),
     ] = None,
     **given: Any,
 ) -> None:

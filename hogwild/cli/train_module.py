@@ -11,7 +11,6 @@ import typer
 
 from hogwild import machine
 from hogwild.cli.options import DATA, KEPT, REQUIRED, STOPS, config_options, row, takes
-from hogwild.cli.shell import among
 from hogwild.cli.user_file import FUNCTION, check_function, found, is_function, made
 from hogwild.config import GOAL, PARALLEL, STEPS, TrainConfig
 from hogwild.methods import PROBLEMS, REAL_HOSTS
@@ -26,12 +25,11 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
 
 
 @takes(
-    "data test loss optimizer state batch step momentum beta1 beta2 schedule decay power order seed average discipline "
-    f"exchange link workers oversubscribe host device launch {STOPS} {KEPT}",
+    "data test loss optimizer batch step momentum schedule decay power order seed discipline "
+    f"exchange workers oversubscribe host device {STOPS} {KEPT}",
     ("module",),
     data=row(
-        "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as hogwild train reads them, given "
-        "to the module as bags.",
+        "What makes the data: (X, y) or Rows; or data as hogwild train reads them, given to the module as bags.",
         DATA,
         default=REQUIRED,
         metavar=FUNCTION,
@@ -41,7 +39,6 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
         f"Mean loss of a batch: {', '.join(NAMED_LOSSES)}; or a function (output, target).",
         GOAL,
         default=NAMED_LOSSES[0],
-        autocompletion=among(NAMED_LOSSES),
         metavar=f"NAME|{FUNCTION}",
     ),
     step={"help": "First step size; 'auto': the optimizer's usual one."},
@@ -55,7 +52,7 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
         show_default="threads for one worker, else processes",
     ),
     out={"help": "Write the model's state here."},
-    **{name: {"panel": STEPS} for name in ("optimizer", "state", "batch", "momentum", "beta1", "beta2")},
+    **{name: {"panel": STEPS} for name in ("optimizer", "batch", "momentum")},
 )
 def train_module(
     model: Annotated[
@@ -122,10 +119,9 @@ def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
     repeat = EXACT if workers == 1 else RACE
     if config.device == "cuda" and workers == 1:
         repeat = "sums in any order, so two runs differ"
-    state = f", state {config.state}" if workers > 1 and config.optimizer != "sgd" else ""
     count = sum(place.size for place in layout.places)
     return (
-        f"{count:,} parameters, {loss} loss; {config.optimizer}{state}, step {config.step:.4g}, {config.schedule} "
+        f"{count:,} parameters, {loss} loss; {config.optimizer}, step {config.step:.4g}, {config.schedule} "
         f"schedule, batches of {config.batch}, {config.order} order, seed {config.seed}\n"
         f"{config.discipline} on {workers_of(config)}: {repeat}"
     )

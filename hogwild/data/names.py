@@ -7,7 +7,6 @@ it learned can be read when the table is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -79,23 +78,3 @@ def names_of_heaviest(
     coef = np.atleast_2d(coef)
     count = max(KEPT // len(coef), FEWEST)
     return names.of({int(at) for weights in coef for side in heaviest(weights, count) for at in side})
-
-
-def check_names(names: Any, width: int) -> dict[int, list[str]]:
-    """Return the names in a model file, keyed by bucket number.
-
-    Raises
-    ------
-    ValueError
-        For anything that :func:`names_of_heaviest` would not make.
-    """
-    if not isinstance(names, dict):
-        raise ValueError("names of features that are no object")
-    found = {}
-    for key, texts in names.items():
-        bucket = int(key)
-        whole = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        if not 0 <= bucket < width or not whole or not 0 < len(texts) <= SHARED:
-            raise ValueError(f"names of feature {bucket} of {width:,}: expected one to {SHARED} texts")
-        found[bucket] = list(texts)
-    return found

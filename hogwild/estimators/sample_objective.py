@@ -16,8 +16,8 @@ import numpy as np
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.copies import drawn
 from hogwild.data.rows.margins_kernel import margins
-from hogwild.kernels.losses import LOSSES
-from hogwild.problems.linear.objective_kernel import CODES, LAST_OF_LABELS, tally, tally_log
+from hogwild.kernels.losses import LABELS, LOSSES
+from hogwild.problems.linear.objective_kernel import tally, tally_log
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.sample_kernel import many_margins, sum_of_squares
 
@@ -52,10 +52,10 @@ class Gauge:
         self._last: np.ndarray | None = None
         if problem.classes > 1:
             row = np.empty(problem.stride, np.float32)
-            self._loss = partial(many_margins(LOSSES[problem.loss], problem.lanes), row, problem.classes)
+            self._loss = partial(many_margins(LOSSES[problem.loss].code, problem.lanes), row, problem.classes)
         else:
-            self._code, self._margins = CODES[problem.loss], np.empty(len(self.rows))
-            if self._code <= LAST_OF_LABELS:  # the evaluator's classes are 0 and 1
+            self._margins = np.empty(len(self.rows))
+            if LOSSES[problem.loss].targets == LABELS:  # the evaluator's classes are 0 and 1
                 targets = readonly((targets > 0).astype(np.float32))
         self._targets = targets
 
@@ -91,7 +91,7 @@ class Gauge:
         if p.loss == "log":
             tally_log(*known, sums)
         else:
-            tally(self._code, *known, p.loss_param, sums)
+            tally(*LOSSES[p.loss][:2], *known, p.loss_param, sums)
         return float(sums[1])
 
 

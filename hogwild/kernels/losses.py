@@ -1,45 +1,58 @@
-"""Losses: each is two scalar functions of (prediction, target), ``loss`` and its derivative ``dloss`` in the
-prediction.
+"""Losses: all that is known of one stands here, in its row of ``LOSSES`` and its branch in each of a few functions of
+(prediction, target): ``loss``, its derivative ``dloss`` in the prediction, and two curvatures.
 
-A loss is an int code, and ``code`` is a closure cell of the calling kernel, so the chains of ``if`` below fold away and
-each kernel holds the arithmetic of one loss only. Numbers a user may tune (Huber's delta, epsilon) are arguments, never
-codes. Arithmetic is float64 whatever ``p`` and ``y`` are: that costs a few nanoseconds a row (6 with an exponential),
-not a nonzero.
+Kernels, evaluator and optimum all call these functions, each in loops and sums of its own; that a formula is right is
+for the tests' twin to say (``tests/reference.py``). They are plain Python, without numba, so the command line reads the
+registry in no time; ``loss_kernel.py`` compiles them. A loss is an int code, a closure cell of the calling kernel, so
+the chains of ``if`` below fold away and each kernel holds the arithmetic of one loss only. Numbers a user may tune
+(Huber's delta, epsilon) are arguments, never codes. Arithmetic is float64 whatever ``p`` and ``y`` are: that costs a
+few nanoseconds a row (6 with an exponential), not a nonzero.
 
 No intermediate overflows for any float32 prediction, and a NaN prediction yields NaN: every branch that returns a
 constant has tested its side of a comparison, and a prediction that no comparison claims is returned unchanged. That is
 how a diverged run is noticed. At a kink, ``dloss`` is one of the loss's subgradients.
 
-To add a loss: a code here, two branches below, the evaluator's in ``objective.py``, twins in ``tests/reference.py`` and
-``tests/numpy_objective.py``, its name in ``config.py``.
+To add a loss: a code, a row and a branch in each function here, and its row in ``tests/reference.py``.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-import numpy as np
-from numba import njit
+LABELS, NUMBERS, COUNTS = range(3)  # what targets are
 
-from hogwild.kernels.options import JIT, inlined
+
+class Loss(NamedTuple):
+    """What a loss is for."""
+
+    code: int
+    targets: int  # LABELS, NUMBERS or COUNTS
+    param: float | None = None  # default of its parameter: where Huber's straight line begins, half of a tube's width
+    smooth: bool = True  # it has no kink
+    steepest: float | None = None  # largest curvature, where there is one
+    sgd: str = ""  # scikit-learn's name, in its SGD
+
 
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = 0, 1, 2, 3, 4
 SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = 5, 6, 7, 8
 POISSON = 9
 SOFTMAX = 10  # cross-entropy over all classes at once: it has a code but no scalar function
 
-LOSSES: dict[str, int] = {
-    "log": LOG,
-    "hinge": HINGE,
-    "squared-hinge": SQUARED_HINGE,
-    "modified-huber": MODIFIED_HUBER,
-    "perceptron": PERCEPTRON,
-    "squared-error": SQUARED_ERROR,
-    "huber": HUBER,
-    "epsilon-insensitive": EPSILON_INSENSITIVE,
-    "squared-epsilon-insensitive": SQUARED_EPSILON_INSENSITIVE,
-    "poisson": POISSON,
-    "softmax": SOFTMAX,
+LOSSES = {
+    "log": Loss(LOG, LABELS, steepest=0.25, sgd="log_loss"),
+    "hinge": Loss(HINGE, LABELS, smooth=False, sgd="hinge"),
+    "squared-hinge": Loss(SQUARED_HINGE, LABELS, steepest=2.0, sgd="squared_hinge"),
+    "modified-huber": Loss(MODIFIED_HUBER, LABELS, steepest=2.0, sgd="modified_huber"),
+    "perceptron": Loss(PERCEPTRON, LABELS, smooth=False, sgd="perceptron"),
+    "softmax": Loss(SOFTMAX, LABELS),
+    "squared-error": Loss(SQUARED_ERROR, NUMBERS, steepest=1.0, sgd="squared_error"),
+    "huber": Loss(HUBER, NUMBERS, param=1.0, steepest=1.0, sgd="huber"),
+    "epsilon-insensitive": Loss(EPSILON_INSENSITIVE, NUMBERS, param=0.1, smooth=False, sgd="epsilon_insensitive"),
+    "squared-epsilon-insensitive": Loss(
+        SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, steepest=2.0, sgd="squared_epsilon_insensitive"
+    ),
+    "poisson": Loss(POISSON, COUNTS),
 }
 
 # Beyond this exponent poisson follows its tangent, so it stays convex, dloss stays the derivative of loss, and dloss <=
@@ -49,17 +62,21 @@ NEAR = 0.5  # distance to a kink that counts as near
 _POISSON_TOP = math.exp(POISSON_CAP)
 
 
-# float64 comes first, because float() alone leaves a float32 as it is in compiled code; float() follows, because
-# without the JIT NumPy's scalars would warn when they overflow.
+# The product with 1.0 makes float64 of float32 in compiled code, where float() does not; float() does without the JIT,
+# where NumPy's scalars would warn when they overflow.
 
 
-@njit(**JIT)
+def log_1_exp(x):
+    """``log(1 + exp(x))`` for ``x <= 0``; compiled, it is a series (``loss_kernel.py``)."""
+    return math.log1p(math.exp(x))
+
+
 def loss(code, p, y, param):
     """Loss of prediction ``p`` (the margin) for target ``y`` (-1 or +1, a real number, or a count), as float64."""
-    p, y = float(np.float64(p)), float(np.float64(y))
+    p, y = float(p) * 1.0, float(y) * 1.0
     if code == LOG:  # log(1 + exp(-yp)), as max(-yp, 0) + log(1 + exp(-|yp|))
         z = y * p
-        return (-z if z < 0.0 else 0.0) + math.log1p(math.exp(-abs(z)))
+        return (0.0 if z >= 0.0 else -z) + log_1_exp(-abs(z))
     if code == HINGE:  # max(0, 1 - yp)
         z = y * p
         return 0.0 if z >= 1.0 else 1.0 - z
@@ -92,10 +109,9 @@ def loss(code, p, y, param):
     return math.nan
 
 
-@njit(**JIT)
 def dloss(code, p, y, param):
     """Derivative of :func:`loss` in ``p`` (a subgradient at a kink), as float64; finite for every finite ``p``."""
-    p, y = float(np.float64(p)), float(np.float64(y))
+    p, y = float(p) * 1.0, float(y) * 1.0
     if code == LOG:  # -y / (1 + exp(yp)); 700 keeps exp finite, and -y/exp(700) rounds to zero in float32
         z = y * p
         return -y / (1.0 + math.exp(700.0 if z > 700.0 else z))
@@ -141,37 +157,54 @@ def dloss(code, p, y, param):
     return math.nan
 
 
-@njit(**JIT)
+def curvature(code, p, y, param):
+    """Second derivative of a smooth loss in ``p``, as float64; it is not negative.
+
+    On the straight lines of the Huber losses it is instead that of the parabola which touches the loss here and has its
+    minimum where they have, as in iteratively reweighted least squares: with zero a model would have no minimum there.
+    """
+    p, y = float(p) * 1.0, float(y) * 1.0
+    z, r = y * p, abs(p - y)
+    if code == LOG:
+        t = math.exp(-abs(z))
+        return t / ((1.0 + t) * (1.0 + t))
+    if code == SQUARED_HINGE:
+        return 2.0 if z < 1.0 else 0.0
+    if code == MODIFIED_HUBER:
+        return 4.0 / (1.0 - z) if z < -1.0 else 2.0 if z < 1.0 else 0.0
+    if code == SQUARED_ERROR:
+        return 1.0
+    if code == HUBER:
+        return param / r if r > param else 1.0
+    if code == SQUARED_EPSILON_INSENSITIVE:
+        return 2.0 if r > param else 0.0
+    if code == POISSON:
+        return math.exp(p) if p < POISSON_CAP else 0.0
+    return 0.0
+
+
 def bend(code, p, y, slope, param):
     """Curvature of the loss from ``p`` to the fitted prediction: how fast ``slope = dloss(p)`` changes on that way.
 
-    This is the second derivative. Where the loss is (nearly) straight, as hinge and the wrong side of log are, it is
+    This is the :func:`curvature`. Where the loss is (nearly) straight, as hinge and the wrong side of log are, it is
     instead the change of the slope up to the bend divided by the distance to it; within ``NEAR`` of a kink, the change
     counts as spread over one unit. The result is not negative; no exponential is taken. It decides how much of the
     updates that several workers made at once may be added.
     """
-    p, y, slope = float(np.float64(p)), float(np.float64(y)), float(np.float64(slope))
+    p, y, slope = float(p) * 1.0, float(y) * 1.0, float(slope) * 1.0
     z, r = y * p, abs(p - y)
     if code == LOG:
         size = abs(slope)
         return size * (1.0 - size) if z >= 0.0 else 1.0 / (4.0 - z)
     if code == HINGE:
         return 1.0 / (2.0 - z) if z < 1.0 else 1.0 if z < 1.0 + NEAR else 0.0
-    if code == SQUARED_HINGE:
-        return 2.0 if z < 1.0 else 0.0
-    if code == MODIFIED_HUBER:
-        return 4.0 / (1.0 - z) if z < -1.0 else 2.0 if z < 1.0 else 0.0
     if code == PERCEPTRON:
         return 1.0 / (1.0 - z) if z < 0.0 else 1.0 if z < NEAR else 0.0
-    if code == HUBER:
-        return param / r if r > param else 1.0
     if code == EPSILON_INSENSITIVE:
         return 1.0 / (1.0 + r - param) if r > param else 1.0 if r > param - NEAR else 0.0
-    if code == SQUARED_EPSILON_INSENSITIVE:
-        return 2.0 if r > param else 0.0
     if code == POISSON:  # exp(p), or its value where the row is fitted, if that is larger
         return max(slope + y, y)
-    return 1.0
+    return curvature(code, p, y, param)
 
 
 # passive-aggressive steps, and steps of rows that differ much in weight or length
@@ -179,7 +212,6 @@ PASSIVE = {"none": 0, "pa1": 1, "pa2": 2, "safe": 3}
 NOT_PASSIVE, PA1, PA2, SAFE = PASSIVE.values()
 
 
-@inlined
 def ease(passive, code, p, y, slope, param, step, squares, weight, part):
     """Factor on the slope that makes a step of at most ``step`` go exactly as far as the row requires.
 

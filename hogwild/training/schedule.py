@@ -179,10 +179,8 @@ class Adaptive(Schedule):
         return {"step": self.step, "best": best, "stale": self.stale}
 
     def restore(self, state: dict[str, Any]) -> None:
-        step, stale = float(state["step"]), int(state["stale"])
-        if not (0 < step < math.inf and stale >= 0):
-            raise ValueError(f"a schedule with step {step:g}, {stale} epochs without progress")
-        self.step, self.stale = step, stale
+        self.step = float(state["step"])
+        self.stale = int(state["stale"])
         self.best = math.inf if state["best"] is None else float(state["best"])
 
 

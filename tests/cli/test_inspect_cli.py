@@ -36,7 +36,7 @@ def kept(model: object, path: Path) -> Path:
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
     """Weights of five features, labels 3 and 7."""
-    config = {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "average": True, "rank": None, "tol": 0.01}
+    config = {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "adagrad": False, "rank": None, "tol": 0.01}
     model = LinearModel([0.0, 2.0, -3.0, 1.0, 0.5], [0.25], "log", labels=[3, 7], config=config, history=HISTORY)
     return kept(model, tmp_path / "linear")
 
@@ -45,7 +45,7 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     facts = json.loads(hogwild("inspect", linear, "--json", "-n", 2).out)
     assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
     assert facts["intercept"] == [0.25]
-    assert facts["options"] == {"loss": "log", "l2": 1e-4, "step": 0.5, "average": True}
+    assert facts["options"] == {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "tol": 0.01}
     [group] = facts["heaviest"]
     assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
     assert group["negative"] == [["feature 3", -3.0]]
@@ -53,10 +53,9 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     shown = hogwild("inspect", linear)
     assert (shown.status, shown.err) == (0, "")
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    start = lines.index("for 7 for 3")
-    assert lines[start + 1 : start + 4] == ["2 feature 2 -3 feature 3", "1 feature 4", "0.5 feature 5"]
-    assert "density 80.00% of the weights are not zero" in lines
-    curve = [line.split()[0] for line in lines[start + 5 :]]
+    start = lines.index("for 7 feature 2 (2), feature 4 (1), feature 5 (0.5)")
+    assert lines[start + 1] == "for 3 feature 3 (-3)"
+    curve = [line.split()[0] for line in lines[start + 3 :]]
     assert curve[:2] == ["epoch", "0"]
     assert curve[-1] == "19"
     assert len(curve) == 8
@@ -69,7 +68,7 @@ def test_names_are_counted_by_line(hogwild: Callable, linear: Path, tmp_path: Pa
     for numbered in ((), ("--zero-based",)):
         result = hogwild("inspect", linear, "--names", names, *numbered)
         assert result.status == 0
-        assert result.out.index("  two") < result.out.index("  thr\\x1bee") < result.out.index("  vier")
+        assert result.out.index(" two (") < result.out.index(" vier (") < result.out.index(" thr\\x1bee (")
         assert "\\udcff" in result.out
         assert "\x1b" not in result.out
     names.write_text("one\ntwo\n")
@@ -94,10 +93,10 @@ def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
     assert [group["label"] for group in facts["heaviest"]] == ["1", "2", "5"]
     assert facts["heaviest"][1]["positive"] == [["feature 3", 6.0]]
     assert facts["heaviest"][1]["negative"] == [["feature 4", -7.0]]
-    assert "5  (intercept 3)\n  +  feature 3 (10), feature 1 (8)\n  -  " in hogwild("inspect", model).out
+    assert "large for 5          feature 3 (10), feature 1 (8)\nsmall for 5 " in hogwild("inspect", model).out
 
 
-def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> None:
+def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     site = random.integers(0, 6, 400)
     columns = {"click": np.where(site < 3, "yes", "no"), "site": [f"s{k}.org" for k in site], "size": site * 1.0}
@@ -113,11 +112,10 @@ def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> Non
     assert json.loads(hogwild("inspect", model, "--json").out)["heaviest"] == facts["heaviest"]
     assert "for yes" in (shown := hogwild("inspect", model).out)
     assert "site=s0.org" in shown
-    refused = hogwild("inspect", model, "--zero-based")
-    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "those of a table have names" in refused("inspect", model, "--zero-based")
 
 
-def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
+def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
     factors = np.ones((3, 2), np.float32)
     ids = Ids(["ann", "b\x1bb", "cy"])
     ratings = CompletionModel(factors, factors, [0.5, -1, 2], [0, 0, 1.5], 3.5, user_ids=ids, history=HISTORY)
@@ -141,9 +139,7 @@ def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     shown = " ".join(hogwild("inspect", module).out.split())
     assert "out.weight 4 x 3 float32" in shown
     for model in (ratings, cut, module):
-        refused = hogwild("inspect", model, "--names", model)
-        assert (refused.status, refused.err.count("\n")) == (2, 1)
-        assert "is for linear models" in refused.err
+        assert "is for linear models" in refused("inspect", model, "--names", model)
 
 
 def test_the_picture(
@@ -167,10 +163,9 @@ def test_the_picture(
     assert picture.exists()
 
 
-def test_bad_input_is_one_line(hogwild: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"PAR1\0\0")
     (tmp_path / "blank").write_text("\n\n\n")
-    odd = [{"epoch": "x"}, {"epoch": 1, "train_seconds": [1]}, {"epoch": 1, "staleness_max": 1.5}]
     cases: list[tuple[tuple[object, ...], str]] = [
         ((svm,), "not a hogwild model"),
         ((tmp_path / "none",), "No such file"),
@@ -183,14 +178,8 @@ def test_bad_input_is_one_line(hogwild: Callable, linear: Path, svm: Path, tmp_p
         ((linear, "-n", 0), "--count"),
         ((kept(LinearModel(np.ones(3), [0.0], "log"), tmp_path / "new"), "--plot", tmp_path / "c.png"), "no measure"),
     ]
-    for number, row in enumerate(odd):
-        model = kept(LinearModel(np.ones(3), [0.0], "log", history=[row]), tmp_path / f"odd{number}")
-        cases.append(((model,), "not a usable hogwild model"))
     for arguments, said in cases:
-        result = hogwild("inspect", *arguments)
-        assert result.status in (1, 2), arguments
-        assert said in result.err, result.err
-        assert result.err.count("\n") == 1, result.err
+        assert said in refused("inspect", *arguments), arguments
 
 
 def test_it_needs_no_torch(linear: Path) -> None:

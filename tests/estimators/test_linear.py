@@ -301,7 +301,7 @@ def test_max_iter_and_tol(cancer: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"loss": "squared"}, "loss='squared': expected one of hinge, log_loss"),
+        ({"loss": "squared"}, "loss='squared': expected one of log_loss, hinge"),
         ({"penalty": "l3"}, "penalty='l3': expected one of l2, l1, elasticnet, None"),
         ({"alpha": -1}, "alpha=-1: expected a finite number of at least 0"),
         ({"max_iter": 0}, "max_iter=0: expected a whole number from 1"),

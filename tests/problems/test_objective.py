@@ -17,9 +17,8 @@ from hogwild.errors import InputError, UsageError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Evaluator, Objective, auc, class_numbers, loss_values
 from tests import numpy_objective, reference
-from tests.numpy_objective import VALUES
 
-REAL = sorted(set(VALUES) - set(LABEL_LOSSES))
+REAL = sorted(set(reference.TWINS) - set(LABEL_LOSSES))
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,7 @@ def parameters(width, classes=None, seed=1):
     return rng.normal(size=shape).astype(np.float32), rng.normal(size=shape[:-1]).astype(np.float32)
 
 
-@pytest.mark.parametrize("loss", sorted(VALUES))
+@pytest.mark.parametrize("loss", sorted(reference.TWINS))
 @pytest.mark.parametrize("normalize", ["none", "l2", "max"])
 def test_equal_to_the_twin(loss, normalize):
     rows, dense, twin, labels = example(loss)
@@ -150,7 +149,7 @@ def test_wider_and_narrower_test_rows(normalize):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
-@pytest.mark.parametrize("loss", [*sorted(VALUES), "softmax"])
+@pytest.mark.parametrize("loss", [*sorted(reference.TWINS), "softmax"])
 def test_diverged_parameters_are_told_not_raised(loss, bad):
     rows, _, _, labels = example(loss, classes=3 if loss == "softmax" else 2)
     w, b = parameters(rows.width, 3 if loss == "softmax" else None)
@@ -215,7 +214,7 @@ def odd_rows(draw):
 @settings(max_examples=80, deadline=None)
 @given(
     odd_rows(),
-    st.sampled_from([*sorted(VALUES), "softmax"]),
+    st.sampled_from([*sorted(reference.TWINS), "softmax"]),
     st.sampled_from(["none", "l2", "max"]),
     st.sampled_from([1.0, 1e4, math.inf, math.nan]),
     st.integers(-3, 3),

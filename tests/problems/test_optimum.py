@@ -201,7 +201,7 @@ def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
 def test_slopes_and_curvatures_are_differences_of_values(loss: str) -> None:
     p, y, h = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6
     y = np.sign(y) if loss in LABEL_LOSSES else y
-    code = kernel.BENT * loss.startswith("bent") + LOSSES[loss.removeprefix("bent-")]
+    code = kernel.BENT * loss.startswith("bent") + LOSSES[loss.removeprefix("bent-")].code
     slopes, bends, ones = np.empty(81), np.empty(81), np.ones(1)
 
     def look(at: np.ndarray, out: tuple[np.ndarray, np.ndarray]) -> list[float]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hogwild.cli.data.commands import size
-from hogwild.cli.display import Display, Reading
+from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import Quiet
-from hogwild.cli.shell import data_sets
 from hogwild.errors import HogwildError, InputError, UsageError
-from hogwild.json_rows import to_json
 from hogwild.screen import Screen, printable
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ Name = Annotated[
         metavar="NAME",
         help="A data set, or a part of one: rcv1, rcv1:test.",
         show_default=False,
-        autocompletion=data_sets,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -41,60 +38,37 @@ def list_(json: Json = False) -> None:
     from hogwild.data.public.catalogue import cards, data_folder
 
     known = cards().values()
-    if json:
-        typer.echo(to_json({card.name: facts(card) for card in known}))
-        return
-    for line in table(list(known)):
-        typer.echo(printable(line))
-    typer.echo(f"{len(known)} data sets; those fetched are in {data_folder()}")
+    show({card.name: facts(card) for card in known}, json, lambda _: table(list(known)))
+    if not json:
+        typer.echo(f"{len(known)} data sets; those fetched are in {data_folder()}")
 
 
-def table(known: list[Card]) -> list[str]:
-    """Return a line for each card, at most ``WIDTH`` columns wide."""
-    import io
-
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for header, left in (
-        ("name", True),
-        ("task", True),
-        ("rows", False),
-        ("width", False),
-        ("size", False),
-        ("fetched", True),
-    ):
-        shown.add_column(header, justify="left" if left else "right", no_wrap=True)
-    for card in known:
-        shown.add_row(card.name, card.task, rows_of(card), width_of(card), size_of(card), fetched_of(card))
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, color_system=None)
-    console.print(shown)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+def table(known: list[Card]) -> Iterator[str]:
+    """Yield a line for each card, at most ``WIDTH`` columns wide."""
+    cells = [("name", "task", "rows", "width", "size", "fetched"), *map(row_of, known)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        aligned = (f"{cell:{side}{width}}" for cell, side, width in zip(row, "<<>>><", widths))
+        yield " ".join(aligned).rstrip()
 
 
-def rows_of(card: Card) -> str:
-    known = [part.rows for part in card.parts if part.rows is not None]
-    return f"{sum(known):,}" if len(known) == len(card.parts) else f"{card.arcs:,}" if card.arcs else "-"
-
-
-def width_of(card: Card) -> str:
-    if card.users is not None and card.items is not None:
-        return f"{card.users:,} x {card.items:,}"
-    width = card.features or card.vertices
-    return f"{width:,}" if width else "-"
-
-
-def size_of(card: Card) -> str:
-    known = [file.bytes for file in card.files()]
-    return size(sum(known)) if None not in known else "-"  # type: ignore[arg-type]
-
-
-def fetched_of(card: Card) -> str:
+def row_of(card: Card) -> tuple[str, ...]:
+    """Return name, task, rows, width, size and what has been fetched."""
     from hogwild.data.public.catalogue import is_fetched, place
 
+    rows = [part.rows for part in card.parts if part.rows is not None]
+    count = sum(rows) if len(rows) == len(card.parts) else card.arcs
+    width = card.features or card.vertices
+    sizes = [file.bytes for file in card.files() if file.bytes is not None]
     here = [role for role in card.roles if is_fetched(place(card, role))]
-    return "yes" if len(here) == len(card.roles) else ", ".join(here) or "no"
+    return (
+        card.name,
+        card.task,
+        f"{count:,}" if count else "-",
+        f"{card.users:,} x {card.items:,}" if card.users and card.items else f"{width:,}" if width else "-",
+        size(sum(sizes)) if len(sizes) == len(card.files()) else "-",
+        "yes" if len(here) == len(card.roles) else ", ".join(here) or "no",
+    )
 
 
 @data.command("info")
@@ -103,17 +77,11 @@ def info(name: Name, json: Json = False) -> None:
     from hogwild.data.public.catalogue import look_up
 
     card, _ = look_up(name)
-    if json:
-        typer.echo(to_json(facts(card)))
-        return
-    for line in lines(card):
-        typer.echo(printable(line))
+    show(facts(card), json, lambda _: lines(card))
 
 
 def facts(card: Card) -> dict[str, Any]:
     """Return a card as JSON types, with the path of each part that has been fetched."""
-    import dataclasses
-
     from hogwild.data.public.catalogue import is_fetched, place
 
     given = {name: value for name, value in dataclasses.asdict(card).items() if value not in (None, "", ())}
@@ -126,49 +94,31 @@ def lines(card: Card) -> Iterator[str]:
     from hogwild.data.public.catalogue import is_fetched, place
 
     others = f" (also {', '.join(card.aliases)})" if card.aliases else ""
-    yield from fact("name", card.name + others)
-    yield from fact("title", card.title)
-    yield from fact("task", f"{card.task}: hogwild train {card.name} (--problem {card.problem})")
-    counts = ("features", card.features), ("classes", card.classes), ("users", card.users), ("items", card.items)
-    for name, count in (*counts, ("vertices", card.vertices), ("arcs", card.arcs)):
-        if count is not None:
-            yield from fact(name, f"{count:,}")
+    task = f"{card.task}: hogwild train {card.name} (--problem {card.problem})"
+    known: dict[str, Any] = {"name": card.name + others, "title": card.title, "task": task}
     for part in card.parts:
         noun = "ratings" if card.problem == "completion" else "rows"
-        known = [f"{count:,} {what}" for what, count in ((noun, part.rows), ("nonzeros", part.nonzeros)) if count]
+        counts = [f"{count:,} {what}" for what, count in ((noun, part.rows), ("nonzeros", part.nonzeros)) if count]
         path = place(card, part.role)
         state = f"in {path}" if is_fetched(path) else f"not here (hogwild data fetch {card.title_of(part.role)})"
-        yield from fact(part.role, ", ".join([*known, state]))
-        for file in part.files:
-            yield from file_lines(file)
-    for file in card.labels:
-        yield from fact("labels", f"1 for documents of {card.topic}, -1 for others, from")
-        yield from file_lines(file)
-    for name in ("format", "licence", "note", "homepage", "source"):
+        known[part.role] = [*counts, state]
+    if card.labels:
+        known["labels"] = f"1 for documents of {card.topic}, -1 for others"
+    numbers = ("features", "classes", "users", "items", "vertices", "arcs")
+    for name in (*numbers, "format", "licence", "note", "homepage", "source"):
         if value := getattr(card, name):
-            yield from fact(name, value)
+            known[name] = value
+    yield from fact_lines(known, 12, WIDTH)
+    yield "files"
+    for file in card.files():
+        about = [f"{file.bytes:,} bytes"] if file.bytes is not None else []
+        about += [f"{name} {value}" for name in ("sha256", "md5") if (value := getattr(file, name))]
+        about += [f"of it {file.member}"] if file.member else []
+        for text in (file.url or f"{file.name}, by hand", *file.mirrors, *about):
+            yield f"    {text}"
     yield "citation"
     for line in card.citation.strip().splitlines():
         yield f"    {line}"
-
-
-def file_lines(file: Any) -> Iterator[str]:
-    known = [f"{file.bytes:,} bytes"] if file.bytes is not None else []
-    known += [f"{name} {value}" for name in ("sha256", "md5") if (value := getattr(file, name))]
-    known += [f"of it {file.member}"] if file.member else []
-    for text in (file.url or f"{file.name}, by hand", *file.mirrors, *known):
-        yield f"    {text}"
-
-
-def fact(name: str, value: str) -> list[str]:
-    return textwrap.wrap(
-        " ".join(value.split()),
-        WIDTH,
-        initial_indent=f"{name:<11} ",
-        subsequent_indent=" " * 12,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 @data.command("path")
@@ -187,9 +137,7 @@ def path(name: Name) -> None:
 def fetch(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False, autocompletion=data_sets
-        ),
+        typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False),
     ],
     source: Annotated[
         list[str] | None,
@@ -233,49 +181,17 @@ def fetch_one(card: Card, role: str | None, source: list[str], force: bool, disp
     from hogwild.data.public.catalogue import is_fetched, place
     from hogwild.data.public.fetch import fetch as parts
 
-    reading = Fetching()
+    reading = Reading(verb="fetching")
     display.say(f"{card.name}: {card.title}; terms: {card.licence}")
-    steps = parts(card, [role] if role else None, sources=source, force=force, progress=reading.step)
-    while True:
-        with display.live(reading.line):
-            done = next(steps, None)
-        if done is None:
-            break
-        title = card.title_of(done.role)
-        if not done.found:
-            display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
-            continue
-        counts = ", ".join(f"{count:,} {name}" for name, count in done.found.items())
-        display.say(f"{title}: {counts}, in {done.path}")
-        for name in done.unchecked:
-            display.say(
-                f"{title}: the known checksum is of {name} as it comes, packed; here counts alone were compared"
-            )
+    with display.live(reading.line):
+        for done in parts(card, [role] if role else None, sources=source, force=force, progress=reading.step):
+            title = card.title_of(done.role)
+            if not done.found:
+                display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
+                continue
+            counts = ", ".join(f"{count:,} {name}" for name, count in done.found.items())
+            display.say(f"{title}: {counts}, in {done.path}")
+            for name in done.unchecked:
+                display.say(f"{title}: the checksum is of the packed {name}: only counts were compared")
     test = f" --test {card.name}:test" if "test" in card.roles and is_fetched(place(card, "test")) else ""
     display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")
-
-
-class Fetching(Reading):
-    """The live line while a data set is fetched and read."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-    def step(self, what: str, done: int, total: int | None) -> None:
-        if what != self.name:
-            super().__init__(what)
-            self.first = done  # of a resumed download
-        self.update(done, total)
-
-    def line(self) -> str:
-        import time
-
-        from hogwild.cli.display import bar, clock
-
-        if not self.name:
-            return ""
-        seconds = max(time.monotonic() - self.start, 1e-3)
-        speed = f"{(self.done - self.first) / seconds / 1e6:.1f} MB/s  {clock(seconds)}"
-        if not self.total:
-            return f"{self.name}  {size(self.done)}  {speed}"
-        return f"{self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {speed}"

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import textwrap
 import time
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import CONTAINERS, check_readable, chosen
-from hogwild.cli.data.machines import check_between, machines_facts, machines_lines
-from hogwild.cli.data.sources import Sources, check_memory
-from hogwild.cli.display import Display, Reading
+from hogwild.cli.data.sources import CONTAINERS, Sources, check_memory, check_readable, chosen
+from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.errors import UsageError
-from hogwild.json_rows import to_json
+from hogwild.methods import parse_link
 from hogwild.screen import printable
+
+if TYPE_CHECKING:
+    from hogwild.data.rows.container import Rows
 
 STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
 
+TRAFFIC = ("exchange", "moved", "MB an epoch", "bytes a nonzero", "most nonzeros/s", "an epoch")  # columns
 KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
 
 
 @takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False, autocompletion=shell.data)
-    ],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Quiet = False,
@@ -64,7 +63,7 @@ def convert(
 def info(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine", autocompletion=shell.data),
+        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
     machines: Annotated[
@@ -88,8 +87,12 @@ def info(
     **given: Any,
 ) -> None:
     """Print the facts of a data file, a store or a model, or of this machine."""
-    show, sources = lines, Sources.take(given)
-    check_between(machines, link)
+    lines: Callable[[dict[str, Any]], Iterator[str]] = fact_lines
+    sources = Sources.take(given)
+    if link and machines is None:
+        raise UsageError(f"--link {link}: say how many machines it joins: --machines 2")
+    if machines is not None and parse_link(link).bandwidth == float("inf"):
+        raise UsageError(f"--machines {machines}: say what joins them: --link latency=0.2ms,bandwidth=1Gbit")
     if path is None:
         if machines is not None:
             raise UsageError(f"--machines {machines}: give the data too: hogwild info DATA --machines {machines}")
@@ -107,11 +110,10 @@ def info(
             return
         if kind == "linear":
             facts = data_facts(path, sources, seed, json, machines, link)
-            show = data_lines
+            lines = data_lines
         else:
             facts = other_facts(path, sources, kind, json)
-    for line in [to_json(facts)] if json else show(facts):
-        typer.echo(printable(line))
+    show(facts, json, lines)
 
 
 def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
@@ -172,16 +174,6 @@ def machine_facts() -> dict[str, Any]:
     return facts | {f"{name}_version": version for name, version in machine.versions().items()}
 
 
-def lines(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield one aligned line for each fact."""
-    for name, value in facts.items():
-        if isinstance(value, float):
-            value = f"{value:.6g}"
-        elif isinstance(value, int) and not isinstance(value, bool):
-            value = f"{value:,}"
-        yield f"{name.replace('_', ' '):<20} {value}"
-
-
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts of data, each with its meaning."""
     from hogwild.data.text.hashing import collision_line
@@ -213,17 +205,49 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         f"sharing {facts['shared']:.3g} features on average",
         "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
     }
-    for name, value in [*shown.items(), ("in parallel", facts["meaning"])]:
-        yield from textwrap.wrap(
-            value,
-            118,
-            initial_indent=f"{name:<14}",
-            subsequent_indent=" " * 14,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    yield from fact_lines(shown | {"in parallel": facts["meaning"]}, 14, 118)
     if "machines" in facts:
         yield from machines_lines(facts["machines"])
+
+
+def machines_facts(rows: Rows, labels: bool, machines: int, link: str) -> dict[str, Any]:
+    """Return what the exchanges send on these data, how long an epoch takes, and the verdict."""
+    from hogwild.training.traffic import DegreeCounts, SharedWork, TimedEpoch, timed_epoch, traffic, verdict
+
+    wire = parse_link(link)
+    if "row=" in link:
+        epoch = TimedEpoch(len(rows) * wire.row, rows.width, "as the link says")
+    else:
+        epoch = timed_epoch(rows, "log" if labels else "squared-error")
+    load = SharedWork(epoch.width, len(rows), rows.nnz, epoch.seconds, machines, wire)
+    found = traffic(load, DegreeCounts.of(rows.degrees()))
+    return {
+        "count": machines,
+        "link": link,
+        "epoch_seconds": epoch.seconds,
+        "how": epoch.how,
+        "nonzeros_per_second": rows.nnz / epoch.seconds if epoch.seconds else None,
+        "exchanges": [dataclasses.asdict(each) for each in found],
+        "verdict": verdict(load, found),
+    }
+
+
+def machines_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield a heading, a line for each exchange, and the verdict."""
+    speed = "" if facts["nonzeros_per_second"] is None else f", {facts['nonzeros_per_second']:.3g} nonzeros/s"
+    epoch = f"{facts['epoch_seconds']:.3g} s on this one{speed} ({facts['how']})"
+    yield from fact_lines({"machines": f"{facts['count']} over {facts['link']}", "an epoch": epoch}, 14, 118)
+    yield " " * 14 + f"{TRAFFIC[0]:<26}" + "".join(f"{name:>17}" for name in TRAFFIC[1:])
+    for each in facts["exchanges"]:
+        cells = (
+            f"{100 * each['moved']:.3g} %",
+            f"{1e-6 * each['bytes']:.3g}",
+            f"{each['per_nonzero']:.2g}",
+            f"{each['most']:.2g}",
+            f"{each['seconds']:.3g} s",
+        )
+        yield " " * 14 + f"{each['exchange']:<26}" + "".join(f"{cell:>17}" for cell in cells)
+    yield from fact_lines({"": facts["verdict"]}, 14, 118)
 
 
 def size(count: int) -> str:

@@ -1,9 +1,11 @@
-"""How the commands open data: their shared options, checked before anything heavy is imported."""
+"""How the commands open and describe data of each problem, and check paths before anything heavy is imported."""
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import stat
 import sys
 import tempfile
 import warnings
@@ -12,20 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError, expected_one_of
+from hogwild.config import TrainConfig
+from hogwild.data.parallel import BytesRead
+from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError, expected_one_of, nearest
+from hogwild.methods import located
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
     from hogwild.data.graphs.container import Graph
     from hogwild.data.ratings.container import Ratings
     from hogwild.data.rows.container import Rows
-    from hogwild.data.tables.plan import AskedColumns
 
 #: Formats of rows, of ratings and of graphs.
 FORMATS = (
     "svmlight",
     "npz",
-    "mtx",
     "store",
     "synthetic",
     "csv",
@@ -39,6 +42,16 @@ FORMATS = (
     "mrf",
 )
 COLUMNS = ("label", "categorical", "numeric", "text", "ignore", "weight")
+TRAINING_BYTES = 48  # least memory of a feature in training
+COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
+VERTEX_BYTES = 16  # least memory of a vertex and label in training
+HOLDOUTS = ("row", "user", "time")
+ONE_PROBLEM = dict.fromkeys(("ratings", "netflix"), "completion") | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
+SPECS = {
+    "linear": "hogwild.data.rows.synthetic:SyntheticSpec",
+    "completion": "hogwild.data.ratings.synthetic:RatingSpec",
+    "cuts": "hogwild.data.graphs.synthetic:GraphSpec",
+}
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 
 
@@ -116,23 +129,19 @@ class Sources:
 
     def options(self) -> dict[str, Any]:
         """The options that determine how a source is read, as keywords of ``open_data``."""
+        columns, given = None, {option: getattr(self, option) for option in COLUMNS}
+        if any(given.values()):
+            from hogwild.data.tables.plan import AskedColumns
+
+            columns = AskedColumns.of(**given)
         return {
             "format": self.format,
             "zero_based": self.zero_based,
             "width": self.features,
             "targets": self.targets,
             "hash_bits": self.hash_bits,
-            "columns": self.columns(),
+            "columns": columns,
         }
-
-    def columns(self) -> AskedColumns | None:
-        """The options for a table's columns, if any are given."""
-        given = {option: getattr(self, option) for option in COLUMNS}
-        if not any(given.values()):
-            return None
-        from hogwild.data.tables.plan import AskedColumns
-
-        return AskedColumns.of(**given)
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """Yield the rows in order, in blocks of bounded size. Text, or standard input for "-", is not kept."""
@@ -174,6 +183,182 @@ class Sources:
         repairs = list(REPAIRS) if self.hash_bits is None else ["query_rows"]  # hashing sorts rows and joins features
         if parts := [f"{count:,} rows {REPAIRS[name]}" for name in repairs if (count := getattr(summary, name))]:
             warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
+
+
+# ---- data of each problem
+
+
+def _by_name(sources: Sources, name: str) -> dict[str, Any]:
+    """Return the format of test data: that of the options, unless their name says it."""
+    from hogwild.data.public.catalogue import located
+
+    return {"format": None if name.startswith("synthetic:") or os.path.isdir(located(name)) else sources.format}
+
+
+class RowsOfFeatures:
+    """Data of the linear problem.
+
+    Attributes
+    ----------
+    noun : str
+        What its examples are called.
+    default, what : str
+        Training data if none are named, and their description.
+    """
+
+    noun, default, what = "rows", "synthetic:rcv1", "a generated stand-in shaped like RCV1"
+
+    def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Rows:
+        return sources.open(name, progress)
+
+    def open_test(self, sources: Sources, name: str, train: Rows, progress: BytesRead | None = None) -> Rows:
+        """Open test data, numbered like the training data."""
+        options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
+        return sources.open(name, progress, columns=None, plan=train.table, **options, **_by_name(sources, name))
+
+    def facts(self, examples: Rows) -> str:
+        """Return the size of the data in a line."""
+        return f"{len(examples):,} rows x {examples.width:,} features, {examples.nnz:,} nonzeros"
+
+    def notes(self, name: str, examples: Rows, config: TrainConfig) -> Iterator[str]:
+        """Yield further remarks on training data; raise InputError if they are too large for the memory."""
+        if examples.table is not None:
+            from hogwild.data.tables.plan import TablePlan
+
+            yield from TablePlan.from_json(examples.table).lines()
+        if examples.hash_bits is not None:
+            from hogwild.data.text.hashing import collision_line, occupancy
+
+            yield collision_line(occupancy(examples))
+        check_memory(name, examples.width, TRAINING_BYTES)
+
+    def hold_out(self, examples: Rows, fraction: float, seed: int, by: str) -> tuple[Rows, Rows]:
+        if by != "row":
+            raise UsageError(f"--holdout-by {by} is for ratings (--problem completion): rows are held out at random")
+        return examples.split(fraction, seed)
+
+
+class RatingsOfItems:
+    """Data of matrix completion."""
+
+    noun, default, what = "ratings", "synthetic:ratings", "generated ratings of a planted low-rank model"
+
+    def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Ratings:
+        return sources.ratings(name, progress)
+
+    def open_test(self, sources: Sources, name: str, train: Ratings, progress: BytesRead | None = None) -> Ratings:
+        known = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
+        return sources.ratings(name, progress, **known, **_by_name(sources, name))
+
+    def facts(self, examples: Ratings) -> str:
+        from hogwild.data.ratings.container import describe
+
+        return describe(examples)
+
+    def notes(self, name: str, examples: Ratings, config: TrainConfig) -> Iterable[str]:
+        from hogwild import machine
+
+        stride = -(-(config.rank or 0) // 16) * 16
+        what = f"{name}: {sum(examples.shape):,} users and items at rank {config.rank}"
+        machine.check_memory(what, 4 * COPIES * stride * sum(examples.shape), ": give a smaller --rank")
+        return ()
+
+    def hold_out(self, examples: Ratings, fraction: float, seed: int, by: str) -> tuple[Ratings, Ratings]:
+        return examples.split(fraction, seed, by)
+
+
+class GraphsToCut:
+    """Data of graph cuts."""
+
+    noun, default, what = "edges", "synthetic:grid", "a generated picture to be cut in two"
+
+    def open(self, sources: Sources, name: str, progress: BytesRead | None = None) -> Graph:
+        from hogwild import machine
+
+        graph = sources.graph(name, progress)
+        what = f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels"
+        machine.check_memory(what, VERTEX_BYTES * graph.n_vertices * graph.n_labels)
+        return graph
+
+    def open_test(self, sources: Sources, name: str, train: Graph, progress: BytesRead | None = None) -> Graph:
+        raise UsageError(f"--test {name}: a cut is of one graph, and there is nothing to test on")
+
+    def facts(self, examples: Graph) -> str:
+        grid = "" if examples.shape is None else f", a grid of {' x '.join(map(str, examples.shape))}"
+        found = f"{len(examples.terminals):,} of them terminals of {examples.n_labels:,} labels"
+        return f"{examples.n_vertices:,} vertices, {found}, {len(examples):,} edges{grid}"
+
+    def notes(self, name: str, examples: Graph, config: TrainConfig) -> Iterable[str]:
+        if examples.n_labels > 2 and examples.n_vertices * examples.n_labels > 1 << 32:
+            warnings.warn(f"{name}: {examples.n_labels:,} labels for each vertex", HogwildWarning, stacklevel=2)
+        return ()
+
+    def hold_out(self, examples: Graph, fraction: float, seed: int, by: str) -> tuple[Graph, Graph]:
+        raise UsageError(f"--holdout {fraction:g}: a cut is of one graph, and there is nothing to test on")
+
+
+def problem_of(name: str, format: str | None = None) -> str:
+    """The problem that data of this format or name are for, as far as these tell; "linear" where they do not."""
+    from hogwild.data.graphs.source import graph_format
+    from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
+    from hogwild.data.public.catalogue import find
+    from hogwild.data.ratings.store import is_rating_store
+    from hogwild.data.ratings.synthetic import FAMILIES as RATINGS
+
+    if format in ONE_PROBLEM:
+        return ONE_PROBLEM[format]
+    if name.startswith("synthetic:"):
+        family = name.removeprefix("synthetic:").partition("?")[0]
+        return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
+    if (found := find(name)) is not None:
+        return found[0].problem
+    if graph_format(name) == "dimacs":
+        return "cuts"
+    return "completion" if is_rating_store(name) else "linear"
+
+
+def chosen(problem: str | None, name: str, format: str | None = None) -> str:
+    """Return the problem asked for, or the one that the data's format or name implies."""
+    problem = problem or problem_of(name, format)
+    if problem not in CONTAINERS:
+        choices, close = ", ".join(CONTAINERS), nearest(problem, CONTAINERS)
+        raise UsageError(f"--problem {problem}: expected one of {choices} (modules: hogwild train-module){close}")
+    return problem
+
+
+CONTAINERS: dict[str, Any] = {
+    "linear": RowsOfFeatures(),
+    "completion": RatingsOfItems(),
+    "cuts": GraphsToCut(),
+}
+
+
+# ---- paths
+
+
+def check_readable(name: str, problem: str = "linear") -> None:
+    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened."""
+    if name.startswith("synthetic:"):
+        located(SPECS[problem]).parse(name)
+        return
+    if not name:
+        raise UsageError("'': expected the name of a file or directory")
+    from hogwild.data.public import catalogue
+
+    name = catalogue.located(name)
+    try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISDIR(mode):
+            os.listdir(name)
+        elif stat.S_ISREG(mode):
+            open(name, "rb").close()
+        elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        from hogwild.data.hints import missing
+
+        hint = missing(name) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{name}: {error.strerror or error}{hint}") from None
 
 
 def check_outputs(outputs: dict[str, str | None], inputs: Iterable[str | None] = (), pipes: Iterable[str] = ()) -> None:

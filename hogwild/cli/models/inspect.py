@@ -1,66 +1,36 @@
 """``hogwild inspect``: shows a model to people: its weights by name, its options, how its training went.
 
 One dictionary of facts is made for each kind of model; ``--json`` prints all of it, and the lines are made from it, so
-the two never disagree. Neither needs torch; matplotlib is imported for ``--plot`` only.
+the two never disagree. Feature names come from the model, if it was trained on a table, or from the file that the user
+gives: a table, read by the model's plan, or one name a line. Nothing here needs torch; matplotlib is imported for
+``--plot`` only.
 """
 
 from __future__ import annotations
 
-import itertools
-import textwrap
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_outputs
-from hogwild.cli.models.facts import facts_of
+from hogwild.cli.data.sources import check_outputs, check_readable
+from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.models.predict import Model
 from hogwild.cli.options import Json
-from hogwild.errors import UsageError
+from hogwild.errors import InputError, UsageError
 from hogwild.screen import printable
 
-WIDE = 100  # characters at which a line is wrapped
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hogwild.problems.linear.model import LinearModel
+
+COUNT, FEW = 10, 3  # heaviest features of each sign; with several classes, of each class
 NAME = 40  # characters of a name
 STEEP = 4  # ratio of largest to smallest value above which the plot's scale is logarithmic
-LEAD = 18  # characters of the left column
 CLASSES, ARRAYS, EPOCHS = 25, 40, 7  # lines of a list; JSON has all of it
-OPTIONS = (
-    "loss",
-    "loss_param",
-    "l1",
-    "l2",
-    "penalty",
-    "rank",
-    "nonnegative",
-    "negatives",
-    "normalize",
-    "class_weight",
-    "step",
-    "schedule",
-    "adagrad",
-    "optimizer",
-    "momentum",
-    "batch",
-    "epochs",
-    "average",
-    "discipline",
-    "exchange",
-    "workers",
-    "host",
-    "device",
-    "order",
-    "seed",
-)
-PENALISED = ("loss", "l1", "l2")  # not options of a cut
-UNSAID: dict[str, tuple[Any, ...]] = {
-    "l1": (0,),
-    "normalize": ("none",),
-    "exchange": ("none",),
-    "device": ("cpu",),
-    "negatives": (1,),
-}
+OFF = (None, False, "", "none")  # values of options that are not shown
 CURVES = {
     "objective": "objective",
     "held_out_loss": "held-out loss",
@@ -96,134 +66,181 @@ def inspect(
         check_readable(names)
     if plot is not None:
         check_outputs({"--plot": plot}, [model, names])
-    from hogwild.model_file import usable
     from hogwild.models import load_model
 
     trained = load_model(model)
     kind = type(trained).__name__
     if kind != "LinearModel" and (names is not None or zero_based):
         raise UsageError(f"--{'zero-based' if names is None else 'names'} is for linear models, and {model} is none")
-    with usable(model):  # a file may hold any JSON among its options and measurements
-        rows = list(curve(trained.history))
-    if plot is not None and not any({*AXES, "objective"} <= set(row) for row in rows):
+    fields = [*AXES, *CURVES, "test_accuracy", "test_auc", "status"]
+    curve = [{name: row[name] for name in fields if row.get(name) is not None} for row in trained.history]
+    if plot is not None and not any({*AXES, "objective"} <= set(row) for row in curve):
         raise UsageError(f"--plot {plot}: {model} holds no measurements of its training")
-    options = chosen(trained.config)
     facts = {
         "model": model,
-        **facts_of(trained, count, names, zero_based),
+        **FACTS[kind](trained, count, names, zero_based),
         "trained_by": f"hogwild {trained.version}",
         "data": trained.fingerprint,
-        "options": options,
-        "history": rows,
+        "options": {name: value for name, value in trained.config.items() if value not in OFF},
+        "history": curve,
     }
     if plot is not None:
-        draw(rows, plot)  # first, since a reader of the lines may stop early
-    if json:
-        from hogwild.json_rows import to_json
+        draw(curve, plot)  # first, since a reader of the lines may stop early
+    show(facts, json, lines)
+    if trained.history and not json:
+        typer.echo("")
+        display, last = Display(), len(trained.history) - 1
+        for at in sorted({round(last * step / (EPOCHS - 1)) for step in range(EPOCHS)}):
+            display.row(trained.history[at])
 
-        typer.echo(to_json(facts))
-    else:
-        with usable(model):
-            show(facts, trained.history)
+
+# ---- facts of each kind of model, as JSON types
 
 
-def chosen(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the informative options, without those that are off."""
-    found = {name: config.get(name) for name in OPTIONS if config.get("problem") != "cuts" or name not in PENALISED}
+def linear_facts(model: LinearModel, count: int | None, names: str | None, zero_based: bool) -> dict[str, Any]:
+    """Return labels, sizes and the heaviest features of a linear model."""
+    import numpy as np
+
+    from hogwild.data.names import heaviest
+
+    if model.table is not None and zero_based:
+        raise UsageError("--zero-based is for numbered features, and those of a table have names")
+    several = len(model.coef_) > 1
+    tops = [heaviest(weights, count or (FEW if several else COUNT)) for weights in model.coef_]
+    named = namer(model, {int(at) for pair in tops for side in pair for at in side}, names, zero_based)
+    nonzero = int(np.count_nonzero(model.coef_))
     return {
-        name: value
-        for name, value in found.items()
-        if value is not None and value is not False and value not in UNSAID.get(name, ())
+        "kind": "linear",
+        "labels": model.label_texts,
+        "features": model.width,
+        "hash_bits": model.hash_bits,
+        "nonzero": nonzero,
+        "density": nonzero / max(model.coef_.size, 1),
+        "intercept": model.intercept_,
+        "columns": None if model.table is None else {c["name"]: c["role"] for c in model.table["columns"]},
+        "heaviest": [
+            {"label": label} | paired(weights, pair, named)
+            for label, weights, pair in zip(model.label_texts if several else [None], model.coef_, tops)
+        ],
     }
 
 
-def curve(history: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the measurements that make a learning curve; missing ones are null."""
-    fields = [*AXES, *CURVES, "test_accuracy", "test_auc"]
-    for row in history:
-        yield {name: float(row[name]) for name in fields if row.get(name) is not None} | {"status": row.get("status")}
+def completion_facts(model: Any, count: int | None, *_: Any) -> dict[str, Any]:
+    """Return sizes and biases of a completion model."""
+    from hogwild.data.names import heaviest
+
+    sides = ("user", model.user_bias, model.user_ids), ("item", model.item_bias, model.item_ids)
+    return {
+        "kind": "completion",
+        "users": model.shape[0],
+        "items": model.shape[1],
+        "rank": model.rank,
+        "mean": model.mean,
+        "heaviest": [
+            {"label": side} | paired(biases, heaviest(biases, count or COUNT), str if ids is None else ids.names)
+            for side, biases, ids in sides
+        ],
+    }
 
 
-def show(facts: dict[str, Any], history: list[dict[str, Any]]) -> None:
-    """Print the facts as lines, and a few rows of the history as shown in training."""
-    from hogwild.cli.display import Display
+def cut_facts(model: Any, *_: Any) -> dict[str, Any]:
+    """Return the values of a cut, and how many vertices have each label."""
+    import numpy as np
 
-    for line in (line for part in (about(facts), weights(facts)) for line in part):
-        typer.echo(printable(line))
-    if history:
-        typer.echo("")
-        display, last = Display(), len(history) - 1
-        for at in sorted({round(last * step / (EPOCHS - 1)) for step in range(EPOCHS)}):
-            display.row(history[at])
-
-
-def about(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield lines for facts that are one number or a short list."""
-    for name, value in facts.items():
-        if name in ("heaviest", "history", "tied") or value is None or (name == "intercept" and len(value) > 1):
-            continue
-        if name == "arrays":
-            for array in value[:ARRAYS]:
-                shape = " x ".join(map(str, array["shape"])) or "one number"
-                yield f"  {array['name'][:NAME]:<{NAME}}  {shape:<16} {array['dtype']}"
-            yield from more(len(value), ARRAYS, "arrays, which --json has")
-            continue
-        yield from textwrap.wrap(
-            short(name, value), WIDE, initial_indent=f"{name.replace('_', ' '):<{LEAD}}", subsequent_indent=" " * LEAD
-        )
+    counts = np.bincount(model.labels, minlength=model.n_labels).tolist()
+    names = range(model.n_labels) if model.label_ids is None else model.label_ids.names()
+    return {
+        "kind": "cuts",
+        "vertices": len(model),
+        "labels": model.n_labels,
+        "cut_value": model.cut_value,
+        "relaxed_value": model.objective,
+        "energy": model.energy,
+        "grid": model.shape,
+        "vertices_by_label": {str(name): number for name, number in zip(names, counts, strict=True)},
+    }
 
 
-def short(name: str, value: Any) -> str:
-    """Format one fact as text."""
-    if isinstance(value, dict):
-        text = [f"{key.replace('_', ' ')} {short('', entry)}" for key, entry in value.items()][:CLASSES]
-        return ", ".join([*text, *more(len(value), CLASSES, "")])
-    if hasattr(value, "__len__") and not isinstance(value, str):
-        return ", ".join([*(short("", entry) for entry in value[:CLASSES]), *more(len(value), CLASSES, "")])
-    if name == "density":
-        return f"{value:.2%} of the weights are not zero"
-    if isinstance(value, (int, str)):
-        return f"{value:,}" if name and isinstance(value, int) else str(value)
-    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:.6g}"
+def module_facts(model: Any, *_: Any) -> dict[str, Any]:
+    """Return names and shapes of a module's arrays."""
+    arrays = [
+        {"name": name, "shape": array.shape, "dtype": model.dtypes.get(name, str(array.dtype))}
+        for name in model.names
+        if (array := model.arrays.get(name)) is not None
+    ]
+    parameters = sum(array.size for array in model.arrays.values())
+    return {"kind": "module", "parameters": parameters, "arrays": arrays, "tied": model.tied}
 
 
-def more(count: int, most: int, what: str) -> list[str]:
-    """Return the last line of a list that was cut off."""
-    return [f"and {count - most:,} more {what}".rstrip()] if count > most else []
+FACTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "LinearModel": linear_facts,
+    "CompletionModel": completion_facts,
+    "Segmentation": cut_facts,
+    "ModuleModel": module_facts,
+}
 
 
-def weights(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield the heaviest features, positive beside negative; with several classes a block of two lines each."""
-    groups = facts.get("heaviest", [])
-    several = facts["kind"] == "linear" and len(groups) > 1
+def paired(weights: np.ndarray, positions: Iterable[np.ndarray], named: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return names and weights at the positions of large and of small weights."""
+    sides = [[[str(named(at)), float(weights[at])] for at in side] for side in positions]
+    return {"positive": sides[0], "negative": sides[1]}
+
+
+def namer(model: LinearModel, wanted: set[int], names: str | None, zero_based: bool) -> Callable[[Any], str]:
+    """Return a function from a feature's position to its names if there are any, else its number."""
+    known = model.names
+    if names is not None and model.table is not None:
+        from hogwild.data.public.catalogue import located
+        from hogwild.data.tables.source import feature_names
+
+        known = feature_names(located(names), model.table, wanted)
+    elif names is not None:
+        known = names_in_lines(names, model.hash_bits, wanted)
+    if names is not None and wanted and not known:
+        raise InputError(f"{names}: has no name for any of the heaviest features")
+    number = "bucket {}".format if model.hash_bits is not None else lambda at: f"feature {at + (not zero_based)}"
+    return lambda at: " | ".join(known.get(int(at), [])) or number(int(at))
+
+
+def names_in_lines(path: str, hash_bits: int | None, wanted: set[int]) -> dict[int, list[str]]:
+    """Return names at the positions ``wanted``, from text whose first line names the first feature."""
+    import numpy as np
+
+    from hogwild.data.text.hashing import hash_indices
+
+    text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    if "\0" in text:
+        raise InputError(f"{path}: expected text with one name a line")
+    names = text.removesuffix("\n").split("\n")
+    where = np.arange(len(names)) if hash_bits is None else hash_indices(np.arange(len(names)), hash_bits)
+    known: dict[int, list[str]] = {}
+    for line in np.flatnonzero(np.isin(where, list(wanted))):
+        if name := names[line].strip():
+            known.setdefault(int(where[line]), []).append(name)
+    return known
+
+
+# ---- what people see
+
+
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the facts: those of a number or a short list, arrays, and the heaviest features."""
+    apart = ("heaviest", "history", "tied", "arrays")
+    yield from fact_lines({name: value for name, value in facts.items() if name not in apart and value is not None})
+    arrays, groups = facts.get("arrays", []), facts.get("heaviest", [])
+    for array in arrays[:ARRAYS]:
+        shape = " x ".join(map(str, array["shape"])) or "one number"
+        yield f"  {array['name'][:NAME]:<{NAME}}  {shape:<16} {array['dtype']}"
     for group in groups[:CLASSES]:
-        if several:
-            yield ""
-            yield f"{group['label']}  (intercept {group['intercept']:.4g})"
-            for sign, side in (("+", "positive"), ("-", "negative")):
-                text = ", ".join(f"{name[:NAME]} ({weight:.4g})" for name, weight in group[side]) or "none"
-                yield from textwrap.wrap(text, WIDE, initial_indent=f"  {sign}  ", subsequent_indent="     ")
-        else:
-            yield from beside(headings(facts, group["label"]), group["positive"], group["negative"])
-    yield from more(len(groups), CLASSES, "classes, which --json has")
-
-
-def headings(facts: dict[str, Any], side: str | None) -> tuple[str, str]:
-    """Return what positive and negative weights indicate."""
-    if side is not None:
-        return f"{side}s with the largest biases", "with the smallest"
-    labels = facts["labels"]
-    return (f"for {labels[1]}", f"for {labels[0]}") if labels else ("raise the prediction", "lower it")
-
-
-def beside(titles: tuple[str, str], left: list[Any], right: list[Any]) -> Iterator[str]:
-    """Yield two lists of names and weights, side by side."""
-    columns = [[f"{weight:>12.5g}  {printable(name)[:NAME]}" for name, weight in side] for side in (left, right)]
-    wide = max(map(len, [titles[0] + " " * LEAD, *columns[0]])) + 2
-    yield ""
-    yield f"{titles[0]:>{len(titles[0]) + 14}}".ljust(wide) + " " * 14 + titles[1]
-    for one, other in itertools.zip_longest(*columns, fillvalue=""):
-        yield (one.ljust(wide) + other).rstrip()
+        label, labels = group["label"], facts["labels"] if facts["kind"] == "linear" else []
+        titles = (f"large for {label}", f"small for {label}") if label else ("raise the prediction", "lower it")
+        if label is None and labels:
+            titles = f"for {labels[1]}", f"for {labels[0]}"
+        yield ""
+        for title, side in zip(titles, (group["positive"], group["negative"])):
+            yield from fact_lines({title: [f"{printable(name)[:NAME]} ({weight:.4g})" for name, weight in side]})
+    if len(arrays) > ARRAYS or len(groups) > CLASSES:
+        yield "and more, which --json has"
 
 
 def draw(rows: list[dict[str, Any]], path: str) -> None:

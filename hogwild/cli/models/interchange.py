@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import check_outputs
+from hogwild.cli.data.sources import check_outputs, check_readable
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet
 from hogwild.errors import UsageError

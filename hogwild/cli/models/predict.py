@@ -17,12 +17,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from hogwild.cli import shell
-from hogwild.cli.data.containers import check_readable
-from hogwild.cli.data.sources import Sources, check_outputs
+from hogwild.cli.data.sources import Sources, check_outputs, check_readable
+from hogwild.cli.display import fact_lines, show
 from hogwild.cli.options import CACHE, Json, takes
 from hogwild.errors import InputError, OutputError, UsageError
-from hogwild.screen import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,8 +38,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        autocompletion=shell.data,
-        help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+        help="svmlight text ('-': standard input), a store, .npz, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
 ]
@@ -66,7 +63,15 @@ def predict(
     sources = Sources.take(given)
     linear = open_model(model, data)
     if not is_linear(linear):
-        predict_ratings(linear, sources, data, out, [model, data], proba or decision)
+        if proba or decision:
+            raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
+        pairs = pairs_of(linear, sources, data, "optional")
+        check_outputs({"--out": out}, [model, data], pipes=("--out",))
+        with output(out) as stream:
+            for first in range(0, len(pairs), PAIRS):
+                part = pairs.block(first, first + PAIRS)
+                stream.write(number_lines(linear.scores(part.users, part.items)))
+        linear.warn_unknown(pairs.users, pairs.items)
         return
     if proba:
         linear.check_probabilities()
@@ -90,7 +95,6 @@ def evaluate(
         typer.Option(
             metavar="DATA",
             help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
-            autocompletion=shell.data,
         ),
     ] = None,
     **given: Any,
@@ -99,7 +103,11 @@ def evaluate(
     sources = Sources.take(given)
     linear = open_model(model, data)
     if not is_linear(linear):
-        show_facts(evaluate_ratings(linear, sources, data, seen), json)
+        from hogwild.problems.completion.model import evaluate_completion
+
+        pairs = pairs_of(linear, sources, data, "required")
+        known = None if seen is None else pairs_of(linear, sources, seen, "optional")
+        show(evaluate_completion(linear, pairs, known), json)
         return
     if seen is not None:
         raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
@@ -111,18 +119,7 @@ def evaluate(
         if str(error).startswith((data, "<stdin>")):
             raise
         raise InputError(f"{data}: {error}") from error
-    show_facts(facts, json)
-
-
-def show_facts(facts: dict[str, Any], json: bool) -> None:
-    """Print measurements as one JSON object, or as lines."""
-    from hogwild.json_rows import to_json
-
-    if json:
-        typer.echo(to_json(facts))
-    else:
-        for line in table(facts):
-            typer.echo(printable(line))
+    show(facts, json, measurements)
 
 
 def open_model(model: str, data: str) -> Any:
@@ -158,28 +155,6 @@ def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
     ids = {"users": model.user_ids, "items": model.item_ids}
     placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))
     return placed
-
-
-def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: list[str], other: bool) -> None:
-    """Write a line with the score of each pair."""
-    if other:
-        raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
-    pairs = pairs_of(model, sources, data, "optional")
-    check_outputs({"--out": out}, inputs, pipes=("--out",))
-    with output(out) as stream:
-        for first in range(0, len(pairs), PAIRS):
-            part = pairs.block(first, first + PAIRS)
-            scores = model.scores(part.users, part.items).astype("float32")
-            stream.write(number_lines(scores))
-    model.warn_unknown(pairs.users, pairs.items)
-
-
-def evaluate_ratings(model: Any, sources: Sources, data: str, seen: str | None) -> dict[str, Any]:
-    """Return errors of predicted ratings, or how well items are ranked."""
-    from hogwild.problems.completion.model import evaluate_completion
-
-    pairs = pairs_of(model, sources, data, "required")
-    return evaluate_completion(model, pairs, None if seen is None else pairs_of(model, sources, seen, "optional"))
 
 
 def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:
@@ -249,7 +224,12 @@ def output(name: str) -> Iterator[IO[bytes]]:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
             yield stream
-        mode = 0o666 & ~_umask() if not path.exists() else path.stat().st_mode & 0o777
+        if path.exists():
+            mode = path.stat().st_mode & 0o777
+        else:
+            mask = os.umask(0)  # the only way to read it
+            os.umask(mask)
+            mode = 0o666 & ~mask
         temporary.chmod(mode)
         os.replace(temporary, path)
     except OSError as error:
@@ -259,32 +239,15 @@ def output(name: str) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def table(facts: dict[str, Any]) -> Iterator[str]:
-    """Format measurements as aligned lines, with the confusion of a few labels as a table (JSON has larger ones)."""
+def measurements(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield measurements as lines, with the confusion of a few labels as a table (JSON has larger ones)."""
     from hogwild.data.rows.container import shortest
 
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
-    for name, value in facts.items():
-        if name == "f1":
-            for label, entry in zip(labels, value.values()):
-                yield f"f1 of label {label:<8} {_short(entry)}"
-        elif name not in ("labels", "confusion"):
-            yield f"{name.replace('_', ' '):<20} {_short(value)}"
+    facts = facts | ({"f1": dict(zip(labels, facts["f1"].values()))} if labels else {})
+    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"
-        yield " " * width + "".join(f"{label:>{width}}" for label in labels)
-        for label, counts in zip(labels, facts["confusion"]):
+        for label, counts in [("", labels), *zip(labels, facts["confusion"])]:
             yield f"{label:>{width}}" + "".join(f"{count:>{width}}" for count in counts)
-
-
-def _short(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

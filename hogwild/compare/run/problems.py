@@ -20,7 +20,7 @@ from hogwild.data.ratings.container import Ratings, rating_statistics
 from hogwild.data.rows.container import evenly
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import UsageError
-from hogwild.problems.case import case_of
+from hogwild.problems.protocol import case_of
 from hogwild.training.checkpoint import fingerprint, fingerprint_of
 from hogwild.training.probe import Probe
 from hogwild.training.schedule import usual_schedule
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from hogwild.data.rows.container import Rows
-    from hogwild.problems.case import Case
     from hogwild.problems.module.case import Posed
     from hogwild.problems.module.feed import Examples
+    from hogwild.problems.protocol import Case
 
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed
@@ -273,15 +273,11 @@ def _begun(data: Posed) -> tuple[Case, np.ndarray]:
 
 def select(examples: Examples, which: np.ndarray) -> Examples:
     """Return the selected examples of a module's data."""
-    from torch.utils.data import Subset
-
-    from hogwild.problems.module.feed import Arrays, Items, Sparse
+    from hogwild.problems.module.feed import Arrays, Sparse
 
     if isinstance(examples, Arrays):
         return Arrays(tuple(array[which] for array in examples.inputs), examples.target[which])
-    if isinstance(examples, Sparse):
-        return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
-    return Items(Subset(examples.dataset, [int(row) for row in which]), examples.collate)
+    return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
 
 
 def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:

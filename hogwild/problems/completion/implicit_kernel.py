@@ -20,8 +20,8 @@ from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.losses import LOG as LOGISTIC
-from hogwild.kernels.losses import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at

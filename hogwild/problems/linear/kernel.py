@@ -32,7 +32,7 @@ from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
-from hogwild.kernels.losses import bend, dloss, ease
+from hogwild.kernels.loss_kernel import bend, dloss, ease
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.names import check_names
 from hogwild.data.rows.chunks import CHUNK_NONZEROS, count_unknown
 from hogwild.data.rows.container import Rows, shortest
 from hogwild.data.rows.margins import Margins
@@ -96,7 +95,7 @@ class LinearModel:
                 raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
         for array in (coef, intercept):
             array.flags.writeable = False
-        names = check_names(self.names, coef.shape[1])
+        names = {int(bucket): list(texts) for bucket, texts in self.names.items()}
         for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels, "names": names}.items():
             object.__setattr__(self, name, value)
 

@@ -1,8 +1,8 @@
 """The objective that judges a linear model: ``weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1``, intercept unpenalised.
 
-The objective is computed in float64 from the rows themselves, by compiled loops that share nothing with the kernels,
-not even the losses (``data/rows/margins_kernel.py``, ``objective_kernel.py``). That both implementations agree is the
-proof that the reported objective is the optimised one; the tests have a third, in NumPy. One pass computes the margins,
+The objective is computed in float64 from the rows themselves, by compiled loops that share with the kernels that
+train the formulas of losses alone (``data/rows/margins_kernel.py``, ``objective_kernel.py``). So the reported objective
+is not the optimiser's own word; the tests have another, in NumPy. One pass computes the margins,
 the losses and the task's metrics, at half the speed of memory or more, off the training clock. Sums are taken over
 chunks of rows in order, so they are the same on any number of threads.
 
@@ -24,11 +24,11 @@ from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
 from hogwild.data.rows.margins import Margins
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
-from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.objective_kernel import CODES, tally, tally_classes, tally_log
+from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
-from hogwild.problems.sums import Sums, in_all
+from hogwild.problems.linear.objective_kernel import tally, tally_classes, tally_log
+from hogwild.problems.protocol import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
 
@@ -39,7 +39,7 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     Parameters
     ----------
     loss : str
-        A key of ``CODES`` other than "softmax".
+        A key of ``LOSSES`` other than "softmax".
     margins, targets : arrays, shape (n,)
         The targets are -1 and +1, real numbers or counts.
     param : float
@@ -47,7 +47,7 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     """
     found = np.empty(len(margins))
     p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
-    values_of(CODES[loss], p, y, float(param), found)
+    values_of(LOSSES[loss].code, p, y, float(param), found)
     return found
 
 
@@ -79,7 +79,7 @@ class Objective:
     rows : Rows
         The rows are streamed, so they may be larger than memory. Features beyond the parameters' width are left out.
     loss : str
-        A key of ``CODES``.
+        A key of ``LOSSES``.
     loss_param : float, optional
         Huber's delta (default 1) or epsilon (0.1).
     l1, l2 : float
@@ -119,10 +119,10 @@ class Objective:
         auc: bool = False,
         threads: int | None = None,
     ) -> None:
-        if loss not in CODES:
-            raise UsageError(f"loss {loss!r}: {expected_one_of(CODES, loss)}")
+        if loss not in LOSSES:
+            raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
         self.rows, self.loss, self.l1, self.l2, self.normalize = rows, loss, float(l1), float(l2), normalize
-        self.loss_param = DEFAULT_PARAM.get(loss, 0.0) if loss_param is None else float(loss_param)
+        self.loss_param = float((LOSSES[loss].param or 0.0) if loss_param is None else loss_param)
         weights = rows.weights if weights is None else np.asarray(weights, dtype=np.float32)
         self.weights = EMPTY if weights is None else readonly(weights)
         self.width = rows.width if width is None else int(width)
@@ -214,12 +214,13 @@ class Objective:
     def tally(self, p: np.ndarray, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
         """Sums for margins ``p``: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
         sums, targets, weights = np.zeros(4), self.targets[first:last], self.weights[first:last]
+        loss = LOSSES[self.loss]
         if p.ndim == 2:
-            tally_classes(CODES[self.loss], p, targets, weights, self.loss_param, sums)
+            tally_classes(loss.code, p, targets, weights, self.loss_param, sums)
         elif self.loss in ("log", "softmax"):
             tally_log(p, targets, weights, sums)
         else:
-            tally(CODES[self.loss], p, targets, weights, self.loss_param, sums)
+            tally(loss.code, loss.targets, p, targets, weights, self.loss_param, sums)
         if scores is not None:
             with np.errstate(over="ignore"):
                 scores[first:last] = p

@@ -7,7 +7,6 @@ added in float64.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -16,9 +15,10 @@ from numba import njit
 from hogwild.data.rows.margins_kernel import REASSOCIATE
 from hogwild.kernels import lanes as vectors
 from hogwild.kernels.lanes import LANES
+from hogwild.kernels.loss_kernel import loss
 from hogwild.kernels.losses import SOFTMAX
-from hogwild.kernels.losses import loss as loss_of
 from hogwild.kernels.options import JIT
+from hogwild.problems.linear.objective_kernel import cross_entropy
 
 
 @lru_cache(None)
@@ -39,17 +39,13 @@ def many_margins(code, size):
                 vectors.store(margins, row, k)
             label, lost = np.int64(targets[i]), 0.0
             if code == SOFTMAX:
-                top, found = -math.inf, 0.0
                 for k in range(classes):
                     row[k] += intercept[k]
-                    top = max(top, np.float64(row[k]))
-                for k in range(classes):
-                    found += math.exp(np.float64(row[k]) - top)
-                lost = top + math.log(found) - np.float64(row[label])
+                lost = cross_entropy(row[:classes], label)
             else:
                 for k in range(classes):
                     margin = np.float64(row[k]) + np.float64(intercept[k])
-                    lost += loss_of(code, margin, 1.0 if k == label else -1.0, param)
+                    lost += loss(code, margin, 1.0 if k == label else -1.0, param)
             total += lost * (np.float64(weights[i]) if len(weights) else 1.0)
         return total
 

@@ -21,7 +21,7 @@ from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
-from hogwild.kernels.losses import dloss
+from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at

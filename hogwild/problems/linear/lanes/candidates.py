@@ -186,7 +186,7 @@ class _Group:
         for epoch in range(of.epoch, of.epoch + epochs):
             shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), of.seed, epoch)
             steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
-            loop = kernel.epoch(LOSSES[p.loss], penalty_of(p, bool(steps[2].any())), *map(int, known), *rest)
+            loop = kernel.epoch(LOSSES[p.loss].code, penalty_of(p, bool(steps[2].any())), *map(int, known), *rest)
             plan = kernel.LanePlan(
                 blocks,
                 order.n_rows,

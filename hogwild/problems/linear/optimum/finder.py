@@ -17,6 +17,7 @@ import numpy as np
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
 from hogwild.data.scaled import lengths_of
+from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
 from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest
@@ -102,7 +103,7 @@ class FitProblem:
         self.targets, self.intercept, self.scales = np.asarray(targets, np.float64), intercept, scales_of(scales)
         equal = weights is None or not len(weights)
         self.shares = (np.ones(len(rows)) if equal else np.asarray(weights, np.float64)) / len(rows)
-        self.kinked = loss in ("hinge", "epsilon-insensitive")
+        self.kinked = not LOSSES[loss].smooth
 
     @classmethod
     def of(cls, objective: Objective, rows: Rows, classes: int, intercept: bool) -> FitProblem:

@@ -16,7 +16,7 @@ from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.copies import narrowed
 from hogwild.errors import NoChoice
-from hogwild.kernels.losses import EPSILON_INSENSITIVE, HINGE, LOSSES, PERCEPTRON
+from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import FLOOR, FitProblem, objective_at_zero
 from hogwild.problems.linear.optimum.newton import Newton
@@ -31,7 +31,7 @@ ROUND, ROWS = 40_000, 1000  # entries, times classes, and rows that are divided 
 def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
     """Whether so many rows are judged by exact fits, which take some tenths of a second then."""
     few = rows.nnz * classes <= ENTRIES and len(rows) * MOST_FOLDS * classes <= MARGINS
-    return few and l1 == 0.0 and LOSSES[loss] not in (HINGE, EPSILON_INSENSITIVE, PERCEPTRON)
+    return few and l1 == 0.0 and LOSSES[loss].smooth
 
 
 def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
+from hogwild.kernels.loss_kernel import curvature, dloss, loss
 from hogwild.kernels.losses import (
     EPSILON_INSENSITIVE,
     HINGE,
@@ -25,13 +26,10 @@ from hogwild.kernels.losses import (
     MODIFIED_HUBER,
     PERCEPTRON,
     POISSON,
-    POISSON_CAP,
     SOFTMAX,
     SQUARED_EPSILON_INSENSITIVE,
     SQUARED_ERROR,
     SQUARED_HINGE,
-    dloss,
-    loss,
 )
 from hogwild.kernels.options import JIT, called, inlined
 
@@ -84,27 +82,11 @@ def slope_of(code, p, y, param):
 
 
 @called
-def curvature_of(code, p, y, slope, param):
-    """Second derivative of the loss; beyond the bends of the Huber losses, that of the parabola that touches there."""
+def curvature_of(code, p, y, param):
     if code >= BENT:
         t, _ = bent_at(code, p, y, param)
         return 1.0 if 0.0 < t < 1.0 else 0.0
-    z, r = y * p, abs(p - y)
-    if code == LOG:
-        return abs(slope) * (1.0 - abs(slope)) if z < 30.0 else abs(slope)
-    if code == SQUARED_HINGE:
-        return 2.0 if z < 1.0 else 0.0
-    if code == MODIFIED_HUBER:
-        return 4.0 / (1.0 - z) if z < -1.0 else 2.0 if z < 1.0 else 0.0
-    if code == SQUARED_ERROR:
-        return 1.0
-    if code == HUBER:
-        return param / r if r > param else 1.0
-    if code == SQUARED_EPSILON_INSENSITIVE:
-        return 2.0 if r > param else 0.0
-    if code == POISSON:
-        return slope + y if p < POISSON_CAP else 0.0
-    return 0.0
+    return curvature(code, p, y, param)
 
 
 @njit(**JIT)
@@ -202,7 +184,7 @@ def derive(code, p, q, t, y, shares, param, out, slopes, bends):
 
     Return the mean loss, and its derivative and curvature in ``t``.
     """
-    total = slope = curvature = 0.0
+    total = slope = bend = 0.0
     for i in range(len(p)):
         share, at = shares[i], p[i] + t * q[i] if t != 0.0 else p[i]
         out[i] = at
@@ -210,12 +192,12 @@ def derive(code, p, q, t, y, shares, param, out, slopes, bends):
             slopes[i] = bends[i] = 0.0
             continue
         first = slope_of(code, at, y[i], param)
-        second = share * curvature_of(code, at, y[i], first, param)
+        second = share * curvature_of(code, at, y[i], param)
         total += share * value_of(code, at, y[i], param)
         slopes[i], bends[i] = share * first, second
         slope += share * first * q[i]
-        curvature += second * q[i] * q[i]
-    return total, slope, curvature
+        bend += second * q[i] * q[i]
+    return total, slope, bend
 
 
 @njit(**JIT)
@@ -507,7 +489,7 @@ def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, 
 @njit(**JIT)
 def derive_classes(p, q, t, y, shares, out, slopes, bends):
     """Do :func:`derive` for softmax: margins and slopes are (n, K), and ``bends`` become the classes' probabilities."""
-    total = slope = curvature = 0.0
+    total = slope = bend = 0.0
     for i in range(len(p)):
         top, sum_, mean, squares, label = -math.inf, 0.0, 0.0, 0.0, np.int64(y[i])
         for k in range(p.shape[1]):
@@ -522,9 +504,9 @@ def derive_classes(p, q, t, y, shares, out, slopes, bends):
             slope += slopes[i, k] * q[i, k]
             mean += bends[i, k] * q[i, k]
             squares += bends[i, k] * q[i, k] * q[i, k]
-        curvature += shares[i] * (squares - mean * mean)
+        bend += shares[i] * (squares - mean * mean)
         total += shares[i] * (top + math.log(sum_) - out[i, label])
-    return total, slope, curvature
+    return total, slope, bend
 
 
 @njit(**JIT)

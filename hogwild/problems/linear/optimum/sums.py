@@ -51,7 +51,7 @@ class LossSums:
         scales: np.ndarray,
         alone: bool = False,
     ) -> None:
-        self.rows, self.code, self.param, self.alone = rows, LOSSES[loss], param, alone
+        self.rows, self.code, self.param, self.alone = rows, LOSSES[loss].code, param, alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
         self.entries = rows.begin, rows.end, rows.indices, rows.values, scales
@@ -153,7 +153,7 @@ class LossSums:
 class Softmax(LossSums):
     """LossSums of the cross-entropy over all classes: margins are (n, K), parameters (width + 1, K)."""
 
-    steepest = SOFTMAX_STEEPEST  # type: ignore[assignment]
+    steepest = SOFTMAX_STEEPEST
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         out, coef = np.empty((len(self.rows), x.shape[1])), readonly(x[:-1])

