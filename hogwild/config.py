@@ -24,16 +24,13 @@ from hogwild.methods import (
     DEVICES,
     EXCHANGES,
     L2_PER_ROW,
-    LAUNCHES,
     LINK,
     NORMALIZE,
     OPTIMIZERS,
     PENALTIES,
     PROBLEMS,
     REAL_HOSTS,
-    STATES,
     STREAMS,
-    Wire,
     listed,
     parse_exchange,
     parse_link,
@@ -146,9 +143,8 @@ class TrainConfig:
         metavar="NAME:KEY=VALUE",
         more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
         "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
-        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. With "
-        "``group=2`` two workers race on each replica. See the manual, *Exchanges*, for the others and for all "
-        "numbers.",
+        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
+        "manual, *Exchanges*, for the others and for all numbers.",
     )
     machines: int = option(
         1,
@@ -169,13 +165,12 @@ class TrainConfig:
     )
     link: str = option(
         "",
-        f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
-        "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).",
+        f"What virtual replicas (--exchange) trade over: {', '.join(LINK)}, as in "
+        "latency=0.2ms,bandwidth=1Gbit,row=0.2us.",
         PARALLEL,
         metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",
-        more="Messages of real workers on this machine take the time that they would over such a network. ``row`` is "
-        "a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
+        more="``row`` is a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
     )
     gradient_delay: float = option(
         0.0,
@@ -246,15 +241,8 @@ class TrainConfig:
         "Epochs from one row of measurements to the next.",
         STOPPING,
         least=1,
-        more="On a GPU, one launch makes all these passes over small data.",
     )
     epochs: int = option(None, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
-    average: bool = option(
-        False,
-        "Average the parameters of the last epochs.",
-        STEPS,
-        more="The mean is of the ends of epochs, and is stored outside the shared array.",
-    )
     intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.", owners=LINEAR)
     scale_columns: bool = option(
         True,
@@ -356,14 +344,13 @@ class TrainConfig:
         "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.",
     )
     state: str | None = option(
-        None, "Whether each worker has the optimizer's state to itself", MODULE, choices=STATES, owners=OF_MODULES
+        None, "Whether each worker has the optimizer's state to itself", choices=("local", "shared"), owners=OF_MODULES
     )
     batch: int | None = option(None, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1, owners=OF_MODULES)
     momentum: float | None = option(None, "Momentum of optimizer momentum.", MODULE, least=0, most=1, owners=OF_MODULES)
     betas: tuple[float, float] | None = option(
         None, "Decays of adam's mean gradient and mean square.", owners=OF_MODULES
     )
-    launch: str | None = option(None, "How a step reaches a GPU", PARALLEL, choices=LAUNCHES, owners=OF_MODULES)
 
     def __post_init__(self) -> None:
         for name in FIELDS:  # NumPy scalars become Python numbers, which JSON can hold
@@ -455,11 +442,6 @@ class TrainConfig:
                 f"{workers} workers on {cores} core{'s' * (cores > 1)}: at most {most} run, {MOST_A_CORE} a core, "
                 "unless --oversubscribe (oversubscribe=True) is given"
             )
-
-    @property
-    def slow(self) -> Wire | None:
-        """The link that real replicas feel, if any."""
-        return parse_link(self.link) if self.link and self.host != "simulator" else None
 
     @property
     def between_workers(self) -> str:

@@ -27,8 +27,7 @@ DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-
 SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
-MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
-LAUNCHES = ("graphs", "eager")  # how a module's steps reach a GPU
+MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
@@ -36,7 +35,6 @@ CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-STATES = ("local", "shared")  # of a module's optimiser
 L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 
@@ -119,7 +117,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "batch": 64,
             "momentum": 0.9,
             "betas": (0.9, 0.999),
-            "launch": "graphs",
         },
         "cuda": ("hogwild", "locked", "serial"),
         "distributed": True,
@@ -172,7 +169,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "momentum": Number(0, 0, 0.999),
             "threshold": Number(0, 0, math.inf),
             "share": Number(1, 1e-3, 1),
-            "late": Number(0, 0, 1, True),
             "group": GROUP,
         },
         between=EVERYWHERE,
@@ -207,7 +203,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "push": Number(1000, 1, 1 << 53, True),
             "fetch": Number(math.inf, 1, 1 << 53, True),
             "shards": Number(1, 1, 1024, True),
-            "late": Number(0, 0, 1, True),
             "warm": Number(0, 0, 1 << 53, True),
             "bound": Number(math.inf, 0, 1 << 53, True),
             "rule": Choice("plain", ("plain", "adagrad", "revision", "scaled", "soft", "elastic")),

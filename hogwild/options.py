@@ -30,13 +30,11 @@ class ModuleOptions(TypedDict, total=False):
     adagrad: bool
     order: str
     seed: int
-    average: bool
     optimizer: str | None
     state: str | None
     batch: int | None
     momentum: float | None
     betas: tuple[float, float] | None
-    launch: str | None
     discipline: str
     exchange: str
     link: str

@@ -19,8 +19,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import hogwild
 from hogwild import machine
-from hogwild.bench import modules as bench
-from hogwild.bench.plan import BenchPlan
 from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS
@@ -123,9 +121,9 @@ def test_buffers_are_each_workers_own(pools: Callable, host: str) -> None:
         {},
         {"optimizer": "adam", "state": "local"},
         {"optimizer": "adam", "state": "shared"},
-        {"optimizer": "momentum", "average": True, "order": "file", "schedule": "inverse"},
+        {"optimizer": "momentum", "order": "file", "schedule": "inverse"},
     ],
-    ids=["sgd", "adam, local", "adam, shared", "momentum, average"],
+    ids=["sgd", "adam, local", "adam, shared", "momentum"],
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
     """Buffers, noise and optimiser state too."""
@@ -441,25 +439,6 @@ def test_test_data_are_tried_before_training_too() -> None:
         hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:, :9], Y), **QUIET)
     with pytest.raises(InputError, match="test data have no examples"):
         hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:0], Y[:0]), **QUIET)
-
-
-@pytest.mark.slow
-def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides train: none is fast by doing less."""
-    names = {"rcv1": "synthetic:rcv1?rows=2000"}
-    monkeypatch.setattr(bench, "TILES", {True: 2})
-    rows = list(bench.measure(BenchPlan(workers=(1,), repeats=2, quick=True, names=names)))
-    assert [(row["data"], row["kind"]) for row in rows] == [
-        ("digits", "hogwild"),
-        ("digits", bench.OFFICIAL),
-        ("digits", bench.BATCHED),
-        ("rcv1", "hogwild"),
-        ("rcv1", bench.BATCHED),
-    ]
-    for row in rows:
-        assert (row["status"], row["epochs"]) == ("ok", 3)
-        assert row["samples_per_second"] > 0
-        assert 0 < row["train_loss"] < (1.0 if row["data"] == "digits" else 0.65)
 
 
 def test_the_line_of_a_model() -> None:

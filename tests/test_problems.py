@@ -33,7 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},
     "cuts": {"problem": "cuts"},
     "cuts, three labels": {"problem": "cuts", "labels": 3},
-    "cuts, file order": {"problem": "cuts", "order": "file", "average": True},
+    "cuts, file order": {"problem": "cuts", "order": "file"},
 }
 PLAIN = ("completion", "cuts")
 

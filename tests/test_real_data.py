@@ -88,7 +88,6 @@ def test_as_accurate_as_scikit_learn(name, real_data, pools):
             seed=seed,
             pool=pools[workers],
             epochs=15,
-            average=True,
             normalize=normalize,
             **options,
         )
@@ -202,7 +201,7 @@ def test_labels_and_widths_of_real_files(real_data, pools):
     assert set(predicted) == {1.0, 2.0}
     assert np.mean(predicted == test.targets) > 0.98
     rows, test = load(real_data, "20news")
-    model = hogwild.train(rows, loss="softmax", workers=2, epochs=8, average=True, pool=pools[2]).finish()
+    model = hogwild.train(rows, loss="softmax", workers=2, epochs=8, pool=pools[2]).finish()
     assert model.coef_.shape == (20, rows.width)
     assert len(model.classes_) == 20
     assert np.mean(model.predict(test) == test.targets) > 0.83

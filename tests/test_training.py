@@ -29,7 +29,6 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
-from hogwild.hosts.job import Task
 from hogwild.hosts.pool import Pool
 from hogwild.methods import DISCIPLINES, SCHEDULES
 from hogwild.model_file import CHECKPOINT_NAME
@@ -135,11 +134,6 @@ def test_patience_is_of_epochs(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> N
     assert [row["epoch"] for row in run] == [0, 4, 8, 12]
 
 
-def test_averages_do_not_depend_on_the_rows(rows: Rows) -> None:
-    last = [hogwild.train(rows, epochs=5, average=True, evaluate_every=k, **QUIET).finish().history[-1] for k in (1, 4)]
-    assert last[0]["objective"] == last[1]["objective"]
-
-
 def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = hogwild.train(rows, epochs=6, evaluate_every=4, **QUIET).finish()
     run = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, **QUIET)
@@ -152,17 +146,6 @@ def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monke
     model = rest.finish()
     assert [row["epoch"] for row in rest.history][-2:] == [4, 6]
     assert (model.coef_ == whole.coef_).all()
-
-
-def test_progress_counts_epochs_that_go_together(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = hogwild.train(rows, epochs=6, evaluate_every=3, **QUIET)
-    next(run)
-    monkeypatch.setattr(run.engine, "_task", Task(3, 0, (0.5, 1.0, 0.0), ((0.5, 1.0, 0.0),) * 2))
-    for done, epoch, left in ((0, 3, 0), (100, 3, 100), (2 * len(rows) + 7, 5, 7), (3 * len(rows), 5, len(rows))):
-        monkeypatch.setattr(run._job, "done", lambda done=done: (done, 0))
-        progress = run.progress()
-        assert (progress.epoch, progress.rows_done, progress.rows_total) == (epoch, left, len(rows))
-    run.close()
 
 
 def test_objective_is_that_of_the_model(rows: Rows) -> None:
@@ -636,7 +619,7 @@ def test_a_step_that_really_diverges() -> None:
     with pytest.raises(TrainingError, match="diverged in epoch 1: .*try a step below 1000, or rows scaled"):
         run.finish()
     assert not run.model.coef_.any()
-    run = hogwild.train(rows, loss="squared-error", normalize="l2", average=True, **QUIET | {"step": 1e30})
+    run = hogwild.train(rows, loss="squared-error", normalize="l2", **QUIET | {"step": 1e30})
     with pytest.raises(TrainingError, match=r"below 1e\+30, or adagrad"):
         run.finish()
     assert np.isfinite(run.model.coef_).all()
@@ -659,12 +642,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{schedule: {"schedule": schedule} for schedule in SCHEDULES if schedule != "optimal"},
     "optimal": {"schedule": "optimal", "step": None, "l2": 1e-2},
     "auto": {"step": None},
-    "average": {"average": True},
     "adagrad": {"adagrad": True},
     "elastic, l2 rows": {"l1": 1e-4, "normalize": "l2"},
     "file order": {"order": "file", "intercept": False},
     "classes": {"classes": 5},
-    "softmax": {"classes": 3, "loss": "softmax", "average": True, "adagrad": True},
+    "softmax": {"classes": 3, "loss": "softmax", "adagrad": True},
 }
 
 
@@ -784,7 +766,6 @@ def test_resume_with_other_options(rows: Rows, state: Path) -> None:
     changeable = ", ".join(RESUMABLE)
     assert message.endswith(f"with other options: l2 was 1e-05, seed was 0 (only {changeable} may change)")
     assert "step was 0.5" in refused(state, rows, step=None)
-    assert "average was False" in refused(state, rows, average=True)
     run = hogwild.train(rows, checkpoint=state, resume=True, epochs=2, step=0.5, workers=2, host="processes")
     assert [(row["epoch"], row["workers"], row["discipline"]) for row in run] == [(2, 2, "hogwild")]
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
-from hogwild.config import FIELDS, GOAL, MACHINES, MODULE, OPTIONS, choices_of, help_of, usual_of
+from hogwild.config import FIELDS, GOAL, MACHINES, OPTIONS, choices_of, help_of, usual_of
 from hogwild.errors import UsageError
-from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
+from hogwild.methods import DELAYS, EXCHANGES
 
 Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
@@ -25,7 +25,6 @@ KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
 DEFAULT_HOLDOUT = 0.2
 DATA, TABLE, RESULTS, CUTS = "Data", "Columns of a table", "Results", "Graph cuts"
-BETAS = PROBLEMS["module"]["defaults"]["betas"]
 
 # Lists of options that several commands take
 LAYOUT = "features zero_based format targets hash_bits"
@@ -71,7 +70,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
-    "targets": row("Targets (.npy) of an .npz or .mtx matrix.", DATA, metavar="FILE"),
+    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE"),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30, metavar="B"
     ),
@@ -83,8 +82,6 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
     "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
     "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
-    "beta1": row("Decay of adam's mean gradient.", MODULE, kind=float, show_default=f"{BETAS[0]}"),
-    "beta2": row("Decay of adam's mean square.", MODULE, kind=float, show_default=f"{BETAS[1]}"),
     "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
     "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
@@ -166,9 +163,6 @@ def config_options(given: dict[str, Any]) -> dict[str, Any]:
     if options.get("l2") is not None:
         with contextlib.suppress(ValueError):  # other texts are "auto", a list, or refused
             options["l2"] = float(options["l2"])
-    betas = given.pop("beta1", None), given.pop("beta2", None)
-    if betas != (None, None):
-        options["betas"] = tuple(usual if beta is None else beta for beta, usual in zip(betas, BETAS, strict=True))
     return options
 
 

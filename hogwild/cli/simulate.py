@@ -20,7 +20,7 @@ WORKERS, EPOCHS = 64, 5
 
 @takes(
     f"test holdout {LAYOUT} {CACHE} {COLUMNS} loss loss_param l1 l2 normalize class_weight no_intercept "
-    "no_scale_columns step schedule decay power adagrad order seed average discipline exchange workers delay link "
+    "no_scale_columns step schedule decay power adagrad order seed discipline exchange workers delay link "
     f"{STOPS} {KEPT} histogram",
     ("linear",),
     workers={

@@ -19,8 +19,8 @@ def workers_of(config: TrainConfig) -> str:
         return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
     if config.problem == "module":
-        return f"{streams} ({config.launch})"
-    many = f"{config.in_flight:,}" if config.in_flight else "as many as a trial finds good"
+        return streams
+    many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
     return f"{streams}, examples in flight: {many}"
 
 

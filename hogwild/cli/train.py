@@ -15,7 +15,7 @@ DEFAULT_DATA = CONTAINERS["linear"].default
 
 
 @takes(
-    f"{READING} {MINIMISED} step schedule decay power adagrad order seed average discipline exchange link workers "
+    f"{READING} {MINIMISED} step schedule decay power adagrad order seed discipline exchange workers "
     f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
     "segmentation plot plot_path",
     holdout={"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},
@@ -27,7 +27,7 @@ def train(
         typer.Argument(
             metavar="DATA",
             show_default=DEFAULT_DATA,
-            help="svmlight text (.gz .bz2 .xz), a store, .npz, .mtx, a public data set's name (hogwild data list) or "
+            help="svmlight text (.gz .bz2 .xz), a store, .npz, a public data set's name (hogwild data list) or "
             "synthetic:...; ratings or a graph for other problems.",
         ),
     ] = None,

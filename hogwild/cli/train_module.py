@@ -25,8 +25,8 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
 
 
 @takes(
-    "data test loss optimizer state batch step momentum beta1 beta2 schedule decay power order seed average discipline "
-    f"exchange link workers oversubscribe host device launch {STOPS} {KEPT}",
+    "data test loss optimizer batch step momentum schedule decay power order seed discipline "
+    f"exchange workers oversubscribe host device {STOPS} {KEPT}",
     ("module",),
     data=row(
         "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as hogwild train reads them, given "
@@ -53,7 +53,7 @@ NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
         show_default="threads for one worker, else processes",
     ),
     out={"help": "Write the model's state here."},
-    **{name: {"panel": STEPS} for name in ("optimizer", "state", "batch", "momentum", "beta1", "beta2")},
+    **{name: {"panel": STEPS} for name in ("optimizer", "batch", "momentum")},
 )
 def train_module(
     model: Annotated[
@@ -120,10 +120,9 @@ def _describe(config: TrainConfig, loss: str, layout: Any) -> str:
     repeat = EXACT if workers == 1 else RACE
     if config.device == "cuda" and workers == 1:
         repeat = "sums in any order, so two runs differ"
-    state = f", state {config.state}" if workers > 1 and config.optimizer != "sgd" else ""
     count = sum(place.size for place in layout.places)
     return (
-        f"{count:,} parameters, {loss} loss; {config.optimizer}{state}, step {config.step:.4g}, {config.schedule} "
+        f"{count:,} parameters, {loss} loss; {config.optimizer}, step {config.step:.4g}, {config.schedule} "
         f"schedule, batches of {config.batch}, {config.order} order, seed {config.seed}\n"
         f"{config.discipline} on {workers_of(config)}: {repeat}"
     )

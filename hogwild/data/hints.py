@@ -24,6 +24,7 @@ PROBLEM = re.compile(rb"p\s+max\s")
 MAGIC = {
     b"PAR1": "a Parquet file: --format parquet --label COLUMN",
     b"ARROW1": "an Arrow file: --format arrow --label COLUMN",
+    b"%%MatrixMarket": "a MatrixMarket file: read it in Python with scipy.io.mmread",
     b"PK\x03\x04": "a zip archive or a workbook: unpack it, or save it as CSV",
 }
 MEANT = {
@@ -49,7 +50,7 @@ def looks_like(name: str | BinaryIO, expected: Collection[str]) -> str:
     except (InputError, ReadError):
         return ""
     for magic, meant in MAGIC.items():
-        if buffer.startswith(magic) and "svmlight" in expected:
+        if buffer.startswith(magic) and {"svmlight", "ratings"} & set(expected):
             return f"; it looks like {meant}"
     kind = _kind(list(itertools.islice((line for _, line in content_lines(buffer, size)), LINES)))
     return f"; it looks like {MEANT[kind]}" if kind and kind not in expected else ""

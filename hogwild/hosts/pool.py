@@ -24,7 +24,6 @@ class Pool(Protocol):
     workers: int
     lost: int  # workers that have died
     delay: str = "round-robin"  # delay law of the simulator's workers
-    joins_epochs: bool = False  # whether a task may span several epochs
 
     @property
     def about(self) -> dict[str, Any]:

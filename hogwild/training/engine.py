@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -141,14 +141,12 @@ class Engine:
         with self.clock:
             return search()
 
-    def advance(self, steps: Sequence[Step]) -> int:
-        """Do the current epoch, or what is left of it, and those that ``steps`` are for besides, of a pool that joins
-        epochs; less if the engine is stopped. Returns how many epochs became complete.
-        """
+    def advance(self, step: Step) -> bool:
+        """Do the current epoch, or what is left of it. Returns whether it is complete: it is not if one stops it."""
         pool, job, lost = self.pool, self.job, self.pool.lost
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
-        task = Task(self.epoch, self.chunk, steps[0], tuple(steps[1:]))
+        task = Task(self.epoch, self.chunk, step)
         before, share = self.clock.seconds, pool.share(task)
         with self._turning:
             job.begin_epoch(task.epoch, task.start, share)
@@ -168,7 +166,7 @@ class Engine:
             self.epoch += done
             self.lost += pool.lost - lost
             self.sent = self.sent.plus(pool.counts())
-        return done
+        return done > 0
 
     def _work(self, task: Task) -> None:
         """Set the workers going and wait until they stand still and have met."""
@@ -210,10 +208,7 @@ class Engine:
             rows, nonzeros = self._done()
             rows += self._in_hand
             seconds = self.clock.seconds - self._began
-            further = min(rows // max(self._n, 1), len(self._task.further))
-            return EpochProgress(
-                self._task.epoch + further, min(rows - further * self._n, self._n), self._n, nonzeros, seconds
-            )
+            return EpochProgress(self._task.epoch, min(rows, self._n), self._n, nonzeros, seconds)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header has to hold."""

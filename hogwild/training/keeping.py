@@ -19,7 +19,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.methods import PROBLEMS
-from hogwild.problems.case import Case, size_of
+from hogwild.problems.protocol import Case, size_of
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 
@@ -38,11 +38,9 @@ class Keeper:
     case : Case
     tested : bool
         Whether there are test rows.
-    joins : bool
-        Whether the workers do several epochs without meeting, so that the ends of epochs are not seen.
     """
 
-    def __init__(self, config: TrainConfig, case: Case, tested: bool, joins: bool) -> None:
+    def __init__(self, config: TrainConfig, case: Case, tested: bool) -> None:
         if config.keep == "best" and not tested:
             raise UsageError("keep='best' goes by held-out rows, and there are none: hold some out (--holdout 0.2)")
         self.config, self.case = config, case
@@ -59,8 +57,8 @@ class Keeper:
         )  # whose steps are taken in any case
         self.exact_seconds: float | None = None  # that exact steps took
         self.left: float | None = None  # share of the objective that it may be above the optimum after them
-        followed = self.finishes and not self.best and not joins and self.judged
-        self.mean = np.zeros(case.problem.size) if config.average or followed else None
+        followed = self.finishes and not self.best and self.judged
+        self.mean = np.zeros(case.problem.size) if followed else None
         self.raw: dict[str, Any] = {}  # what the last row said before the model was chosen
         self.kept: int | float = 0  # the epoch that the model is of
 
@@ -70,10 +68,6 @@ class Keeper:
             with np.errstate(all="ignore"):  # parameters that are not finite show in the row
                 move_mean(self.mean, flat, epoch)
 
-    def averaged(self, epoch: int) -> np.ndarray | None:
-        """The mean, float32, where it is what a run evaluates."""
-        return self.mean.astype(np.float32) if self.mean is not None and self.config.average and epoch else None
-
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header must hold, as JSON."""
         return {"raw": self.raw, "kept": self.kept}
@@ -82,10 +76,10 @@ class Keeper:
         """Go on from a checkpoint; one of a run that followed no mean leaves it out."""
         last = header["history"][-1]
         self.raw, self.kept = dict(header.get("raw", {})), header.get("kept", last["epoch"])
-        if self.mean is not None and ("mean" in arrays or self.config.average):
-            self.mean[:] = arrays["mean"]
-        else:
+        if "mean" not in arrays:
             self.mean = None
+        elif self.mean is not None:
+            self.mean[:] = arrays["mean"]
 
     def takes(self, history: list[dict[str, Any]]) -> bool:
         """Whether the parameters of the last row become the model for now."""
@@ -102,7 +96,7 @@ class Keeper:
         judged = self.judged and row["status"] == "ok"
         mine: dict[str, Any] = row if self.kept == row["epoch"] or not judged else case.evaluate(solution)
         if judged and self.finishes:
-            if self.mean is not None and not self.config.average and is_whole(row) and row["epoch"] > 1:
+            if self.mean is not None and is_whole(row) and row["epoch"] > 1:
                 solution, mine = self._better(solution, mine, case.solution(self.mean.astype(np.float32)))
             if self.config.l1 > 0:
                 solution, mine = self._improved(solution, mine)

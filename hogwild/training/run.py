@@ -23,7 +23,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import PROBLEMS, STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.case import Case, case_of, ranked, size_of
+from hogwild.problems.protocol import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper, rest_of
@@ -120,8 +120,7 @@ class Run(Generic[M]):
             case.make_evaluator(judge)
             self._open(pool, leader)
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
-            joins = self.engine.pool.joins_epochs and self.config.evaluate_every > 1
-            self._keeper = Keeper(self.config, case, test is not None, joins)
+            self._keeper = Keeper(self.config, case, test is not None)
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
@@ -331,19 +330,15 @@ class Run(Generic[M]):
         return ending
 
     def _advance(self) -> bool:
-        """Have the workers do the current epoch, or more if they can join epochs; whether there is more to do before
-        the next row.
-        """
+        """Have the workers do the current epoch; whether there is more to do before the next row."""
         engine, c = self.engine, self.config
-        epochs = min(c.evaluate_every - engine.epoch % c.evaluate_every, c.epochs - engine.epoch)
-        joined = epochs if engine.pool.joins_epochs and self._keeper.mean is None else 1
-        steps = [self._schedule.plan(engine.epoch + k) for k in range(joined)]
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
-        done = engine.advance(steps)
-        if done and self._keeper.mean is not None:
+        complete = engine.advance(self._schedule.plan(engine.epoch))
+        if complete and self._keeper.mean is not None:
             self._keeper.follow(self._job.export(), engine.epoch)
-        return epochs > done and engine.chunk == 0 and done == joined and not engine.stopping
+        row_due = engine.epoch % c.evaluate_every == 0 or engine.epoch >= c.epochs
+        return complete and not row_due and not engine.stopping
 
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
@@ -384,13 +379,13 @@ class Run(Generic[M]):
         return row
 
     def _evaluate(self, sums: Any = None) -> dict[str, Any]:
-        """The objective and metrics of the parameters, or of their mean if asked for; workers may give their sums."""
-        mean, case, leader = self._keeper.averaged(self.engine.epoch), self._case, self._leader
+        """The objective and metrics of the parameters; workers may give their sums."""
+        case, leader = self._case, self._leader
         with self.stopwatch("evaluation"):
-            self._newest = solution = case.solution(self._job.export() if mean is None else mean)
+            self._newest = solution = case.solution(self._job.export())
             if leader is not None:
-                return leader.evaluate(case, solution, mean is None)
-            return case.evaluate(solution) if sums is None or mean is not None else case.evaluate(solution, sums)
+                return leader.evaluate(case, solution)
+            return case.evaluate(solution) if sums is None else case.evaluate(solution, sums)
 
     def _traded(self) -> dict[str, Any]:
         """What the replicas have sent since the run began, and the simulator's time; null where there is neither."""

@@ -1,7 +1,7 @@
 """Damage files at random and read them: the values of a slow twin, or one line of an InputError, and nothing else.
 
 Each file is read in a child process with a time limit, many in one, so that a crash or a read without end is found as
-well; text of svmlight and MatrixMarket is compared with the slow readers of the tests. Stores and archives are made
+well; text of svmlight is compared with the slow reader of the tests. Stores and archives are made
 amiss by ``fuzz_made.py``. A case is known by the seed, the kind of file and its number; it is the same again for these.
 """
 
@@ -63,8 +63,6 @@ WORDS = [
     b"1:1",
 ]
 SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 qid:7 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:16777217\n"
-MATRIX = b"%%MatrixMarket matrix coordinate real general\n% c\n4 5 4\n1 1 0.5\n2 3 -1e3\n4 5 7\n4 5 1.25\n"
-ARRAY = b"%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n3\n"
 RATINGS = b'user,item,rating,time\na,x,3,100\nb,y,4.5,200\n"c,d",x,1,300\n7,8,2,9\n'
 TABLE = b'y,site,price,"a ""b"""\nyes,a,0.5,"red shoes\nnew"\nno,,2,x\nyes,"c,d",,\n' * 9
 GRAPH = b"c graph\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 4 2\na 3 4 3\na 2 3 1\n"
@@ -91,7 +89,6 @@ def seeds(kind: str, folder: Path) -> list[bytes]:
     packed = [pack(SVMLIGHT * 5) for pack in (gzip.compress, bz2.compress, lzma.compress)]
     return {
         "svmlight": [SVMLIGHT],
-        "mtx": [MATRIX, ARRAY],
         "ratings": [RATINGS],
         "graph": [GRAPH],
         "csv": [TABLE],
@@ -165,8 +162,6 @@ def read(kind: str, path: Path) -> Any:
     from hogwild.data.tables.source import open_table
     from hogwild.models import load_model
 
-    if kind == "mtx":
-        return _entries(path)
     if kind == "model":
         return repr(load_model(path))
     if kind == "checkpoint":
@@ -189,28 +184,12 @@ def read(kind: str, path: Path) -> Any:
     return [(target, pairs[first:last]) for first, last, target in ends]
 
 
-def _entries(path: Path) -> Any:
-    import scipy.sparse
-
-    from hogwild.data.text.matrix_market import read_matrix_market
-
-    found = scipy.sparse.coo_array(read_matrix_market(path, workers=1))
-    found.sum_duplicates()
-    entries = zip(found.row.tolist(), found.col.tolist(), found.data.tolist(), strict=True)
-    return found.shape, {(i, j): float(np.float32(x)) for i, j, x in entries if x}
-
-
 def expected(kind: str, text: bytes) -> Any:
     """What the slow twin makes of a text, or the line of its first error; None where there is no twin."""
     from tests import readers
 
     if kind == "svmlight" and not text.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")):
         return readers.reference(text)
-    if kind == "mtx" and not text.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")):
-        found = readers.matrix(text)
-        if isinstance(found, int):
-            return found
-        return found[0], {place: float(np.float32(x)) for place, x in found[1].items()}
     return None
 
 
@@ -248,7 +227,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
             print(MADE[kind](random.Random(f"{seed} {kind} {number}"), folder).replace("\n", " "), flush=True)
         return
     good = seeds(kind, folder)
-    suffix = f".{kind}" if kind in ("npz", "mtx", *TABLES) else ".txt"
+    suffix = f".{kind}" if kind in ("npz", *TABLES) else ".txt"
     for number in range(first, first + count):
         source = random.Random(f"{seed} {kind} {number}")
         text = mutate(source.choice(good), source, kind)
@@ -261,7 +240,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
 # -- the campaign -----------------------------------------------------------------------------------------------------
 
 TABLES = ("csv", "parquet", "arrow")
-KINDS = ("svmlight", "mtx", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, *MADE)
+KINDS = ("svmlight", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, *MADE)
 
 
 def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], found: Callable[[str], None]) -> int:

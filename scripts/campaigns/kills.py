@@ -49,7 +49,7 @@ CELLS += [
     for problem, exchanges in {
         "linear": (
             "averaging:period=200",
-            "averaging:period=200,late=1,momentum=0.5",
+            "averaging:period=200,momentum=0.5",
             "averaging:period=200,by=ring",
             "averaging:period=200,by=tree,mean=rows",
             "averaging:period=200,share=0.5",
@@ -58,7 +58,7 @@ CELLS += [
             "gossip:period=200,top=20,bits=16",
             "consensus:period=200",
             "server:push=100,shards=3",
-            "server:push=100,bound=1,late=1",
+            "server:push=100,bound=1",
             "server:push=100,rule=elastic",
         ),
         "completion": ("averaging:period=200", "server:push=200", "consensus:period=200"),

@@ -36,7 +36,7 @@ def kept(model: object, path: Path) -> Path:
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
     """Weights of five features, labels 3 and 7."""
-    config = {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "average": True, "rank": None, "tol": 0.01}
+    config = {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "order": "file", "rank": None, "tol": 0.01}
     model = LinearModel([0.0, 2.0, -3.0, 1.0, 0.5], [0.25], "log", labels=[3, 7], config=config, history=HISTORY)
     return kept(model, tmp_path / "linear")
 
@@ -45,7 +45,7 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     facts = json.loads(hogwild("inspect", linear, "--json", "-n", 2).out)
     assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
     assert facts["intercept"] == [0.25]
-    assert facts["options"] == {"loss": "log", "l2": 1e-4, "step": 0.5, "average": True}
+    assert facts["options"] == {"loss": "log", "l2": 1e-4, "step": 0.5, "order": "file"}
     [group] = facts["heaviest"]
     assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
     assert group["negative"] == [["feature 3", -3.0]]

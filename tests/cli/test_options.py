@@ -18,7 +18,7 @@ from hogwild.config import FIELDS, OPTIONS, TrainConfig, help_of, usual_of
 from hogwild.methods import PROBLEMS
 
 COMMANDS = (train, simulate, train_module, compare)
-PYTHON_ONLY = {"gradient_delay", "betas", "l2_path"}  # the command line has lists in --gradient-delay and --l2
+PYTHON_ONLY = {"gradient_delay", "betas", "l2_path", "state"}  # the command line has lists in --gradient-delay and --l2
 
 
 def parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:

@@ -162,10 +162,10 @@ def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> N
     }
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     data = SMALL + "&task=regress"
-    result = hogwild("train", data, *words, "--average", "--adagrad", "--no-intercept", "-o", tmp_path / "m", "-q")
+    result = hogwild("train", data, *words, "--adagrad", "--no-intercept", "-o", tmp_path / "m", "-q")
     assert (result.status, result.err) == (0, "")
     config = load_model(tmp_path / "m").config
-    assert config == config | options | {"average": True, "adagrad": True, "intercept": False}
+    assert config == config | options | {"adagrad": True, "intercept": False}
     more = ("--schedule", "inverse", "--power", 0.75, "--class-weight", "balanced", "--step", 1)
     assert hogwild("train", SMALL, *more, *QUICK, "--epochs", 1, "-o", tmp_path / "m", "-q").status == 0
     config = load_model(tmp_path / "m").config

@@ -24,8 +24,8 @@ KINDS = {
     "liblinear": "outside",
     "cuda-hogwild": "lock-free",
     "cuda-locked": "locks",
+    "cuda-one-stream": "in step",
     "cuda-synchronous": "in step",
-    "cuda-eager": "in step",
 }
 
 

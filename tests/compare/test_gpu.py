@@ -104,9 +104,6 @@ def test_what_is_asked_of_a_gpu_by_name() -> None:
         name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
         for name in usual("module", "cuda")
     }
-    assert {name: config.launch for name, config in launched.items() if config.launch != "graphs"} == {
-        "cuda-eager": "eager",
-    }
     together = launched["cuda-synchronous"]
     assert (together.workers, together.batch) == (1, 128)
     assert launched["cuda-locked"].discipline == "locked"
@@ -216,12 +213,12 @@ def test_crews_of_cores_and_of_streams_are_kept_apart(standin: None) -> None:
 
 def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
     plan = ComparisonPlan(
-        1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-eager"), cpu_workers=(2,)
+        1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-one-stream"), cpu_workers=(2,)
     )
     counts: dict[str, list[int]] = {}
     for method, count in plan.pairs():
         counts.setdefault(method.name, []).append(count)
-    assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-eager": [1]}
+    assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-one-stream": [1]}
     assert plan.crews() == (2,)
     assert {cell.method for cell in dataclasses.replace(plan, delays=(0.0,)).delayed(1.0)} == {"serial", "hogwild"}
     assert ComparisonPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
@@ -255,7 +252,7 @@ def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list
             "On 16 workers",
         ),
         (
-            (seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-eager", 1.0)),
+            (seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-one-stream", 1.0)),
             "On 2 workers hogwild reaches",
             "replica",
         ),

@@ -208,7 +208,6 @@ def test_at_which_epochs():
         ("sklearn-sgd", {"schedule": "inverse"}, "schedule inverse"),
         ("sklearn-sgd", {"schedule": "adaptive"}, "schedule adaptive"),
         ("sklearn-sgd", {"adagrad": True}, "no adagrad"),
-        ("sklearn-sgd", {"average": True}, "averages after every row"),
         ("liblinear", {"loss": "squared-error"}, "has no loss squared-error"),
         ("liblinear", {"l1": 0.1}, "no l1"),
         ("liblinear", {"l2": 0.0}, "needs l2 > 0"),

@@ -313,7 +313,6 @@ def test_cornac_is_given_threads_and_the_steps_of_the_schedule(sets: dict, corna
         ({"penalty": "per-row"}, "per-rating"),
         ({"nonnegative": True}, "above zero"),
         ({"schedule": "inverse"}, "schedule inverse"),
-        ({"average": True}, "average"),
     ],
 )
 def test_what_cornac_does_not_do(changes: dict, why: str) -> None:

@@ -289,18 +289,9 @@ def test_matrices(tmp_path):
     ratings = open_ratings(tmp_path / "x.npz")
     assert ratings.shape == (4, 2)
     assert named(ratings) == [(2, 0, 4.0, None), (0, 1, 2.0, None), (1, 1, 0.5, None)]
-    scipy.io.mmwrite(tmp_path / "x.mtx", matrix)
-    (tmp_path / "x.mtx.gz").write_bytes(gzip.compress((tmp_path / "x.mtx").read_bytes()))
-    for name in ("x.mtx", "x.mtx.gz"):  # which count from 1
-        ratings = open_ratings(tmp_path / name)
-        assert ratings.shape == (4, 2)
-        assert sorted(named(ratings)) == [(1, 2, 2.0, None), (2, 2, 0.5, None), (3, 1, 4.0, None)]
     (tmp_path / "bad.npz").write_bytes(b"x")
     with pytest.raises(InputError, match="bad.npz: cannot be read"):
         open_ratings(tmp_path / "bad.npz")
-    scipy.io.mmwrite(tmp_path / "dense.mtx", np.eye(2))
-    with pytest.raises(InputError, match=r"dense.mtx: ratings: expected a scipy sparse matrix"):
-        open_ratings(tmp_path / "dense.mtx")
 
 
 def test_the_last_of_repeated_ratings_counts(tmp_path):

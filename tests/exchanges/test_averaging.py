@@ -21,8 +21,8 @@ from hogwild.errors import InputError, UsageError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.replicas import LINE_FLOATS, PIECE, take
 from hogwild.hosts.job import Job, Task
+from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Pool
-from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint, save_checkpoint
@@ -270,7 +270,7 @@ def pools() -> Iterator[Callable[[str], Pool]]:
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "l1": ({}, {"l1": 1e-3, "l2": 0.0}),
-    "no intercept, averaged": ({}, {"intercept": False, "average": True}),
+    "no intercept": ({}, {"intercept": False}),
     "classes": ({"classes": 3}, {"class_weight": "balanced"}),
     "softmax": ({"classes": 3}, {"loss": "softmax"}),
     "real targets": ({"classes": 0}, {"loss": "huber", "step": 0.05}),

@@ -118,7 +118,6 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
         {"classes": 3},
         {"classes": 3, "loss": "softmax"},
         {"classes": 0, "loss": "squared-error", "step": 0.05},
-        {"average": True},
         {"schedule": "inverse"},
         {"workers": 2, "discipline": "tiered"},
         {"mean": "rows"},
@@ -136,8 +135,7 @@ def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
     found = together(2, fit_parts(parts_of(rows, 250), parts_of(test, 200), **({"exchange": trade} | options)))
     (history, model, _), (others, other, _) = found
     assert others == []
-    if not options.get("average"):
-        np.testing.assert_array_equal(model.coef_, other.coef_)
+    np.testing.assert_array_equal(model.coef_, other.coef_)
     goal = {name: options[name] for name in ("loss", "class_weight") if name in options}
     agree(history[-1], evaluated(rows, model, test, **goal))
     zero = dataclasses.replace(model, coef_=np.zeros_like(model.coef_), intercept_=np.zeros_like(model.intercept_))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FORMATS = (
     "svmlight",
     "npz",
-    "mtx",
     "store",
     "synthetic",
     "csv",

@@ -48,7 +48,6 @@ OPTIONS = (
     "momentum",
     "batch",
     "epochs",
-    "average",
     "discipline",
     "exchange",
     "workers",

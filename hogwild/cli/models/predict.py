@@ -38,7 +38,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        help="svmlight text ('-': standard input), a store, .npz, .mtx, a public data "
+        help="svmlight text ('-': standard input), a store, .npz, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
 ]

@@ -86,6 +86,4 @@ def refuse_cornac(config: TrainConfig, ratings: Any) -> str | None:
         return "cornac's matrix factorisation does not keep factors at or above zero"
     if config.schedule not in SCHEDULES:
         return f"cornac is given the step of an epoch, and schedule {config.schedule} is not known before it"
-    if config.average:
-        return "cornac's matrix factorisation does not average"
     return None

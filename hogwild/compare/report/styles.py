@@ -42,7 +42,6 @@ STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
     "cuda-locked": ("#E69F00", "*", DASHED),
     "cuda-synchronous": ("#882255", "p", DASH_DOT),
     "cuda-one-stream": ("#117733", "X", DOTTED),
-    "cuda-eager": ("#8C510A", "d", DOTTED),
 }
 GUIDE: dict[str, Any] = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}  # of ideals, targets
 MARKERS = "o^v<>PXD8"  # of an exchange with parameters, which has its colour

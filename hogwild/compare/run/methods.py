@@ -42,8 +42,6 @@ class Method:
         Guessed ratio of its epoch's seconds to a serial epoch's, only for the estimate of a comparison's time.
     device : str
         As in :class:`hogwild.config.TrainConfig`: workers of "cuda" are replicas on streams of the first GPU.
-    launch : str or None
-        As in :class:`hogwild.config.TrainConfig`; None: the problem's default.
     together : bool
         Whether one replica processes the minibatches of all workers as one.
     """
@@ -58,7 +56,6 @@ class Method:
     cost: float = 1.0
     problems: tuple[str, ...] = ()
     device: str = "cpu"
-    launch: str | None = None
     together: bool = False
 
     @property
@@ -73,10 +70,8 @@ class Method:
         step: float | None,
         seed: int,
         in_flight: int | None = None,
-        link: str = "",
     ) -> TrainConfig:
         """Return the options of one run; it has fewer workers of its own if one replica does the work of several.
-        ``link`` is the one that real replicas feel.
 
         Raises
         ------
@@ -85,12 +80,8 @@ class Method:
         """
         order = base.order if self.order is None else self.order
         about: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
-        if link and self.exchange != "none":
-            about["link"] = link
         if self.device != "cpu":
             about |= {"device": self.device, "in_flight": in_flight}
-        if self.launch is not None:
-            about["launch"] = self.launch
         if self.together:
             about["batch"], workers = (base.batch or 1) * workers, 1
         return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
@@ -162,7 +153,6 @@ METHODS = _table(
     # The alternatives on a GPU: everything in step, or one minibatch after another.
     Method("cuda-synchronous", "in step", cost=0.2, problems=MODULE, device="cuda", together=True),
     Method("cuda-one-stream", "in step", parallel=False, cost=0.5, problems=MODULE, device="cuda"),
-    Method("cuda-eager", "in step", parallel=False, cost=2.0, problems=MODULE, device="cuda", launch="eager"),
 )
 
 

@@ -25,14 +25,13 @@ from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import MATRIX_MARKET, kind_of, load_npz
+from hogwild.data.rows.source import check_room, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
 from hogwild.data.synthetic import PREFIX
-from hogwild.data.text.matrix_market import check_room, read_matrix_market
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
 PARSER = 2  # version of text.py's result for a text; part of a cache entry's key
-FORMATS = ("ratings", "netflix", "mtx", "npz", "store", "synthetic")
+FORMATS = ("ratings", "netflix", "npz", "store", "synthetic")
 UNKNOWN = ("error", "drop", "keep")
 VALUES = ("required", "optional")
 REPEATS = ("last", "keep")
@@ -59,14 +58,13 @@ def open_ratings(
     name : str, Path or binary stream
         Text (plain, .gz, .bz2, .xz): MovieLens' files, ``user item rating [time]`` with any separator, with or without
         a header, ``user item`` (each a rating of 1), or Netflix's; a directory of Netflix's ``mv_*.txt`` or
-        ``combined_data_*.txt``; a store's directory; ``x.mtx`` (MatrixMarket, also compressed; named from 1 as in the
-        file); ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a synthetic set such as
-        ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such as
-        ``movielens-1m``. A stream is read as text into memory.
+        ``combined_data_*.txt``; a store's directory; ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a synthetic
+        set such as ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such
+        as ``movielens-1m``. A stream is read as text into memory.
     format : str, optional
         One of ``FORMATS``; by default inferred from the name, and for Netflix's also from the first line.
     cache : Cache, optional
-        Where stores are made from text, MatrixMarket and synthetic sets; without one they are made in memory.
+        Where stores are made from text and synthetic sets; without one they are made in memory.
     users, items : Ids, optional
         Names in the numbering wanted, such as a model's; by default those in the data, in ascending order.
     unknown : {"error", "drop", "keep"}
@@ -111,7 +109,7 @@ def open_ratings(
             with open(title, "rb") as stream:  # a pipe can be read only once
                 ratings, meta = _text(stream, kind, options)
         elif kind == "npz":
-            ratings, meta = _matrix(title, kind, options)
+            ratings, meta = _matrix(title, options)
         else:
             ratings, meta = build_ratings(cache, _recipe(title, kind, options))
     if len(ratings) == 0:
@@ -149,8 +147,7 @@ def _kind(name: str, format: str | None) -> str:
     kind = kind_of(name, format, FORMATS, "ratings", ("store", "netflix"))
     if kind == "store" and format is None and _netflix_files(name):
         return "netflix"
-    lowered = name.lower()
-    return kind or ("npz" if lowered.endswith(".npz") else "mtx" if lowered.endswith(MATRIX_MARKET) else "ratings")
+    return kind or ("npz" if name.lower().endswith(".npz") else "ratings")
 
 
 def _netflix_files(folder: str) -> list[str]:
@@ -182,7 +179,7 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
 
     def make() -> tuple[Ratings, dict[str, Any]]:
         try:
-            made = _matrix(name, kind, options) if kind == "mtx" else _text(files, kind, options)
+            made = _text(files, kind, options)
         except InputError as error:
             raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
         for file, old in zip(files, before, strict=True):
@@ -197,15 +194,13 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     )
 
 
-def _matrix(name: str, kind: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
-    matrix = read_matrix_market(name, options["workers"], options["progress"]) if kind == "mtx" else load_npz(name)
+def _matrix(name: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+    matrix = load_npz(name)
     try:
         check_room(matrix.shape[0])
         ratings = Ratings.from_scipy(matrix)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    if kind == "mtx":  # names count from 1, as in the file
-        ratings.user_ids, ratings.item_ids = (Ids(np.arange(1, size + 1), check=False) for size in ratings.shape)
     return _without_repeats(ratings, options["repeats"])
 
 

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from hogwild import machine
 from hogwild.data.bits import check_bits
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
@@ -32,12 +33,11 @@ from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
 from hogwild.data.text.hashing import HashedSink, check_same, hash_and_count, hashed_recipe, occupancy, warn_if_crowded
-from hogwild.data.text.matrix_market import check_room, read_matrix_market
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
-FORMATS = ("svmlight", "npz", "mtx", "store", "synthetic", *TABLES)
-MATRIX_MARKET = (".mtx", ".mtx.gz", ".mtx.bz2", ".mtx.xz")
+FORMATS = ("svmlight", "npz", "store", "synthetic", *TABLES)
+ROW_BYTES = 28  # most memory that a row of a matrix takes without entries: offsets here and in scipy, and a target
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
@@ -68,10 +68,9 @@ def open_data(
     Parameters
     ----------
     name : str, Path or binary stream
-        svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), ``x.mtx``
-        (MatrixMarket, also compressed), a table (:func:`hogwild.open_table`), a synthetic set such as
-        ``synthetic:rcv1?rows=200000``, or, if no file has that name, a fetched set of the catalogue such as
-        ``rcv1:test``. A stream is read as svmlight text into memory.
+        svmlight text (plain, .gz, .bz2, .xz), a store's directory, ``x.npz`` (``scipy.sparse.save_npz``), a table
+        (:func:`hogwild.open_table`), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, if no file has that
+        name, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
     format : str, optional
         One of ``FORMATS``; by default inferred from the name.
     zero_based : bool
@@ -81,7 +80,7 @@ def open_data(
     beyond : {"error", "ignore"}
         What to do with entries of features at or beyond ``width``. Ignored entries are counted in a HogwildWarning.
     targets : path, optional
-        A .npy file with the targets of an .npz or .mtx file; by default ``x.targets.npy`` or ``x.npy``.
+        A .npy file with the targets of an .npz file; by default ``x.targets.npy`` or ``x.npy``.
     labels : {"required", "optional"}
         Whether targets must be present; missing ones are 0, which is enough to predict.
     hash_bits : int, optional
@@ -123,8 +122,8 @@ def open_data(
     else:
         title = located(os.fspath(name))
         kind = _kind(title, format)
-        if targets is not None and kind not in ("npz", "mtx"):
-            raise UsageError(f"{title}: targets= goes with .npz and .mtx; in {kind} data they are part of the rows")
+        if targets is not None and kind != "npz":
+            raise UsageError(f"{title}: targets= goes with .npz; in {kind} data they are part of the rows")
         if kind in TABLES:
             options |= {"columns": columns, "plan": plan}
         elif columns:
@@ -134,7 +133,7 @@ def open_data(
             if hash_bits is not None:
                 check_same(rows.hash_bits, hash_bits, title)
         elif kind == "npz":
-            rows, meta = _matrix(title, load_npz, _targets_path(title, targets, labels)), {}
+            rows, meta = _matrix(title, _targets_path(title, targets, labels)), {}
             if hash_bits is not None:
                 rows, meta = hash_and_count(rows, hash_bits)
         elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
@@ -143,7 +142,7 @@ def open_data(
             with open(title, "rb") as stream:
                 rows, meta = _read_stream(stream, title, options)
         else:
-            rows, meta = build(cache, _recipe(title, kind, targets, options))
+            rows, meta = build(cache, _recipe(title, kind, options))
     if len(rows) == 0:
         raise InputError(f"{title}: no rows in it")
     if plan is not None:
@@ -191,7 +190,7 @@ def convert(
         options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
         if kind in TABLES:
             options |= {"columns": columns, "plan": None}
-        recipe = _recipe(title, kind, targets, options | {"hash_bits": hash_bits})
+        recipe = _recipe(title, kind, options | {"hash_bits": hash_bits})
     else:
         rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
         recipe, hashed_before = _copy(title, {}, lambda: rows), rows.hash_bits is not None
@@ -247,7 +246,7 @@ def _by_suffix(name: str) -> str:
     lowered = name.lower()
     if lowered.endswith(".npz"):
         return "npz"
-    return "mtx" if lowered.endswith(MATRIX_MARKET) else table_format(name) or "svmlight"
+    return table_format(name) or "svmlight"
 
 
 def is_text(name: str, format: str | None = None) -> bool:
@@ -257,7 +256,7 @@ def is_text(name: str, format: str | None = None) -> bool:
     return _by_suffix(name) == "svmlight"
 
 
-def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str, Any]) -> Recipe:
+def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     bits = options["hash_bits"]
     if kind == "svmlight":
         return _svmlight(name, options)
@@ -267,13 +266,7 @@ def _recipe(name: str, kind: str, targets: str | Path | None, options: dict[str,
         asked, labels = options["columns"] or AskedColumns(), options.get("labels", "required") == "required"
         about = {"format": kind, "labels": labels, "workers": options["workers"], "progress": options["progress"]}
         return table_recipe(name, asked, bits, options["plan"], **about)
-    if kind == "synthetic":
-        recipe = synthetic_recipe(SyntheticSpec.parse(name), options["progress"])
-    else:
-        found = _targets_path(name, targets, options.get("labels", "required"))
-        key = {"format": "mtx", "file": identity(name), "targets": found and identity(found), "parser": PARSER}
-        how = options.get("workers"), options.get("progress")
-        recipe = _copy(name, key, lambda: _matrix(name, lambda path: read_matrix_market(path, *how), found))
+    recipe = synthetic_recipe(SyntheticSpec.parse(name), options["progress"])
     return recipe if bits is None else hashed_recipe(recipe, bits)
 
 
@@ -335,9 +328,9 @@ def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
     return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
 
 
-def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
+def _matrix(name: str, path: str | None) -> Rows:
     """Return the rows of a matrix file and its targets; every way in which either can be broken gives one line."""
-    X = load(name)
+    X = load_npz(name)
     y = np.zeros(X.shape[0], np.float32) if path is None else _load(path, _load_npy)
     try:
         if np.shape(y)[:1] != X.shape[:1]:  # before allocating memory for what a file claims
@@ -346,6 +339,11 @@ def _matrix(name: str, load: Callable[[str], Any], path: str | None) -> Rows:
         return Rows.from_scipy(X, y)
     except InputError as error:
         raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
+
+
+def check_room(rows: int) -> None:
+    """Raise InputError if ``rows`` rows, which a file can claim in a few bytes, need more memory than there is."""
+    machine.check_memory(f"{rows:,} rows", rows * ROW_BYTES)
 
 
 def _load(path: str, load: Callable[[str], Any]) -> Any:
@@ -381,8 +379,7 @@ def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | N
         if not os.path.isfile(targets):
             raise InputError(f"{os.fspath(targets)}: no such file (targets of {name})")
         return os.fspath(targets)
-    suffixes = sorted((".npz", *MATRIX_MARKET), key=len, reverse=True)
-    stem = next((name[: -len(suffix)] for suffix in suffixes if name.lower().endswith(suffix)), name)
+    stem = name[:-4] if name.lower().endswith(".npz") else name
     for path in (f"{stem}.targets.npy", f"{stem}.npy"):
         if os.path.isfile(path):
             return path

@@ -75,8 +75,8 @@ def train_module(
         the buffers are each machine's own, and the model's buffers are those of machine 0. Where machines have GPUs, or
         should wait for each other at each step, torch's ``DistributedDataParallel`` is the better tool.
     **options
-        Options of :class:`hogwild.TrainConfig`, among them ``optimizer``, ``state``, ``batch``, ``momentum``, ``betas``
-        and ``launch``, which only modules have. The disciplines are ``serial``, ``hogwild``, ``atomic`` and ``locked``,
+        Options of :class:`hogwild.TrainConfig`, among them ``optimizer``, ``state``, ``batch``, ``momentum`` and
+        ``betas``, which only modules have. The disciplines are ``serial``, ``hogwild``, ``atomic`` and ``locked``,
         which is one lock around a whole step.
 
     Raises
