@@ -16,8 +16,8 @@ from hogwild.exchanges import make_exchange
 from hogwild.exchanges.link import serving
 from hogwild.exchanges.replicas import take
 from hogwild.machines.cluster import Cluster
-from hogwild.machines.link import ROOM, MachineLink
 from hogwild.machines.meeting import Meeting
+from hogwild.machines.trading import ROOM, MachineLink
 from tests.machines.test_machines import OPTIONS, fit, free_address, together
 from tests.runs import toy, until
 
