@@ -274,7 +274,7 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
 
 
 def _folders(directory: Path) -> list[Path]:
-    """Return a directory of rows, or of a suite the folders in it that hold rows."""
+    """Return a directory of rows, or the folders in it that hold rows."""
     if (directory / ROWS).is_file():
         return [directory]
     return sorted(path.parent for path in directory.glob(f"*/{ROWS}")) or [directory]

@@ -111,7 +111,7 @@ class CompletionCase:
         workers, cache = c.workers or 1, machine.l2_bytes()
         about = train.users, train.items, train.values, cache, workers, c.seed
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
             return on_device.lay_out(c, p, self.n, arrays, seed=c.seed)

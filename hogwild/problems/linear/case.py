@@ -163,7 +163,7 @@ class LinearCase:
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             entries, _ = entries_of(self._own, shared=False)
             job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._own.nnz)

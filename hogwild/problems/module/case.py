@@ -103,7 +103,6 @@ class ModuleCase:
             layout,
             pack(train.model, train.loss, train.factory),
             train.examples.kind,
-            train.examples.program,
             betas,
             delay=ticks_in(c.gradient_delay),
             threads=torch.get_num_threads(),
@@ -125,7 +124,7 @@ class ModuleCase:
     def _feed_of(self, examples: Examples) -> Feed:
         arrays, _ = examples.lay_out(shared=False)
         kept = {name: readonly(array) for name, array in arrays.items()}
-        return feed_of(examples.kind, kept, examples.program)
+        return feed_of(examples.kind, kept)
 
     def _try(self) -> None:
         """Run a minibatch forward and back; turn off the kernels of ``bags.py`` if the module fails only with them."""
@@ -187,7 +186,7 @@ class ModuleCase:
     def lay_out(self, shared: bool) -> Job:
         c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch)
         else:

@@ -10,28 +10,43 @@ does not see other programs' writes.
 How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, as read) is added by relaxed
 vector atomics, and none is lost. Otherwise the new row is stored, and of several in flight at the same time the last
 one stays: between programs, but also among the ratings that a program holds together, which may share a user or an
-item. With one rating in flight both ways give the same numbers, up to rounding.
+item. With one rating in flight both ways give the same numbers, up to rounding. Discipline ``atomic`` adds on both
+sides, ``hogwild`` stores on both; ``sides`` can combine them, since a user is seldom in flight twice.
 
 A nonnegative row is clipped at zero before it is written. Changes added to it may still sum to less than zero, so a
 program that made a number smaller then raises it to zero, by an atomic maximum; until then readers clip the row.
 
 Factors lie along a tile's columns: those from ``WIDTH`` on (the rank in whole sectors of 32 bytes) are neither read
-nor written, since they stay zero.
+nor written, since they stay zero. Ratings lie in random order, so that neighbours can be visited together (``block``):
+reading a rating's 12 bytes at random places takes 96 bytes of memory traffic, compared with 1,024 for rows of 64.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 import triton
 import triton.language as tl
 
+from hogwild.cuda.backend import Backend
 from hogwild.cuda.order import VISITS, visit_at
-from hogwild.cuda.work import Segment
+from hogwild.cuda.streams import Launcher, Visits
 from hogwild.kernels import order
 from hogwild.problems.completion import implicit_kernel as on_cpu
+from hogwild.problems.completion.problem import CompletionProblem
+
+#: Whether changes of users, and of items, are added atomically.
+SIDES = {"hogwild": (False, False), "atomic": (True, True)}
+SECTOR = 8  # float32 in the smallest unit of memory reads
+TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
+RESIDENT = 2  # 1 / RESIDENT of the programs that fit on a device run at once: each has 128 registers
+REGISTERS = 128
+EVALUATED = 1 << 26  # numbers of factors gathered at a time, of users and of items
 
 # constants of splitmix64, so that device and host draw the same items
 GOLDEN, MIX_1, MIX_2 = (tl.constexpr(int(k)) for k in (order.GOLDEN, order.MIX_1, order.MIX_2))
@@ -175,11 +190,9 @@ def visit_ratings(
     n: tl.int32,
     bits: tl.int32,
     key: tl.uint32,
-    epoch: tl.int32,  # see order.py
-    length,
-    growth,
+    scale,
     since,
-    power,
+    power,  # see order.py
     LOSS: tl.constexpr,
     STRIDE: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -204,7 +217,7 @@ def visit_ratings(
     at, hop = tl.program_id(0) * GROUP, tl.num_programs(0) * GROUP
     while at < count:
         v = start + ahead(at, hop, count, GROUP)
-        row, ahead_step = visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED, TOGETHER)
+        row, ahead_step = visit_at(v, n, bits, key, scale, since, power, SHUFFLED, TOGETHER)
         ahead_u, ahead_i = tl.load(users + row), tl.load(items + row)
         if LOSS == "squared-error":
             ahead_r = tl.load(values + row)
@@ -279,21 +292,130 @@ def visit_ratings(
             turn += 1
 
 
-def visit(launcher: Any, segment: Segment, in_flight: int) -> None:
-    """Launch the programs that visit a segment's ratings on the current stream, as the launcher says."""
-    problem, tables, data, visits = launcher.problem, launcher.tables, segment.data, segment.visits
-    arguments = (
-        *tables[:4],
-        data["users"],
-        data["items"],
-        data.get("values", tables.p),
-        *tables[4:],
-        launcher.salt(segment),
-        problem.items,
-        problem.negatives,
-        problem.l2,
-        *visits.arguments,
-    )
-    group, programs = launcher.grid(in_flight)
-    kernel: Any = visit_ratings[(min(programs, -(-visits.size // group)),)]
-    kernel(*arguments, GROUP=group, **launcher.constants(), **visits.constants)
+class Tables(NamedTuple):
+    """Parameters, as views of the flat tensor, and arrays of users and items; unused ones are empty."""
+
+    p: torch.Tensor  # (users, stride) float32
+    q: torch.Tensor  # (items, stride) float32
+    b_u: torch.Tensor  # (users,) float32
+    b_i: torch.Tensor  # (items,) float32
+    user_rates: torch.Tensor  # (users,) float32
+    item_rates: torch.Tensor  # (items,) float32
+    seen_begin: torch.Tensor  # (users + 1,) int64
+    seen_items: torch.Tensor  # (n,) int32
+
+
+class CompletionLauncher(Launcher):
+    """See :class:`hogwild.cuda.streams.Launcher`.
+
+    Parameters
+    ----------
+    problem : CompletionProblem
+    arrays : mapping
+        ``users``, ``items`` and ``values`` (in the problem's units) of all ratings; ``user_rates`` and ``item_rates``
+        if the penalty is per row, ``seen_begin`` and ``seen_items`` for implicit losses, otherwise empty.
+    backend : Backend
+    seed : int
+        Seed of the drawn negative items. Each visit draws anew: the number of visits before it since the run began is
+        mixed in.
+    """
+
+    block = 32
+    problem: CompletionProblem
+
+    def __init__(
+        self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
+    ) -> None:
+        self.problem = problem
+        self.backend = backend
+        self.sides = SIDES[problem.discipline]
+        self._seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+        names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
+        self._ratings = {name: arrays[name] for name in names}
+        self.data = self.upload(self._ratings)
+        device = backend.device
+        self.flat = torch.zeros(problem.size, dtype=torch.float32, device=device)
+        tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
+        views: Any = problem.parameters(self.flat)
+        self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
+
+    def sums(self) -> np.ndarray | None:
+        """Sums of squared and absolute errors in the user's units; only the CPU has the evaluator's negatives."""
+        if self.problem.loss != "squared-error":
+            return None
+        p, q, b_u, b_i = self.tables[:4]
+        sums, rows = torch.zeros(2, dtype=torch.float64, device=p.device), max(EVALUATED // self.problem.stride, 1)
+        for u, i, values in zip(*(self.data[name].split(rows) for name in ("users", "items", "values"))):
+            e = ((p[u] * q[i]).sum(1).double() + b_u[u] + b_i[i] - values) * self.problem.scale
+            sums += torch.stack((e.square().sum(), e.abs().sum()))
+        return sums.cpu().numpy()
+
+    def longest_step(self) -> float:
+        """In the problem's units the mean loss is about as curved in a bias as the share of ratings that have it."""
+        ratings = self._ratings["users"], self._ratings["items"]
+        return len(ratings[0]) / max(int(np.bincount(numbers).max()) for numbers in ratings)
+
+    def room(self) -> int:
+        """Ratings in flight when the device is full and none waits for another's end."""
+        group, programs = self.grid(1 << 30)[0], self.backend.programs() // RESIDENT
+        return group * max(programs if self._tile()[2] else programs // 2, 1)
+
+    def salt(self, visits: Visits) -> int:
+        """Seed of the draws of the first visit, uint64; each later visit adds one."""
+        return (self._seed + visits.visited + visits.first) % 2**64
+
+    def constants(self) -> dict[str, Any]:
+        """Constants that kernels are compiled for, except the number of ratings per program."""
+        problem, (width, tile, fitting) = self.problem, self._tile()
+        # products and sums are fused, whatever Triton's default, and no program waits for another's registers
+        return {
+            "LOSS": problem.loss,
+            "STRIDE": problem.stride,
+            "WIDTH": width,
+            "TILE": tile,
+            "BIASED": problem.biases,
+            "PER_ROW": problem.penalty == "per-row",
+            "NONNEGATIVE": problem.nonnegative,
+            "USER_ATOMIC": self.sides[0],
+            "ITEM_ATOMIC": self.sides[1],
+            "num_warps": 1,
+            "enable_fp_fusion": True,
+            "maxnreg": REGISTERS if fitting else None,
+        }
+
+    def _tile(self) -> tuple[int, int, int]:
+        """Floats read of a row, in whole sectors; the next power of two; and how many such rows a tile has room for."""
+        width = -(-self.problem.rank // SECTOR) * SECTOR
+        tile = 1 << (width - 1).bit_length()
+        crowded = self.problem.loss != "squared-error" or (self.problem.nonnegative and any(self.sides))
+        return width, tile, TILE // (2 if crowded else 1) // tile  # a third row, or the old one, is in registers
+
+    def grid(self, in_flight: int) -> tuple[int, int]:
+        """Ratings per program, and programs, for ``in_flight`` ratings in total.
+
+        Ratings per program are as many as fit, a power of two, or one: a kernel for each number between would be
+        compiled on the clock.
+        """
+        most = min(max(self._tile()[2], 1), MOST)
+        group = 1 << (most.bit_length() - 1)
+        return (group, in_flight // group) if in_flight >= group else (1, in_flight)
+
+    def visit(self, visits: Visits, in_flight: int) -> None:
+        """Launch the programs, which visit the ratings on the current stream."""
+        problem, tables, data = self.problem, self.tables, self.data
+        group, programs = self.grid(in_flight)
+        visit_ratings[(min(programs, -(-visits.size // group)),)](
+            *tables[:4],
+            data["users"],
+            data["items"],
+            data.get("values", tables.p),
+            *tables[4:],
+            self.salt(visits),
+            problem.items,
+            problem.negatives,
+            problem.l2,
+            *visits.arguments,
+            GROUP=group,
+            **self.constants(),
+            **visits.constants,
+        )
