@@ -213,7 +213,8 @@ class LinearCase:
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
         columns, (coef, intercept) = self._occurring[1], self._widened(solution)
-        found = self._objective().lowered(coef if columns is None else coef[..., columns], intercept)
+        skip = None if self.config.l1 > 0.0 else 0.0
+        found = self._objective().lowered(coef if columns is None else coef[..., columns], intercept, skip=skip)
         if columns is None:
             coef = found.coef.astype(np.float32)
         else:

@@ -24,10 +24,10 @@ from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, 
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 
 WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
-ENOUGH = 1e-4  # share of the objective that the last step gains at most,
+ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
 ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most
-AGAIN = 3.0  # times as much the first step must promise
+AGAIN = 2.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
 JUDGED = 1 << 26  # entries that are visited to judge a solution
