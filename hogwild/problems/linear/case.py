@@ -33,11 +33,11 @@ from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
+from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.sums import Sums
-from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hogwild.config import L2_PATH
 from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.copies import narrowed
@@ -21,6 +20,7 @@ from hogwild.kernels.lanes import DOUBLES
 from hogwild.problems.linear.exact import folds_kernel as kernel
 from hogwild.problems.linear.exact.ending import CODES, SMOOTH
 from hogwild.problems.linear.exact.walk import rounded, walked, weakest_of
+from hogwild.problems.linear.options import L2_PATH
 from hogwild.problems.linear.problem import LinearProblem
 
 MOST, MOST_STEPS = 30, 150  # Newton steps for a penalty, and conjugate gradients of each
