@@ -30,7 +30,6 @@ from hogwild.methods import (
     REAL_HOSTS,
     SCHEDULES,
     STREAMS,
-    Wire,
     listed,
     located,
     parse_exchange,
@@ -253,9 +252,8 @@ class TrainConfig:
         metavar="NAME:KEY=VALUE",
         more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
         "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
-        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. With "
-        "``group=2`` two workers race on each replica. See the manual, *Exchanges*, for the others and for all "
-        "numbers.",
+        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
+        "manual, *Exchanges*, for the others and for all numbers.",
     )
     workers: int | None = option(
         None,
@@ -313,13 +311,12 @@ class TrainConfig:
     )
     link: str = option(
         "",
-        f"What replicas (--exchange) trade over: {', '.join(LINK)}, as in "
-        "latency=0.2ms,bandwidth=1Gbit,row=0.2us (row: of the simulator's workers).",
+        f"What virtual replicas (--exchange) trade over: {', '.join(LINK)}, as in "
+        "latency=0.2ms,bandwidth=1Gbit,row=0.2us.",
         PARALLEL,
         metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",
-        more="Messages of real workers on this machine take the time that they would over such a network. ``row`` is "
-        "a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
+        more="``row`` is a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
     )
     delay: str = option(
         "round-robin",
@@ -431,11 +428,6 @@ class TrainConfig:
                 f"{workers} workers on {cores} core{'s' * (cores > 1)}: at most {most} run, {MOST_A_CORE} a core, "
                 "unless --oversubscribe (oversubscribe=True) is given"
             )
-
-    @property
-    def slow(self) -> Wire | None:
-        """The link that real replicas feel, if any."""
-        return parse_link(self.link) if self.link and self.host != "simulator" else None
 
     @property
     def between_workers(self) -> str:

@@ -65,6 +65,14 @@ def physical_cores() -> int:
     return max(1, min(len(cores), math.ceil(quota) if quota else len(cores)))
 
 
+def worker_counts(cores: int) -> tuple[int, ...]:
+    """Return 1, 2, 4 ... and, last, all cores."""
+    powers = [1]
+    while 2 * powers[-1] <= cores:
+        powers.append(2 * powers[-1])
+    return tuple(sorted({*powers, cores}))
+
+
 def one_cpu_a_core() -> list[int]:
     """One usable CPU of each physical core, for pinning."""
     cores: dict[str, int] = {}

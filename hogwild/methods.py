@@ -27,7 +27,7 @@ DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-
 SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
-MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one copies data
+MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
 NORMALIZE = ("none", "l2", "max")
@@ -131,7 +131,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "momentum": Number(0, 0, 0.999),
             "threshold": Number(0, 0, math.inf),
             "share": Number(1, 1e-3, 1),
-            "late": Number(0, 0, 1, True),
             "group": GROUP,
         },
         between=EVERYWHERE,
@@ -166,7 +165,6 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "push": Number(1000, 1, 1 << 53, True),
             "fetch": Number(math.inf, 1, 1 << 53, True),
             "shards": Number(1, 1, 1024, True),
-            "late": Number(0, 0, 1, True),
             "warm": Number(0, 0, 1 << 53, True),
             "bound": Number(math.inf, 0, 1 << 53, True),
             "rule": Choice("plain", ("plain", "adagrad", "revision", "scaled", "soft", "elastic")),

@@ -42,11 +42,8 @@ def _of_replicas(config: Any) -> Iterator[str]:
     """Reasons of exchanges, links and disciplines."""
     if config.discipline == "serial" and (config.workers or 1) > 1 and config.exchange == "none":
         yield f"discipline='serial' has one worker, got workers={config.workers}: choose {DISCIPLINES[1:]}"
-    if config.slow is not None:
-        if config.exchange == "none":
-            yield f"link={config.link!r} is between replicas: give exchange too (--exchange averaging)"
-        if "row" in [part.partition("=")[0] for part in config.link.split(",")]:
-            yield f"link={config.link!r}: row is for the simulator, and real workers take their own time: leave row out"
+    if config.link and config.host != "simulator":
+        yield f"link={config.link!r} needs host='simulator' (hogwild simulate); got host={config.host!r}"
     if config.exchange == "none":
         return
     if config.machines == 1 and parse_exchange(config.exchange)[0] not in BETWEEN_WORKERS:
@@ -68,7 +65,7 @@ def _of_replicas(config: Any) -> Iterator[str]:
     if config.discipline not in ("auto", "serial") and config.machines == 1 and numbers.get("group", 1) == 1:
         yield (
             f"exchange={config.exchange!r}: every worker has a replica to itself, so discipline={config.discipline!r} "
-            "has nothing to settle: leave discipline out, or give group"
+            "has nothing to settle: leave discipline out"
         )
     yield from _of_groups(config)
 
@@ -79,8 +76,8 @@ def _of_groups(config: Any) -> Iterator[str]:
     group, said = numbers.get("group", 1), f"exchange={config.exchange!r}"
     if group == 1:
         return
-    if config.machines > 1:
-        yield f"{said}: a machine's workers are one group, whose number is workers: leave group out"
+    if config.host != "simulator":
+        yield f"{said}: group needs host='simulator' (hogwild simulate); got host={config.host!r}"
     if config.workers is not None and config.workers % group:
         yield f"{said}: groups of {group:g} take a multiple of {group:g} workers, got workers={config.workers}"
     if config.discipline in ("serial", "round-robin"):
@@ -91,13 +88,6 @@ def _of_groups(config: Any) -> Iterator[str]:
     for key in ("share", "bound", "warm"):
         if key in numbers and numbers[key] != EXCHANGES[name].numbers[key].default:
             yield f"{said}: {key} makes a replica wait, and a group's workers go on while one trades: leave {key} out"
-    within = not math.isinf(numbers.get("period", math.inf))
-    if within and (config.nonnegative or not config.sums):
-        allowed = "nonnegative" if config.nonnegative else "a simplex"
-        yield (
-            f"{said}: a trade adds to a replica on which workers race, which may lead out of {allowed}: leave period "
-            "out, or group"
-        )
 
 
 _RACE = "whose workers do not stop to wait"
@@ -109,13 +99,11 @@ BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "share": ((1,), _RACE),
         "threshold": ((0,), _KEPT),
         "momentum": ((0,), _KEPT),
-        "late": ((0,), "who train while they trade anyway"),
     },
     "gossip": {"own": ((1,), _RACE), "home": ((1,), _KEPT)},
     "server": {
         "bound": ((math.inf,), _RACE),
         "warm": ((0,), _RACE),
-        "late": ((0,), "who train while they trade anyway"),
         "rule": (("plain", "scaled", "soft"), _KEPT),
     },
 }
@@ -155,8 +143,8 @@ def _of_averaging(config: Any) -> Iterator[str]:
     if name != "averaging":
         return
     threshold, share = numbers["threshold"] > 0, numbers["share"] < 1
-    if math.isinf(numbers["period"]) and (threshold or share or numbers["late"]):
-        yield f"exchange={config.exchange!r}: threshold, share and late are for rounds within an epoch: give a period"
+    if math.isinf(numbers["period"]) and (threshold or share):
+        yield f"exchange={config.exchange!r}: threshold and share are for rounds within an epoch: give a period"
     if threshold and (share or numbers["by"] != "direct"):
         yield (f"exchange={config.exchange!r}: with a threshold not all replicas begin a round: leave share and by out")
 
@@ -179,8 +167,6 @@ def _without_effect(config: Any) -> Iterator[str]:
         if numbers[key] != EXCHANGES[name].numbers[key].default and numbers[other] not in values:
             wanted = " or ".join(values)
             yield f"exchange={config.exchange!r}: {key} is for {other}={wanted}, got {other}={numbers[other]}"
-    if name == "server" and numbers["rule"] == "revision" and numbers["late"]:
-        yield f"exchange={config.exchange!r}: rule=revision has to know what a replica has read: leave late out"
     if name == "gossip" and numbers["bits"] != "32" and not numbers["top"]:
         yield f"exchange={config.exchange!r}: bits are of the values that top sends: give top"
     if name == "gossip" and numbers["tau"] and numbers["top"]:

@@ -30,7 +30,7 @@ from scipy.special import expit
 STORE = Path(__file__).with_name("defaults_optima.json")
 NARROW = 400  # columns up to which L-BFGS is preconditioned by the whole Hessian, else by its diagonal
 SMOOTHINGS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # widths of the parabola that replaces the hinge's kink
-ITERATIONS = 2_000
+ITERATIONS, ROUNDS = (2_000, 300), (5, 1)  # of L-BFGS, and how often it is preconditioned anew: narrow, wide
 DELTA = 1.0  # of Huber's loss
 LARGEST_MARGIN = 60.0  # of a count: exp(60) is none
 
@@ -127,7 +127,8 @@ class Binary:
 
     def descend(self, w: np.ndarray) -> np.ndarray:
         """SciPy's L-BFGS from w, preconditioned anew until that gains nothing."""
-        for _ in range(5):
+        wide = len(w) > NARROW + 1
+        for _ in range(ROUNDS[wide]):
             start, value = w, self(w)[0]
             of = self.preconditioner(w)
 
@@ -135,7 +136,8 @@ class Binary:
                 value, gradient = self(start + of(z, False))
                 return value, of(gradient, True)
 
-            options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "maxcor": 20, "ftol": 1e-16, "gtol": 1e-13}
+            most = ITERATIONS[wide]
+            options = {"maxiter": most, "maxfun": 2 * most, "maxcor": 20, "ftol": 1e-16, "gtol": 1e-13}
             result = scipy.optimize.minimize(moved, np.zeros(len(w)), jac=True, method="L-BFGS-B", options=options)
             if not result.fun < value:
                 break

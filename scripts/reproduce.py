@@ -19,20 +19,35 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hogwild.bench.suite import chosen
-from hogwild.compare.report.paper import paper_tables
 from hogwild.compare.report.results import ComparisonResult, load
 from hogwild.compare.report.summary import Group, groups, of_rule
+from hogwild.compare.report.traded import traded
 from hogwild.compare.report.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
+from hogwild.methods import DISCIPLINES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/measured.md")
 Row = dict[str, Any]
+
+RCV1 = "synthetic:rcv1?rows=200000"
+FAMILIES = {
+    RCV1: "rcv1",
+    "synthetic:uniform?rows=400000": "uniform",
+    "synthetic:ctr?rows=200000&features=16777216": "ctr",
+}
+NETFLIX = "synthetic:netflix?ratings=10000000"
+#: Methods of the section against, as they are called outside.
+PROGRAMS = {
+    "sklearn-sgd": "scikit-learn SGD",
+    "liblinear": "LIBLINEAR",
+    "snapml": "snapml",
+    "vowpal-wabbit": "Vowpal Wabbit",
+}
 
 # name: (training data, test data, options)
 REAL = {
@@ -60,6 +75,75 @@ SIMULATED = {
 }
 METHODS = "serial,hogwild,tiered,atomic,aig,locked,round-robin,averaging,one-shot-averaging,sklearn-sgd,liblinear"
 RATINGS = "ml-1m/ratings.tsv.gz"
+Figures = tuple[float | None, float | None, float | None]  # seconds, and errors in training and in test
+
+
+@dataclasses.dataclass(frozen=True)
+class StandIn:
+    """A set of the paper's table 2: its figures of Hogwild and of round-robin, and generated data of 1 % its size.
+
+    The stand-ins keep Omega and, as far as possible at their size, Delta and rho (Jumbo: 0.1 %).
+    """
+
+    problem: str
+    figures: tuple[Figures, Figures]
+    data: str
+    options: tuple[str, ...] = ()
+    test: str | None = None
+
+
+PAPER_EPOCHS = 20
+PROTOCOL = ("--epochs", f"{PAPER_EPOCHS}", "--schedule", "epoch", "--decay", "0.9", "--seeds", "1", "--timeout", "60")
+PROTOCOL += ("--workers", str(physical_cores()), "--eps", "1e-1,1e-2")
+ERRORS = {
+    "linear": "root of the mean hinge loss",
+    "completion": "RMSE",
+    "cuts": "value of the rounded cut, an edge",
+}
+HELD_OUT = ("--holdout", "0.1")
+PAPER = {
+    "RCV1": StandIn(
+        "linear",
+        ((9.5, 0.297, 0.339), (61.8, 0.297, 0.339)),
+        "synthetic:rcv1?rows=7813",
+        ("--loss", "hinge", "--l2", "1e-5"),
+        "synthetic:rcv1?rows=231&skip=7813",
+    ),
+    "Netflix": StandIn(
+        "completion",
+        ((301.0, 0.754, 0.928), (2569.1, 0.754, 0.927)),
+        "synthetic:netflix?users=48019&items=1777&ratings=1001988&zipf=1.5&shift=370.8&user_zipf=0.8&user_shift=774.3",
+        ("--rank", "30", "--l2", "0.1", *HELD_OUT),
+    ),
+    "KDD": StandIn(
+        "completion",
+        ((877.5, 19.5, 22.6), (7139.0, 19.5, 22.6)),
+        "synthetic:kdd?users=100099&items=62496&ratings=2528003&zipf=1&shift=82.92&user_zipf=0.8&user_shift=44.49",
+        ("--rank", "30", "--l2", "0.1", *HELD_OUT),
+    ),
+    "Jumbo": StandIn(
+        "completion",
+        ((9453.5, 0.031, 0.013), (None, None, None)),
+        "synthetic:jumbo?users=316228&items=316228&ratings=2000000",
+        ("--rank", "10", *HELD_OUT),
+    ),
+    "DBLife": StandIn(
+        "cuts", ((230.0, 10.6, None), (413.5, 10.5, None)), "synthetic:clusters?entities=182&mentions=1801"
+    ),
+    "Abdomen": StandIn("cuts", ((1181.4, 3.99, None), (7467.25, 3.99, None)), "synthetic:volume?side=113"),
+}
+
+#: Data of exchanges, virtual time of a row, and rows between two messages of gossip.
+EXCHANGES = {
+    "rcv1": ("synthetic:rcv1?rows=20000", "0.2us", 250),
+    "rcv1 x10": ("synthetic:rcv1?rows=20000", "2us", 100),
+    "categories x10": ("synthetic:ctr?rows=20000&features=25000", "2us", 100),
+    "clicks": ("synthetic:ctr?rows=10000&features=100000", "0.2us", 1000),
+}
+TRADING = (
+    "serial,averaging,averaging:mean=rows,averaging:period=0.25,gossip:period={often},gossip:period={often},home=0,"
+    "server:push=1000"
+)
 DELAY_DATA = "synthetic:rcv1"
 DELAY_METHODS = "serial,hogwild,tiered,aig,locked,round-robin"
 
@@ -69,7 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
-    parser.add_argument("--only", default="", help="some of bench,compare,simulate,delay,completion,paper")
+    parser.add_argument("--only", default="", help="some of bench,compare,delay,simulate,completion,paper,exchanges")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into the pages")
     options = parser.parse_args()
     began = time.monotonic()
@@ -82,10 +166,11 @@ def main() -> None:
         "completion": completion,
         "paper": paper,
     }
-    chosen = [name for name in parts if not options.only or name in options.only.split(",")]
+    more = {"exchanges": exchanges}
+    chosen = [name for name in parts | more if name in (options.only.split(",") if options.only else parts)]
     tables: dict[str, str] = {}
     for name in chosen:
-        tables |= parts[name](work)
+        tables |= (parts | more)[name](work)
     for name, text in tables.items():
         print(f"\n<!-- {name} -->\n{text}\n<!-- /{name} -->")
     if options.write:
@@ -132,14 +217,19 @@ def folder_of(kind: str, title: str) -> str:
 
 
 def bench(work: Work) -> dict[str, str]:
-    """The machine: kernels, disciplines, other programs."""
-    path = work.out / "bench.jsonl"
+    """The machine: disciplines on three shapes of data, and on one of them other programs."""
+    rows = measured(work, "beside", [RCV1], "--against")
+    rows += measured(work, "bench", [name for name in FAMILIES if name != RCV1])
+    return {"headline": headline(rows), "disciplines": disciplines(rows)}
+
+
+def measured(work: Work, kind: str, data: list[str], *options: str) -> list[Row]:
+    """The rows of a benchmark, run or taken over from before."""
+    path, partial = work.out / f"{kind}.jsonl", f"{kind}.partial"
     if not path.exists():
-        sections = [name for name in chosen([], against=True) if name != "completion"]
-        work.run("bench", *sections, "--json", "bench.partial", "--plot", "speedup.png")
-        (work.out / "bench.partial").replace(path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {"headline": headline(rows), "disciplines": disciplines(rows), "machine": about_machine(rows)}
+        work.run("bench", *data, *options, "--json", partial)
+        (work.out / partial).replace(path)
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
@@ -169,34 +259,27 @@ def alone(row: Row) -> Row:
 
 def headline(rows: list[Row]) -> str:
     """The first screen's table."""
-    ours = find(rows, section="against", what="epoch", solver="hogwild", order="shuffled")
-    theirs = find(rows, section="against", what="epoch", solver="scikit-learn SGD", order="shuffled")
-    tiered, hogwild = (
-        find(rows, section="scaling", family="rcv1", discipline=name, workers=2) for name in ("tiered", "hogwild")
-    )
-    near, far = (
-        find(rows, section="kernel", family="ctr", order="shuffled", loop=f"kernel {what} prefetch")
-        for what in ("with", "without")
-    )
+    cell = {"section": "scaling", "data": RCV1}
+    ours, theirs = (find(rows, method=name, **cell) for name in ("serial", "sklearn-sgd"))
+    tiered, hogwild = (find(rows, method=name, workers=2, **cell) for name in ("tiered", "hogwild"))
     size = f"{ours.get('rows', 0):,} rows x {ours.get('nonzeros', 0) / max(ours.get('rows', 1), 1):.0f} nonzeros"
     equal = f"`tiered`, objective / serial {tiered.get('objective_ratio') or 0:.4f}"
     pairs = [
         (f"one core against scikit-learn `SGDClassifier`, an epoch of {size}", ours, theirs),
         (f"two cores against one, the same rows ({equal})", tiered, alone(tiered)),
         ("two cores, textbook lock-free (`hogwild`), against one", hogwild, alone(hogwild)),
-        ("one core, 2^24 weights, 39 nonzeros a row: weights prefetched, against not", near, far),
     ]
     lines = ["| the same work on both sides, rows reshuffled | hogwild | the other | |", "|---|--:|--:|--:|"]
     for name, mine, other in pairs:
         ratio = over(seconds(other), seconds(mine))
         lines.append(f"| {name} | {shown(seconds(mine))} | {shown(seconds(other))} | **{ratio}** |")
     for loss, name in (("log", "logistic"), ("hinge", "SVM")):
-        mine = find(rows, section="against", what="time to loss", loss=loss, solver="hogwild")
-        for solver in ("scikit-learn SGD", "LIBLINEAR", "snapml", "Vowpal Wabbit"):
-            other = find(rows, section="against", what="time to loss", loss=loss, solver=solver)
+        mine = find(rows, section="against", loss=loss, method="hogwild")
+        for method, program in PROGRAMS.items():
+            other = find(rows, section="against", loss=loss, method=method)
             if other:
                 lines.append(
-                    f"| one core against {solver}, {name}: time to the same held-out loss | {shown(seconds(mine))} "
+                    f"| one core against {program}, {name}: time to the same held-out loss | {shown(seconds(mine))} "
                     f"| {shown(seconds(other))} | {over(seconds(other), seconds(mine))} |"
                 )
     return "\n".join(lines)
@@ -204,75 +287,15 @@ def headline(rows: list[Row]) -> str:
 
 def disciplines(rows: list[Row]) -> str:
     """Speed of every discipline over one serial worker, an epoch."""
-    counts = sorted({row["workers"] for row in rows if row["section"] == "scaling"})
-    families = list(dict.fromkeys(row["family"] for row in rows if row["section"] == "scaling"))
-    heads = [f"{family}, {count}" for family in families for count in counts]
+    cells = {(row["data"], row["method"], row["workers"]): row for row in rows if row["section"] == "scaling"}
+    columns = [(data, count) for data in FAMILIES for count in sorted({key[2] for key in cells})]
+    heads = [f"{FAMILIES[data]}, {count}" for data, count in columns]
     lines = ["| discipline | " + " | ".join(heads) + " | objective / serial |", "|---|" + "--:|" * (len(heads) + 1)]
-    for name in dict.fromkeys(row["discipline"] for row in rows if row["section"] == "scaling"):
-        if name in ("serial", "streaming"):
-            continue
-        cells = [
-            find(rows, section="scaling", family=family, discipline=name, workers=count)
-            for family in families
-            for count in counts
-        ]
-        last = find(rows, section="scaling", family=families[0], discipline=name, workers=counts[-1])
-        figures = [f"{cell['speedup']:.2f}x" if cell.get("speedup") else "–" for cell in cells]
-        quality = last.get("objective_ratio")
+    for name in DISCIPLINES[1:]:
+        speedups = [cells.get((data, name, count), {}).get("speedup") for data, count in columns]
+        figures = [f"{speedup:.2f}x" if speedup else "–" for speedup in speedups]
+        quality = cells.get((RCV1, name, max(count for _, count in columns)), {}).get("objective_ratio")
         lines.append(f"| `{name}` | {' | '.join(figures)} | {'–' if quality is None else f'{quality:.4f}'} |")
-    return "\n".join(lines)
-
-
-def about_machine(rows: list[Row]) -> str:
-    """What else is known of this machine."""
-    kernel = {
-        order: find(rows, section="kernel", family="rcv1", loop="kernel", order=order) for order in ("shuffled", "file")
-    }
-    twin = find(rows, section="kernel", family="rcv1", loop="naive fastmath twin", order="file")
-    starts = {host: find(rows, section="startup", host=host, part="again") for host in ("threads", "processes")}
-    lost = {
-        kind: find(rows, section="adds", add=kind, cells=1, workers=2).get("lost_share") for kind in ("plain", "atomic")
-    }
-    memory = find(rows, section="memory")
-    parsing = [row for row in rows if row["section"] == "parsing"]
-    ours = [row for row in parsing if row["reader"].startswith("hogwild")]
-    theirs = next((row for row in parsing if not row["reader"].startswith("hogwild")), {})
-    facts: list[tuple[str, Callable[[], str]]] = [
-        (
-            "one worker, shuffled / in file order, as shares of the rate of merely reading the rows",
-            lambda: " / ".join(f"{kernel[order]['share_of_streaming']:.0%}" for order in ("shuffled", "file")),
-        ),
-        (
-            "one worker against its gather-vectorised twin (`fastmath=True`), file order",
-            lambda: over(seconds(twin), seconds(kernel["file"])),
-        ),
-        (
-            "from data ready to the first update, kernels loaded: threads / processes",
-            lambda: " / ".join(f"{starts[host]['seconds']:.2f} s" for host in ("threads", "processes")),
-        ),
-        (
-            "two workers at one weight: updates lost by plain / atomic additions",
-            lambda: f"{lost['plain']:.0%} / {lost['atomic']:.0%}",
-        ),
-        (
-            f"memory a run owns while it trains on a {memory.get('megabytes', 0):.0f} MB memory map",
-            lambda: f"{memory['peak_megabytes']:.0f} MB",
-        ),
-        (
-            f"reading svmlight text, {' / '.join(str(row['workers']) for row in ours)} cores; "
-            f"{theirs.get('reader', '')}",
-            lambda: (
-                f"{' / '.join(format(row['megabytes_per_second'], '.0f') for row in ours)} MB/s; "
-                f"{theirs['megabytes_per_second']:.0f} MB/s"
-            ),
-        ),
-    ]
-    lines = ["| | |", "|---|--:|"]
-    for name, figure in facts:
-        try:
-            lines.append(f"| {name} | {figure()} |")
-        except (KeyError, TypeError):
-            lines.append(f"| {name} | – |")
     return "\n".join(lines)
 
 
@@ -415,45 +438,113 @@ def simulated_cells(source: ComparisonResult) -> Iterator[str]:
 
 def completion(work: Work) -> dict[str, str]:
     """Matrix completion: millions of updates a second, and errors, beside cornac's."""
-    path, found = work.out / "completion.jsonl", work.place(RATINGS)
-    if not path.exists():
-        more = [] if found is None else ["--ratings", found]
-        work.run("bench", "completion", "--against", *more, "--json", "completion.partial")
-        (work.out / "completion.partial").replace(path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {"completion": completion_table([row for row in rows if row["section"] == "completion"])}
+    data = [name for name in (NETFLIX, work.place(RATINGS)) if name is not None]
+    rows: list[Row] = []
+    for rank in ("32", "64"):
+        rows += measured(work, f"ratings-{rank}", data, "--problem", "completion", "--against", "--rank", rank)
+    return {"completion": completion_table(rows)}
 
 
 def completion_table(rows: list[Row]) -> str:
     """A line a way to train, a column a data set and rank."""
-    columns = list(dict.fromkeys((row["data"], row["rank"]) for row in rows))
+    cells = {(row["data"], row["rank"], row["method"], row["workers"]): row for row in rows if row.get("method")}
+    columns = sorted({key[:2] for key in cells}, key=lambda column: (column[0] != NETFLIX, column))
     heads = []
     for data, rank in columns:
         count = find(rows, data=data, rank=rank).get("ratings", 0)
-        name = "MovieLens 1M" if data.endswith(RATINGS.rpartition("/")[2]) else "shaped like Netflix's"
+        name = "shaped like Netflix's" if data == NETFLIX else "MovieLens 1M"
         heads.append(f"{name}, {count / 1e6:.1f} M ratings, rank {rank}")
     lines = [f"| M updates a second (held-out RMSE) | {' | '.join(heads)} |", "|---|" + "--:|" * len(columns)]
-    for kind, workers in dict.fromkeys((row["kind"], row["workers"]) for row in rows):
-        cells = []
-        for data, rank in columns:
-            row = find(rows, data=data, rank=rank, kind=kind, workers=workers)
-            rate, error = row.get("ratings_per_second"), row.get("held_out_rmse")
-            cells.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
-        lines.append(f"| `{kind}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(cells)} |")
+    for method in ("serial", "hogwild", "blocks", "tiered", "cornac"):
+        for workers in sorted({key[3] for key in cells if key[2] == method}):
+            texts = []
+            for data, rank in columns:
+                row = cells.get((data, rank, method, workers), {})
+                rate, error = row.get("ratings_per_second"), row.get("held_out")
+                texts.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
+            lines.append(f"| `{method}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
 def paper(work: Work) -> dict[str, str]:
-    """The table of the Hogwild paper, on stand-ins."""
-    work.run("compare", "--suite", "paper", "--workers", str(physical_cores()), "--out", "paper")
-    return {"paper": suite_table(paper_tables(load([work.out / "paper"]))[0])}
+    """The table of the Hogwild paper on stand-ins, by its protocol: every method takes the step that serial stands."""
+    lines = [
+        "| data | whose | Hogwild s | train | test | RR s | train | test | RR/HW |",
+        "|---|---|" + "--:|" * 7,
+    ]
+    for name, stand_in in PAPER.items():
+        about = (name, stand_in.data, stand_in.test, *PROTOCOL, "--problem", stand_in.problem, *stand_in.options)
+        tuned = work.compare("paper-step", *about, "--methods", "serial")
+        if tuned is None:
+            continue
+        step = repr(largest_that_converges(tuned))
+        source = work.compare("paper", *about, "--methods", "serial,hogwild,round-robin", "--steps", step)
+        if source is None:
+            continue
+        lines.append(paper_line(name, "paper", *stand_in.figures))
+        found = {group.method: group for group in groups(source)}
+        ours = (paper_outcome(stand_in, source, found.get(method)) for method in ("hogwild", "round-robin"))
+        lines.append(paper_line(name, "here", *ours))
+    errors = "; ".join(f"{name}: {ERRORS[stand_in.problem]}" for name, stand_in in PAPER.items())
+    notes = (
+        f"Paper: Recht, Re, Wright, Niu (2011), tables 1 and 2, ten threads. Here: stand-ins of 1 % their size, "
+        f"{physical_cores()} workers. Seconds are of {PAPER_EPOCHS} epochs of training.",
+        f"Train and test: {errors}. The paper does not say how it scaled the errors of cuts and of RCV1, so these "
+        "columns tell methods apart, not machines.",
+    )
+    return {"paper": "\n".join(lines) + "".join(f"\n\n{textwrap.fill(note, 118)}" for note in notes)}
 
 
-def suite_table(table: Any) -> str:
-    """One table and its notes as text."""
-    lines = [f"| {' | '.join(table.columns)} |", "|" + "".join("---|" if text else "--:|" for text in table.texts)]
-    lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    return "\n".join(lines) + "".join(f"\n\n{textwrap.fill(note, 118)}" for note in table.notes)
+def largest_that_converges(source: ComparisonResult) -> float:
+    """The largest step whose trial ended well and within a twentieth of the way of the best one."""
+    ends = {run.step: run.final["objective"] for run in source.tuning if run.step is not None and run.final}
+    if not ends:
+        return min(source.about["step_grid"])
+    best = min(ends.values())
+    return max(step for step, end in ends.items() if end - best <= 0.05 * max(source.scale.start - best, 0.0))
+
+
+def paper_outcome(stand_in: StandIn, source: ComparisonResult, group: Group | None) -> Figures:
+    """Seconds of all epochs, extrapolated if runs were stopped earlier, and errors, of one method."""
+    if group is None:
+        return None, None, None
+
+    def error(part: str) -> float | None:
+        fields = {"linear": f"{part}_loss", "completion": f"{part}_rmse", "cuts": "cut_value"}
+        last = group.last(fields[stand_in.problem])
+        if last is None or (part, stand_in.problem) == ("test", "cuts"):
+            return None
+        if stand_in.problem == "cuts":
+            return last.median / source.about["edges"]
+        return math.sqrt(last.median) if stand_in.problem == "linear" else last.median
+
+    epoch = group.epoch_seconds
+    return None if epoch is None else PAPER_EPOCHS * epoch.median, error("train"), error("test")
+
+
+def paper_line(name: str, whose: str, hogwild: Figures, round_robin: Figures) -> str:
+    """A line of the table, with the ratio of seconds."""
+    cells = [
+        "–" if value is None else f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
+        for value in (*hogwild, *round_robin)
+    ]
+    slow, fast = round_robin[0], hogwild[0]
+    return f"| {name} | {whose} | {' | '.join(cells)} | {f'{slow / fast:.1f}' if slow and fast else '–'} |"
+
+
+def exchanges(work: Work) -> dict[str, str]:
+    """Which exchange is sooner over which link, by the simulator's clock; printed, and in none of the pages."""
+    sources = []
+    for name, (data, row, often) in EXCHANGES.items():
+        options = ["--host", "simulator", "--delay", "round-robin:quantum=50", "--holdout", "0", "--no-intercept"]
+        options += ["--link", f"latency=0.2ms,bandwidth=1Gbit,row={row}", "--methods", TRADING.format(often=often)]
+        options += ["--workers", "4,16", "--epochs", "16", "--seeds", "3", "--eps", "1e-2,1e-3", "--l2", "1e-5"]
+        source = work.compare("exchanges", name, data, None, *options)
+        if source is not None:
+            sources.append(source)
+    for table in traded(sources):
+        print("\n".join(" | ".join(row) for row in (table.columns, *table.rows)))
+    return {}
 
 
 # ---- the pages

@@ -52,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell ignores Ctrl-C for a job in the background, and so would every command that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Triton's kernels run in its interpreter, which must be set before they are imported; with `-m gpu` on a GPU.
+    if config.getoption("markexpr") != "gpu":
+        os.environ["TRITON_INTERPRET"] = "1"
     # Orphans of a command that a test started are then handed to this process, where `no_leaks` sees them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

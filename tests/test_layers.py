@@ -24,11 +24,11 @@ LAYERS = {
     "hogwild.problems.*.options": 0.5,
     "hogwild.kernels*": 0,
     **dict.fromkeys(["hogwild.config", "hogwild.options", "hogwild.machine", "hogwild.training.schedule"], 0),
-    **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.shared"], 0),
+    **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.memory"], 0),
     "hogwild.training.stopwatch": 0,
     "hogwild.data*": 1,
     **dict.fromkeys(
-        [f"hogwild.problems.{name}" for name in ("case", "*.case", "*.model", "*.picture", "*.training")], 4
+        [f"hogwild.problems.{name}" for name in ("*.case", "linear.layout", "*.model", "*.picture", "*.training")], 4
     ),
     **dict.fromkeys(["hogwild.problems*", "hogwild.exchanges*"], 2),
     **dict.fromkeys(["hogwild.machines.agreement", "hogwild.machines.own_rows"], 4),

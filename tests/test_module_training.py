@@ -19,17 +19,15 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import hogwild
 from hogwild import machine
-from hogwild.bench import modules as bench
-from hogwild.bench.plan import BenchPlan
+from hogwild.config import options_of
 from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import PROBLEMS
 from hogwild.problems.module.model import ModuleModel
 from hogwild.training.engine import start_pool
 from tests.runs import stopped_inside, toy, when
 
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
-DISCIPLINES = PROBLEMS["module"]["discipline"]
+DISCIPLINES = options_of("module")["discipline"].metadata["option"].choices
 
 
 def data(n: int = 600, width: int = 10, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -441,25 +439,6 @@ def test_test_data_are_tried_before_training_too() -> None:
         hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:, :9], Y), **QUIET)
     with pytest.raises(InputError, match="test data have no examples"):
         hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:0], Y[:0]), **QUIET)
-
-
-@pytest.mark.slow
-def test_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sides train: none is fast by doing less."""
-    names = {"rcv1": "synthetic:rcv1?rows=2000"}
-    monkeypatch.setattr(bench, "TILES", {True: 2})
-    rows = list(bench.measure(BenchPlan(workers=(1,), repeats=2, quick=True, names=names)))
-    assert [(row["data"], row["kind"]) for row in rows] == [
-        ("digits", "hogwild"),
-        ("digits", bench.OFFICIAL),
-        ("digits", bench.BATCHED),
-        ("rcv1", "hogwild"),
-        ("rcv1", bench.BATCHED),
-    ]
-    for row in rows:
-        assert (row["status"], row["epochs"]) == ("ok", 3)
-        assert row["samples_per_second"] > 0
-        assert 0 < row["train_loss"] < (1.0 if row["data"] == "digits" else 0.65)
 
 
 def test_the_line_of_a_model() -> None:

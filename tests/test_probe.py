@@ -17,7 +17,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.hosts.job import Job
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective import Objective
 from hogwild.training import probe as module
 from hogwild.training.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
@@ -133,7 +133,7 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
     assert narrow.problem.width <= 60
     full.problem = dataclasses.replace(narrow.problem, width=wide.width)
     order = Order.of(len(wide), shuffled=True)
-    full.job = Job.of_rows(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
+    full.job = job_of(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
     full.parts = full.job.shared(), full.problem.scratch(order), full.job.data()
     p = full.problem
     full.objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)

@@ -19,10 +19,10 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import Ranked
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, UsageError
-from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.model_file import load_checkpoint
 from hogwild.problems.linear import case, problem
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from tests.runs import QUIET, toy
 
@@ -240,7 +240,7 @@ def test_processes_of_a_store_map_all_but_the_indices(tmp_path: Path) -> None:
     problem = LinearProblem.of(TrainConfig(), rows, "hogwild")
     narrow, own = problem.narrowed(len(ranks.features)), ranks.rows(rows)
     arrays = narrow.row_arrays(own, None)
-    job = Job.of_rows(narrow, Order.of(len(rows), True, 64.0), 0, 1, own, arrays, shared=True)
+    job = job_of(narrow, Order.of(len(rows), True, 64.0), 0, 1, own, arrays, shared=True)
     assert set(job.mapped) == {"begin", "end", "values"}
     np.testing.assert_array_equal(ranks.features[job.data().indices], rows.indices)
     np.testing.assert_array_equal(job.data().rates, problem.rates(rows)[ranks.features])

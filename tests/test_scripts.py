@@ -13,7 +13,6 @@ SCRIPTS = [
     "scripts/quickstart",
     "scripts/test",
     "scripts/docs",
-    "scripts/bench-gpu",
     "scripts/environment.sh",
     ".ci/run",
 ]

@@ -1,1 +1,1 @@
-"""Measurements of this machine, one file per family; each is a generator of flat rows (see ``suite.py``)."""
+"""Measures training on a machine and on a user's data: ``suite.py`` lists what is measured, as flat rows."""

@@ -1,167 +1,249 @@
-"""Other programs on the same data: an epoch of SGD, and the time to the same held-out loss.
+"""Other programs on the same data: the time each takes to the same held-out loss.
 
 To favour no program, all minimise the same objective, and the target is the held-out loss of its optimum, as found by
 scikit-learn's deterministic solvers, plus half a percent. Each program is trained from scratch with growing effort
 until it reaches the target (with equally many step sizes tried for all that have one), and only the cheapest training
 that did is timed, in interleaved rounds. There are fewer rounds than elsewhere, since these trainings are long.
+
+``effort`` is a number of epochs, iterations or passes. The clock covers the program's own training call: converting our
+arrays to a program's input is off the clock for all, except that VW has no call that trains without reading, so reading
+its binary cache is on the clock.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
+import shutil
+import tempfile
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hogwild.bench.plan import L2, STEPS, BenchPlan, about
-from hogwild.bench.rounds import Side, Timing, interleaved, ratio
-from hogwild.bench.sides import Training
-from hogwild.bench.solvers import SOLVERS, Fits, SolverFit
-from hogwild.bench.solvers import STEPS as TRIED
-from hogwild.compare.reference.outside import Outside
+from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
+from hogwild.compare.reference.outside import OUTSIDE, Outside
+from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
+from hogwild.errors import InputError
 from hogwild.problems.linear.objective import loss_values
+from hogwild.training.train import train
 
+L2 = 1e-5
 LOSSES = ("log", "hinge")
 SLACK = 1.005
+STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the one that our search finds
 EFFORTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 QUICK_EFFORTS = (1, 2, 4, 8, 16)
 MORE_EFFORTS = (48, 64, 96, 128, 192, 256, 384, 512)  # of programs without a step, which are tried once
 PATIENCE = 60.0  # seconds of search that a program gets for each loss; a tenth in a quick run
+VW_CONSTANT = 11650396  # the index of VW's intercept
 
 
-def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
-    """Measure epochs first, then every loss."""
-    rows = plan.open("rcv1")
-    yield from _epochs(plan, rows)
-    held_out = plan.open("rcv1", rows=max(len(rows) // 10, 1), skip=len(rows))
+class Fit(NamedTuple):
+    """The result of a training, and its cost."""
+
+    seconds: float
+    coef: np.ndarray  # (width,)
+    intercept: float
+
+
+class Ours:
+    """One worker; what is not on a run's own clock is ``untimed``."""
+
+    seconds_replace, untimed = False, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        self._rows, self._config = rows, config
+
+    def advance(self, epoch: int) -> None:
+        start = time.perf_counter()
+        run = train(self._rows, config=self._config)
+        self._model = run.finish()
+        self.untimed = time.perf_counter() - start - run.history[-1]["train_seconds"]
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._model.coef_, self._model.intercept_
+
+
+class SnapML:
+    """IBM's Snap ML, with one thread."""
+
+    seconds_replace, untimed = True, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        import scipy.sparse
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it asks NumPy's old address whether there is AVX2
+            import snapml
+
+        X, y = rows.to_scipy()
+        self._data = scipy.sparse.csr_matrix(X), y.astype(np.float64)  # it does not know csr_array
+        self._kind = snapml.LogisticRegression if config.loss == "log" else snapml.SupportVectorMachine
+        self._options: dict[str, Any] = {} if config.loss == "log" else {"loss": "hinge"}
+        self._options |= {"regularizer": config.l2 * len(rows), "n_jobs": 1, "tol": 1e-12, "fit_intercept": True}
+
+    def advance(self, epoch: int) -> None:
+        self._model = self._kind(max_iter=epoch, **self._options)
+        self._model.fit(*self._data)
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._model.coef_, self._model.intercept_
+
+
+class VowpalWabbit:
+    """VW with its defaults, from its binary cache; the text is written and cached off the clock."""
+
+    seconds_replace, untimed = False, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        self._width, self._bits = rows.width, max(18, rows.width.bit_length())
+        loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
+        path = vw_text(rows)
+        self._options = (
+            f"--quiet --holdout_off -b {self._bits} --loss_function {loss} --l2 {config.l2} -l {config.step}"
+            f" -d {path} --cache_file {path}.{loss}.bin"
+        )
+        self.advance(1)  # makes the cache
+        self.solution()
+
+    def advance(self, epoch: int) -> None:
+        from vowpalwabbit import Workspace
+
+        self._solver = Workspace(f"{self._options} --passes {epoch}")
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        coef = np.array([self._solver.get_weight(feature) for feature in range(self._width)])
+        intercept = self._solver.get_weight(VW_CONSTANT & (2**self._bits - 1))
+        self._solver.finish()
+        return coef, np.array([intercept])
+
+
+@functools.lru_cache(2)
+def vw_text(rows: Rows) -> Path:
+    """Write the rows as VW reads them; the file goes with the rows."""
+    folder = tempfile.mkdtemp(prefix="hogwild-bench-")
+    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, "rows.vw")
+    with path.open("w") as file:
+        for i, j, y in zip(rows.begin, rows.end, rows.targets):
+            pairs = zip(rows.indices[i:j].tolist(), rows.values[i:j].tolist())
+            file.write(f"{y:g} | " + " ".join(f"{u}:{x:.7g}" for u, x in pairs) + "\n")
+    return path
+
+
+PROGRAMS = (
+    Outside("hogwild", "hogwild", "hogwild", Ours, "shuffled"),
+    OUTSIDE["sklearn-sgd"],
+    Outside("snapml", "snapml", "snapml", SnapML, "its own", effort="iterations", steps=False),
+    dataclasses.replace(OUTSIDE["liblinear"], effort="passes", steps=False),
+    Outside("vowpal-wabbit", "vowpalwabbit", "vowpalwabbit", VowpalWabbit, "file", effort="passes"),
+)
+
+
+class Fits:
+    """Trainings of one program on the same rows, each from scratch."""
+
+    def __init__(self, program: Outside, rows: Rows, config: TrainConfig) -> None:
+        self.config, self._program, self._rows = config, program, rows
+        self._reusable: Any = None  # a solver whose every call trains from scratch
+
+    def __call__(self, effort: int, step: float | None) -> Fit:
+        """Train with this effort and step."""
+        config = dataclasses.replace(self.config, step=step, epochs=effort)
+        solver = self._reusable or self._program.make(self._rows, config)
+        self._reusable = solver if solver.seconds_replace else None
+        start = time.perf_counter()
+        solver.advance(effort)
+        seconds = time.perf_counter() - start - solver.untimed
+        coef, intercept = solver.solution()
+        return Fit(seconds, np.ravel(coef).astype(np.float64), float(np.ravel(intercept)[0]))
+
+
+@dataclasses.dataclass
+class Attempt:
+    """A program, and the least effort at which it reached the target; 0 if it never did."""
+
+    fits: Fits
+    effort: int = 0
+    step: float | None = None
+    loss: float = math.nan  # at that effort; the best loss reached if it never got there
+
+    def again(self) -> float:
+        """Return the seconds of one more such training."""
+        return self.fits(self.effort, self.step).seconds
+
+
+def measure(plan: BenchPlan, rows: Rows, held_out: Rows) -> Iterator[Row]:
+    """Yield the seconds of every program to the target, for logistic regression and for a support vector machine.
+
+    Raises
+    ------
+    InputError
+        If there are not two classes.
+    """
+    if len(np.unique(rows.targets)) != 2:
+        raise InputError("other programs are measured on two classes; the targets have another number of values")
     for loss in LOSSES:
         yield from _time_to_loss(plan, rows, held_out, loss)
 
 
-def _epochs(plan: BenchPlan, rows: Rows) -> Iterator[dict[str, Any]]:
-    """Compare one worker's epoch with ``SGDClassifier.partial_fit``: both shuffling, or both in file order."""
-    with ExitStack() as stack:
-        sides: dict[str, Side] = {}
-        for order in ("shuffled", "file"):
-            run = Training(rows, STEPS["rcv1"], workers=1, order=order)
-            sides[f"hogwild/{order}"] = stack.enter_context(run)
-            sides[f"scikit-learn SGD/{order}"] = partial_fits(
-                rows, order == "shuffled", time.perf_counter, learning_rate="constant", eta0=STEPS["rcv1"]
-            )
-        times = interleaved(sides, plan.repeats, plan.note)
-    for side, timing in times.items():
-        solver, order = side.split("/")
-        ours = times[f"hogwild/{order}"].seconds
-        yield (
-            about(plan.names["rcv1"], rows)
-            | timing.fields()
-            | {
-                "what": "epoch",
-                "loss": "log",
-                "solver": solver,
-                "order": order,
-                "step": STEPS["rcv1"],
-                "effort": 1,
-                "effort_unit": "epochs",
-                "ours_faster": ratio(timing.seconds, ours),
-                "nonzeros_per_second": timing.per_second(rows.nnz),
-            }
-        )
-
-
-@dataclass
-class _Candidate:
-    """A program, and the least effort at which it reached the target; 0 if it never did."""
-
-    solver: Outside
-    fit: Fits
-    effort: int = 0
-    step: float = 0.0
-    loss: float = math.nan  # at that effort; the best loss reached if it never got there
-
-
-def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Iterator[dict[str, Any]]:
-    judge = judge_of(held_out, loss)
-    plan.note(f"{loss}: finding the optimum")
-    target = SLACK * judge(optimum_of(rows, loss))
-    candidates: dict[str, _Candidate] = {}
-    for solver in SOLVERS:
-        if solver.version is not None:
-            plan.note(f"{loss}: {solver.name} searches for its steps and effort")
-            candidates[solver.name] = _search(plan, solver, Fits(solver, rows, loss), judge, target)
-    sides = {name: _again(found) for name, found in candidates.items() if found.effort}
-    times = interleaved(sides, max(plan.repeats // 3, 2), lambda text: plan.note(f"{loss}: {text}"))
-    ours = times["hogwild"].seconds if "hogwild" in times else None
-    for solver in SOLVERS:
-        found = candidates.get(solver.name)
-        timing = times.get(solver.name, Timing(None, status=_why_not(solver, found)))
-        yield (
-            about(plan.names["rcv1"], rows)
-            | timing.fields()
-            | {
-                "what": "time to loss",
-                "loss": loss,
-                "solver": solver.name,
-                "version": solver.version,
-                "order": solver.order,
-                "effort": found.effort or None if found else None,
-                "effort_unit": solver.effort,
-                "step": found.step if found and solver.steps else None,
-                "held_out": found.loss if found else None,
-                "held_out_target": target,
-                "ours_faster": ratio(timing.seconds, ours),
-            }
-        )
-
-
-def judge_of(held_out: Rows, loss: str) -> Callable[[SolverFit], float]:
+def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Iterator[Row]:
     X, y = held_out.to_scipy()
-    y = np.sign(y.astype(np.float64))
+    signs = np.where(y == np.max(rows.targets), 1.0, -1.0)
 
-    def judge(found: SolverFit) -> float:
-        margins = X @ found.coef.astype(np.float64) + found.intercept
-        return float(loss_values(loss, margins, y).mean())
+    def judge(fit: Fit) -> float:
+        return float(loss_values(loss, X @ fit.coef + fit.intercept, signs).mean())
 
-    return judge
+    plan.note(f"{loss}: finding a step and the optimum")
+    with train(rows, loss=loss, l2=L2, schedule="constant", workers=1, host="threads") as run:
+        config = run.config
+    target = SLACK * judge(optimum_of(rows, loss))
+    attempts: dict[str, Attempt] = {}
+    for program in PROGRAMS:
+        if program.version is not None:
+            plan.note(f"{loss}: {program.name} searches for its steps and effort")
+            attempts[program.name] = _search(plan, program, Fits(program, rows, config), judge, target)
+    sides = {name: attempt.again for name, attempt in attempts.items() if attempt.effort}
+    times = interleaved(sides, max(plan.repeats // 3, 2), lambda text: plan.note(f"{loss}: {text}"))
+    for program in PROGRAMS:
+        attempt = attempts.get(program.name)
+        why = f"not installed (pip install {program.package})" if attempt is None else "did not reach the target"
+        timing = times.get(program.name, Timing(None, status=why))
+        row: Row = {"loss": loss, "method": program.name, "version": program.version, "workers": 1}
+        row |= {"held_out_target": target, "effort_unit": program.effort}
+        if attempt is not None:
+            row |= {"effort": attempt.effort or None, "step": attempt.step, "held_out": attempt.loss}
+        ours = times["hogwild"].seconds if "hogwild" in times else None
+        yield timing.fields() | row | {"ours_faster": ratio(timing.seconds, ours)}
 
 
-def _search(
-    plan: BenchPlan, solver: Outside, fit: Fits, judge: Callable[[SolverFit], float], target: float
-) -> _Candidate:
+def _search(plan: BenchPlan, program: Outside, fits: Fits, judge: Callable[[Fit], float], target: float) -> Attempt:
     """Return the least effort that reaches the target, over all steps; for equal efforts, the step of lowest loss."""
-    best = _Candidate(solver, fit)
-    efforts = (*(QUICK_EFFORTS if plan.quick else EFFORTS), *(() if solver.steps else MORE_EFFORTS))
+    best = Attempt(fits)
+    efforts = (*(QUICK_EFFORTS if plan.quick else EFFORTS), *(() if program.steps else MORE_EFFORTS))
     deadline = time.monotonic() + PATIENCE * (0.1 if plan.quick else 1.0)
-    for step in TRIED if solver.steps else (1.0,):
+    base = fits.config.step or 1.0
+    for step in [factor * base for factor in STEPS] if program.steps else [base]:
         for effort in efforts:
             if time.monotonic() > deadline:
                 return best
-            found = fit(effort, step)
-            loss = judge(found)
+            loss = judge(fits(effort, step))
             if loss <= target and (not best.effort or (effort, loss) < (best.effort, best.loss)):
-                best = _Candidate(solver, fit, effort, step, loss)
+                best = Attempt(fits, effort, step, loss)
             if best.effort and effort >= best.effort:
                 break  # target reached, or another step was faster
             best.loss = loss if math.isnan(best.loss) else min(best.loss, loss)
     return best
 
 
-def _again(found: _Candidate) -> Side:
-    return lambda: found.fit(found.effort, found.step).seconds
-
-
-def _why_not(solver: Outside, found: _Candidate | None) -> str:
-    if found is None:
-        return f"not installed (pip install {solver.package})"
-    return "did not reach the target in the time it was given"
-
-
-def optimum_of(rows: Rows, loss: str) -> SolverFit:
+def optimum_of(rows: Rows, loss: str) -> Fit:
     """Return the objective's minimum, by a deterministic solver that is not compared."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
@@ -171,21 +253,7 @@ def optimum_of(rows: Rows, loss: str) -> SolverFit:
     solver: Any = LogisticRegression(C=C, tol=1e-5, max_iter=1000)
     if loss == "hinge":  # LIBLINEAR determines the weights to many digits
         solver = LinearSVC(loss="hinge", C=C, tol=1e-4, max_iter=10_000, random_state=0)
-    solver.fit(X, y)
-    return SolverFit(0.0, np.ravel(solver.coef_), float(np.ravel(solver.intercept_)[0]))
-
-
-def partial_fits(rows: Rows, shuffle: bool, clock: Callable[[], float], **schedule: Any) -> Side:
-    """Return a side that does an epoch of ``SGDClassifier.partial_fit``, timed by ``clock``."""
-    from sklearn.linear_model import SGDClassifier
-
-    X, y = rows.to_scipy()
-    solver = SGDClassifier(loss="log_loss", alpha=L2, shuffle=shuffle, random_state=0, **schedule)
-    solver.partial_fit(X[:100], y[:100], classes=np.unique(y))
-
-    def side() -> float:
-        start = clock()
-        solver.partial_fit(X, y)
-        return clock() - start
-
-    return side
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a solver that is stopped, whose loss is the target all the same
+        solver.fit(X, y)
+    return Fit(0.0, np.ravel(solver.coef_), float(np.ravel(solver.intercept_)[0]))

@@ -1,4 +1,4 @@
-"""How everything is timed: rounds in which the sides take turns, and threads that start together.
+"""How everything is timed: rounds in which the sides take turns.
 
 Machines drift, so rivals are timed A B A B in one process and compared by medians; the first round (page faults, branch
 predictors, a rising clock rate) is not counted. A side that fails keeps its place in the table with the reason, and the
@@ -12,22 +12,54 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from hogwild import machine
 from hogwild.errors import HogwildError
-from hogwild.machine import one_cpu_a_core
 
 Side = Callable[[], float]  # does its work once and returns its seconds
-WIDE = 0.25  # relative spread (interquartile range over the median) from which a figure is doubtful
+Row = dict[str, Any]
+REPEATS, QUICK_REPEATS = 9, 3
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """Options of one benchmark.
+
+    Attributes
+    ----------
+    workers : tuple of int
+        Numbers of workers to measure, ascending.
+    repeats : int
+        Rounds that count; one more precedes them.
+    quick : bool
+        Spend less time on searching for what reaches a loss.
+    against : bool
+        Measure other programs too, where they are installed.
+    host : str
+        Host of the training runs: ``threads`` or ``processes``.
+    options : dict
+        Options of :func:`hogwild.train` for all runs, such as ``loss``.
+    note : callable
+        Called often with a few words about the current work.
+    """
+
+    workers: tuple[int, ...] = field(default_factory=lambda: machine.worker_counts(machine.physical_cores()))
+    repeats: int = REPEATS
+    quick: bool = False
+    against: bool = False
+    host: str = "threads"
+    options: dict[str, Any] = field(default_factory=dict)
+    note: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one side over the rounds that counted; None if there are none."""
+    """Seconds of one side over the rounds that counted, with quartiles; None if there are none."""
 
     seconds: float | None
-    low: float | None = None  # the quartiles
+    low: float | None = None
     high: float | None = None
     rounds: int = 0
     status: str = "ok"
@@ -39,7 +71,7 @@ class Timing:
         low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else [times[0]] * 3
         return cls(statistics.median(times), low, high, len(times))
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> Row:
         """Return the timing as fields of a row."""
         return {
             "seconds": self.seconds,
@@ -80,7 +112,7 @@ def ratio(over: float | None, under: float | None) -> float | None:
 def together(tasks: Sequence[Callable[[], object]]) -> float:
     """Run each task on its own thread, pinned to a core if there are enough; return seconds from first to last."""
     gate, spans, errors = threading.Barrier(len(tasks)), [], []
-    cpus = one_cpu_a_core()
+    cpus = machine.one_cpu_a_core()
 
     def run(number: int, task: Callable[[], object]) -> None:
         try:

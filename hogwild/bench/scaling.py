@@ -1,92 +1,171 @@
-"""Every discipline for 1, 2, 4 ... workers: its speed-up over one serial worker, and the resulting objective.
+"""An epoch of every discipline for 1, 2, 4 ... workers: its speed-up over one serial worker, and what it has learned.
 
-Each number of workers is a group of interleaved rounds that includes a serial run and the streaming rate, so every
-ratio is between neighbours in time. Objectives of a group are compared after the same epochs at the same step.
-Disciplines that wait (locks, turns) are refused with more workers than cores, since that would measure the scheduler.
+Each number of workers is a group of interleaved rounds that includes a serial run and the rate of merely reading the
+rows, so every ratio is between neighbours in time. All runs take the step that the serial run has found, and their
+objectives are compared after the same epochs. Disciplines that wait (locks, turns) are refused with more workers than
+cores, since that would measure the scheduler. Other programs that can be driven epoch by epoch take part with
+``against``: scikit-learn's SGD, and cornac for ratings.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import os
+import time
+import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
+import numpy as np
+
 from hogwild import machine
-from hogwild.bench.plan import STEPS, BenchPlan, about
-from hogwild.bench.rounds import Side, Timing, interleaved, ratio
-from hogwild.bench.sides import Streaming, Training
+from hogwild.bench.rounds import BenchPlan, Row, Side, Timing, interleaved, ratio, together
+from hogwild.compare.reference.outside import OUTSIDE, Outside
+from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildError
+from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
+from hogwild.problems.protocol import case_of
+from hogwild.training.run import Run
+from hogwild.training.train import train
 
 WAITING = ("aig", "locked", "round-robin")
-FAMILIES = ("rcv1", "uniform", "ctr")
+RIVALS = {"linear": "sklearn-sgd", "completion": "cornac"}  # driven epoch by epoch
+HELD_OUT = {"linear": "test_loss", "completion": "test_rmse"}
+RATE = {"linear": "nonzeros_per_second", "completion": "ratings_per_second"}
+STREAMING = "streaming"
+ENDLESS = 10**6  # epochs
 
 
-def measure(plan: BenchPlan) -> Iterator[dict[str, Any]]:
+class Training:
+    """A side that continues a run to its next row; returns the seconds of an epoch by the run's own clock.
+
+    Attributes
+    ----------
+    last : dict
+        The latest row.
+    """
+
+    def __init__(self, run: Run[Any]) -> None:
+        self.run, self.last = run, next(run)
+
+    @classmethod
+    def of(cls, data: Any, test: Any = None, **options: Any) -> Training:
+        """Start a run of :func:`hogwild.train` that has no end of its own."""
+        options = {"schedule": "constant", "epochs": ENDLESS, **options}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller warns once
+            return cls(train(data, test, **options))
+
+    def __call__(self) -> float:
+        before, self.last = self.last, next(self.run)
+        seconds: float = self.last["train_seconds"] - before["train_seconds"]
+        return seconds / (self.last["epoch"] - before["epoch"])
+
+    def close(self) -> None:
+        self.run.close()
+
+
+class Rival:
+    """A side that does an epoch of another program, which has the start and the step of ours."""
+
+    def __init__(self, program: Outside, data: Any, test: Any, config: TrainConfig) -> None:
+        self._epoch, self._solver, self._workers = 0, program.make(data, config), config.workers or 1
+        alone = dataclasses.replace(config, workers=1, discipline="serial")
+        self._case = case_of(config.problem)(alone, data, test)
+        self._case.make_evaluator()
+
+    @property
+    def last(self) -> Row:
+        """What it has learned so far."""
+        return {"epoch": self._epoch} | self._case.evaluate(self._solver.solution())
+
+    def __call__(self) -> float:
+        usable = os.sched_getaffinity(0)
+        self._epoch += 1
+        os.sched_setaffinity(0, set(machine.one_cpu_a_core()[: self._workers]) or usable)
+        try:
+            start = time.perf_counter()
+            self._solver.advance(self._epoch)
+            return max(time.perf_counter() - start - self._solver.untimed, 1e-9)
+        finally:
+            os.sched_setaffinity(0, usable)
+
+
+class Streaming:
+    """A side in which ``workers`` threads read shares of the entries of ``rows``, and only sum them.
+
+    Pairs of 32-bit entries are summed as one integer, so that the loop waits for memory and not for its additions.
+    """
+
+    def __init__(self, rows: Rows, workers: int) -> None:
+        cuts = [rows.nnz // 2 * k // workers for k in range(workers + 1)]
+        arrays = [array[: rows.nnz // 2 * 2].view(np.int64) for array in (rows.indices, rows.values)]
+        self._shares = [[array[a:b] for array in arrays] for a, b in itertools.pairwise(cuts)]
+
+    def __call__(self) -> float:
+        return together([lambda share=share: [part.sum() for part in share] for share in self._shares])  # type: ignore[misc]
+
+
+def measure(plan: BenchPlan, problem: str, data: Any, test: Any) -> Iterator[Row]:
     """Yield seconds per epoch, throughput, speed-up and objective of every cell."""
-    for family in FAMILIES:
-        rows = plan.open(family)
-        counts = plan.workers if family == "rcv1" or not plan.quick else plan.workers[-1:]
-        for workers in counts:
-            yield from _group(plan, family, rows, workers, baseline=workers == counts[0])
+    options = plan.options | {"problem": problem, "host": plan.host}
+    plan.note("searching for a step")
+    with closing(Training.of(data, workers=1, discipline="serial", **options)) as serial:
+        options["step"] = serial.run.config.step
+        config = serial.run.config
+    for workers in plan.workers:
+        yield from _group(plan, data, test, workers, options, config)
 
 
-def _group(plan: BenchPlan, family: str, rows: Rows, workers: int, baseline: bool) -> Iterator[dict[str, Any]]:
-    """Measure all disciplines with ``workers`` workers; serial always takes turns, but needs ``baseline`` for a row."""
-    asked = [name for name in DISCIPLINES if name != "serial" or baseline]
-    refused = {name: why for name in asked if (why := _refusal(plan, family, name, workers))}
-    runs: dict[str, Training] = {}
+def _group(
+    plan: BenchPlan, data: Any, test: Any, workers: int, options: dict[str, Any], config: TrainConfig
+) -> Iterator[Row]:
+    """Measure all methods with ``workers`` workers; one serial worker always takes turns."""
+    ways = {name: {"discipline": name, "workers": workers} for name in DISCIPLINES}
+    ways["serial"] = {"discipline": "serial", "workers": 1}
+    if config.problem == "completion":
+        ways["blocks"] = {"discipline": "hogwild", "order": "blocks", "workers": workers}
+    first, rival = workers == plan.workers[0], OUTSIDE[RIVALS[config.problem]]
+    refused: dict[str, str] = {}
+    learners: dict[str, Training | Rival] = {}
     with ExitStack() as stack:
-        for name in ["serial", *(name for name in asked if name != "serial" and name not in refused)]:
-            plan.note(f"{family}, {workers} worker(s): starting {name}")
+        for name, way in ways.items():
+            if name in WAITING and workers > machine.physical_cores():
+                refused[name] = f"refused: {workers} workers of {name} would wait for each other on fewer cores"
+                continue
+            plan.note(f"{workers} worker(s): starting {name}")
             try:
-                options = {"discipline": name, "workers": 1 if name == "serial" else workers, "host": plan.host}
-                runs[name] = stack.enter_context(Training(rows, STEPS[family], **options))
+                learners[name] = stack.enter_context(closing(Training.of(data, test, **options, **way)))
             except HogwildError as error:
                 refused[name] = f"refused: {error}"
-        sides: dict[str, Side] = {"streaming": Streaming(rows, workers), **runs}
-        times = interleaved(sides, plan.repeats, lambda text: plan.note(f"{family}, {workers} worker(s), {text}"))
-        for name in asked:
-            timing = times.get(name, Timing(None, status=refused.get(name, "ok")))
-            yield (
-                about(plan.names[family], rows)
-                | timing.fields()
-                | _findings(name, timing, runs, times, rows)
-                | {
-                    "family": family,
-                    "discipline": name,
+        if plan.against and rival.version and (first or rival.name == "cornac"):
+            if why := rival.refuse(config, data):
+                refused[rival.name] = f"refused: {why}"
+            else:
+                learners[rival.name] = Rival(rival, data, test, dataclasses.replace(config, workers=workers))
+        sides: dict[str, Side] = {STREAMING: Streaming(data, workers)} if config.problem == "linear" else {}
+        sides |= learners
+        times = interleaved(sides, plan.repeats, lambda text: plan.note(f"{workers} worker(s), {text}"))
+        alone, limit = (times[name].seconds if name in times else None for name in ("serial", STREAMING))
+        serial = learners["serial"].last["objective"] if "serial" in learners else None
+        for name in [*sides, *refused]:
+            timing = times[name] if name in times else Timing(None, status=refused[name])
+            learned = learners[name].last if name in learners and timing.seconds is not None else {}
+            if name != "serial" or first:
+                yield timing.fields() | {
+                    "method": name,
                     "workers": 1 if name == "serial" else workers,
                     "host": plan.host,
-                    "step": STEPS[family],
+                    "step": config.step,
+                    "rank": config.rank,
+                    RATE[config.problem]: timing.per_second(data.nnz if config.problem == "linear" else len(data)),
+                    "speedup": ratio(alone, timing.seconds),
+                    "share_of_streaming": ratio(limit, timing.seconds),
+                    "epochs": learned.get("epoch"),
+                    "objective": learned.get("objective"),
+                    "objective_ratio": ratio(learned.get("objective"), serial),
+                    "held_out": learned.get(HELD_OUT[config.problem]),
                 }
-            )
-
-
-def _refusal(plan: BenchPlan, family: str, discipline: str, workers: int) -> str | None:
-    """Return why a cell is not measured, or None."""
-    cores = machine.physical_cores()
-    if plan.quick and family == "ctr" and discipline not in ("serial", "hogwild"):
-        return "skipped: --quick"
-    if discipline in WAITING and workers > cores:
-        return f"refused: {workers} workers of {discipline} would wait for each other on {cores} cores"
-    return None
-
-
-def _findings(
-    name: str, timing: Timing, runs: dict[str, Training], times: dict[str, Timing], rows: Rows
-) -> dict[str, Any]:
-    """Return the figures that are compared."""
-    run, serial = runs.get(name), runs.get("serial")
-    done = run is not None and timing.seconds is not None
-    objective = run.objective if run is not None and done else None
-    reference = serial.objective if serial is not None else None
-    return {
-        "nonzeros_per_second": timing.per_second(rows.nnz),
-        "speedup": ratio(times["serial"].seconds if "serial" in times else None, timing.seconds),
-        "share_of_streaming": ratio(times["streaming"].seconds, timing.seconds),
-        "epochs": run.epochs if run is not None else None,
-        "objective": objective,
-        "objective_serial": reference,
-        "objective_ratio": ratio(objective, reference),
-    }

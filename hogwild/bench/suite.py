@@ -1,83 +1,100 @@
-"""The sections of a benchmark, and the loop over them, which yields rows as they are measured.
+"""What a benchmark measures on each data set, section by section, as rows that are yielded when they are measured.
 
-A section is a module of this package with ``measure(plan)``, a generator of flat rows; it is imported when its turn
-comes. Adding one takes a file and a line here. Every row says when it was taken and how busy the machine was; the first
-one also describes the machine.
+A section that cannot be measured ends with a row that gives the reason, and the others go on. Every row says how busy
+the machine was before it.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
-from hogwild.bench.plan import BenchPlan
-from hogwild.errors import UsageError, nearest
+from hogwild.bench import against, estimators, scaling
+from hogwild.bench.rounds import BenchPlan, Row
+from hogwild.errors import HogwildError
+
+if TYPE_CHECKING:
+    from hogwild.data.cache import Cache
 
 SECTIONS = {
-    "streaming": "CSR streaming rate of 1 .. W workers: the wall",
-    "kernel": "one worker's loop, as shares of that rate",
-    "wide": "models that outgrow the cache, their features numbered by popularity or not",
-    "scaling": "every discipline for 1 .. W workers",
-    "adds": "cost of shared additions, and how many are lost",
-    "merge": "cost of bringing private and shared weights together",
-    "completion": "matrix completion, on ratings shaped like Netflix's",
-    "estimators": "whole fits of the scikit-learn estimators, beside SGDClassifier",
-    "modules": "torch modules, beside the pattern of torch's own example",
-    "parsing": "svmlight text read by 1 .. W cores",
-    "startup": "from data ready to the first update",
-    "memory": "what a run owns beside its data",
-    "against": "other programs on the same data, to the same held-out loss",
+    "scaling": "an epoch of every discipline",
+    "estimators": "whole fits of HogwildClassifier, beside SGDClassifier",
+    "against": "other programs, to the same held-out loss",
 }
-#: Modules of this package that are not called as their section.
-PLACES = {name: f"kernels.{name}" for name in ("streaming", "adds", "merge", "parsing", "memory", "wide")} | {
-    "kernel": "kernels.plan",
+#: Generated sets that exceed a core's own cache, by whether the run is quick: fitting data answer another question.
+GENERATED = {
+    False: ("synthetic:rcv1?rows=200000", "synthetic:ctr?rows=200000&features=16777216", "synthetic:netflix"),
+    True: (
+        "synthetic:rcv1?rows=60000",
+        "synthetic:ctr?rows=50000&features=16777216",
+        "synthetic:netflix?users=60000&items=4000&ratings=1000000",
+    ),
 }
-ASKED_FOR = {"against", "wide"}  # sections that run only if named
+HELD_OUT = 0.1
 HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
 
 
-def chosen(names: Iterable[str], against: bool) -> list[str]:
-    """Return the sections to run, in order; by default all but ``wide``, and ``against`` only with other programs.
-
-    Raises
-    ------
-    UsageError
-        For an unknown section; the message lists them.
-    """
-    asked = set(names)
-    unknown = sorted(asked - set(SECTIONS))
-    if unknown:
-        raise UsageError(
-            f"{', '.join(unknown)}: no such section; there are {', '.join(SECTIONS)}{nearest(unknown[0], SECTIONS)}"
-        )
-    if not asked:
-        asked = set(SECTIONS) - (ASKED_FOR - {"against"} if against else ASKED_FOR)
-    return [name for name in SECTIONS if name in asked]
-
-
-def section(name: str, plan: BenchPlan) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one section as they are measured."""
-    load = os.getloadavg()[0]
-    for row in importlib.import_module(f"hogwild.bench.{PLACES.get(name, name)}").measure(plan):
-        yield {"section": name, **row, "load_before": round(load, 2)}
+def measure(plan: BenchPlan, data: Sequence[tuple[str, str]], cache: Cache | None = None) -> Iterator[Row]:
+    """Yield the rows of ``data``, pairs of a problem and a name."""
+    for problem, name in data:
+        plan.note(f"opening {name}")
+        train, test = opened(problem, name, cache)
+        sections = [("scaling", scaling.measure(plan, problem, train, test))]
+        if problem == "linear":
+            sections.append(("estimators", estimators.measure(plan, train, test)))
+            if plan.against:
+                sections.append(("against", against.measure(plan, train, test)))
+        about = described(problem, name, train)
+        for section, rows in sections:
+            load = {"load_before": round(os.getloadavg()[0], 2)}
+            try:
+                for row in rows:
+                    yield {"section": section} | about | row | load
+            except HogwildError as error:
+                yield {"section": section} | about | {"status": f"failed: {error}"} | load
 
 
-def conditions() -> dict[str, Any]:
+def opened(problem: str, name: str, cache: Cache | None) -> tuple[Any, Any]:
+    """Return what is trained on and what is held out; ratings come by user, in which order cornac is fastest."""
+    if problem == "linear":
+        from hogwild.data.rows.source import open_data
+
+        return open_data(name, cache=cache).split(HELD_OUT)
+    import numpy as np
+
+    from hogwild.data.ratings.source import open_ratings
+
+    train, test = open_ratings(name, cache=cache).split(HELD_OUT)
+    return train.select(np.argsort(train.users, kind="stable")), test
+
+
+def described(problem: str, name: str, data: Any) -> Row:
+    """Return the fields about the data; ``beyond_cache``: whether the entries exceed the last-level cache."""
+    if problem != "linear":
+        return {"data": name, "ratings": len(data), "users": data.shape[0], "items": data.shape[1]}
+    return {
+        "data": name,
+        "rows": len(data),
+        "features": data.width,
+        "nonzeros": data.nnz,
+        "beyond_cache": 8 * data.nnz > (machine.cache_bytes() or 0),
+    }
+
+
+def conditions() -> Row:
     """Return the machine's current state, for the first row."""
-    allowed = sorted(os.sched_getaffinity(0))
     caches = {f"cache_{level}": size for level, size in machine.caches().items()}
-    return machine.machine_fields() | caches | {"affinity": " ".join(map(str, allowed))}
+    return machine.machine_fields() | caches | {"affinity": " ".join(map(str, sorted(os.sched_getaffinity(0))))}
 
 
 def doubts(plan: BenchPlan) -> list[str]:
     """List what makes measurements here and now unreliable, a line each."""
     load, cores = os.getloadavg()[0], machine.physical_cores()
-    found = []
+    doubts = []
     if load > HIGH_LOAD:
-        found.append(f"the load is {load:.2f}: figures taken beside other work are worth little")
+        doubts.append(f"the load is {load:.2f}: figures taken beside other work are worth little")
     if plan.workers[-1] > cores:
-        found.append(f"{plan.workers[-1]} workers share {cores} cores: those rows time the scheduler")
-    return found
+        doubts.append(f"{plan.workers[-1]} workers share {cores} cores: those rows time the scheduler")
+    return doubts

@@ -20,7 +20,7 @@ def workers_of(config: TrainConfig) -> str:
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
     if config.problem == "module":
         return streams
-    many = f"{config.in_flight:,}" if config.in_flight else "as many as a trial finds good"
+    many = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
     return f"{streams}, examples in flight: {many}"
 
 

@@ -27,7 +27,7 @@ NAMED_LOSSES = LOSSES[1:]
 
 @takes(
     "data test loss optimizer batch step momentum schedule decay power order seed discipline "
-    f"exchange link workers oversubscribe host device {STOPS} {KEPT}",
+    f"exchange workers oversubscribe host device {STOPS} {KEPT}",
     ("module",),
     data=row(
         "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as hogwild train reads them, given "

@@ -14,15 +14,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from hogwild.errors import InputError
-from hogwild.methods import MOST_STREAMS
+from hogwild.methods import MOST_STREAMS, located
 
 WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves in the first
 
 MOST_BLOCKS = 32  # most blocks per multiprocessor of sm_80, sm_90 or sm_100, however small they are
+
+LAUNCHERS = {  # by the problem's class; those that need Triton import it
+    "LinearProblem": "hogwild.cuda.linear:LinearLauncher",
+    "CompletionProblem": "hogwild.cuda.completion:CompletionLauncher",
+    "ModuleProblem": "hogwild.cuda.module:ModuleLauncher",
+}
 
 
 class Graphs(list[Any]):
@@ -37,13 +42,15 @@ class Lane:
     """
 
     def __init__(self, stream: Any) -> None:
-        self.stream, self.users = stream, 0
+        self.stream = stream
+        self.users = 0
         self._graphs: Callable[[], Graphs | None] = lambda: None
 
     def keep(self, graph: Any) -> Callable[[], None]:
         """Return a function that launches the graph."""
         graphs = self._graphs() or Graphs()
-        self._graphs, number = weakref.ref(graphs), len(graphs)
+        self._graphs = weakref.ref(graphs)
+        number = len(graphs)
         graphs.append(graph)
         return lambda: graphs[number].replay()
 
@@ -145,25 +152,16 @@ class Backend:
 
     def programs(self) -> int:
         """Number of one-warp programs that the device can run at once."""
-        about = torch.cuda.get_device_properties(self.device)
-        return int(about.multi_processor_count * min(about.max_threads_per_multi_processor // 32, MOST_BLOCKS))
+        properties = torch.cuda.get_device_properties(self.device)
+        warps = properties.max_threads_per_multi_processor // 32
+        return int(properties.multi_processor_count * min(warps, MOST_BLOCKS))
 
-    def stage(self, array: np.ndarray) -> torch.Tensor:
-        """Copy the array to pinned memory, from which the device can copy while it computes."""
-        out = torch.empty(array.shape, dtype=dtype_of(array), pin_memory=True)
-        out.numpy()[...] = array
-        return out
-
-    def kernels(self, problem: str) -> Any:
-        """Return the module whose ``visit`` visits examples of a problem."""
-        if importlib.util.find_spec("triton") is None:
+    def launcher(self, problem: Any) -> Any:
+        """Return the class that puts this problem on the device."""
+        name = type(problem).__name__
+        if name != "ModuleProblem" and importlib.util.find_spec("triton") is None:
             raise InputError("device cuda: its kernels need Triton, which is not installed: pip install triton")
-        return importlib.import_module(f"hogwild.cuda.{problem}.triton")
-
-
-def dtype_of(array: np.ndarray) -> torch.dtype:
-    """Return torch's dtype for the array's."""
-    return torch.from_numpy(np.empty(0, array.dtype)).dtype
+        return located(LAUNCHERS[name])
 
 
 def connect() -> Backend:

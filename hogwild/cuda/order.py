@@ -1,10 +1,10 @@
 """The sequence of examples as a Triton function: which one is visited at a position, and with what step.
 
-An epoch's order is a bijection of the numbers below n, computed from (seed, epoch) alone. So nothing is stored or read
-that grows with the data, several epochs are one sequence, and a resumed run goes on at any position. Rounds of
-``x = (x ^ key) * odd; x ^= x >> half`` permute the numbers below the next power of two; a number that is not below n
-is permuted again until it is, twice at most in the mean. ``TOGETHER`` neighbours stay together, as a block, and what
-is left for the last one stays last, as in ``kernels/order``.
+An epoch's order is a bijection of the numbers below n, computed from a key alone. So nothing is stored or read that
+grows with the data, and a resumed run goes on at any position. Rounds of ``x = (x ^ key) * odd; x ^= x >> half``
+permute the numbers below the next power of two; a number that is not below n is permuted again until it is, twice at
+most in the mean. ``TOGETHER`` neighbours stay together, as a block, and what is left for the last one stays last, as in
+``kernels/order``.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
@@ -14,18 +14,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-GOLDEN, MIX_1, MIX_2 = tl.constexpr(0x9E3779B9), tl.constexpr(0x7FEB352D), tl.constexpr(0x846CA68B)
+GOLDEN, MIX = tl.constexpr(0x9E3779B9), tl.constexpr(0x7FEB352D)
 
 # Arguments of a kernel that describe its visits; only a launch's constants may select another compiled kernel
-VISITS = ("start", "count", "n", "bits", "key", "epoch")  # int32, but key, uint32
-
-
-@triton.jit
-def mixed(x):
-    """Hash uint32 to uint32."""
-    x = (x ^ (x >> 16)) * MIX_1
-    x = (x ^ (x >> 15)) * MIX_2
-    return x ^ (x >> 16)
+VISITS = ("start", "count", "n", "bits", "key")  # int32, but key, uint32
 
 
 @triton.jit
@@ -35,23 +27,21 @@ def permuted(x, bits, random):
     for _ in tl.static_range(4):
         x = ((x ^ (random >> 12)) * (random >> 4 | 1)) & mask
         x = x ^ (x >> half)
-        random = random * GOLDEN + MIX_1
+        random = random * GOLDEN + MIX
     return x
 
 
 @triton.jit
-def visit_at(v, n, bits, key, epoch, length, growth, since, power, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr):
-    """Examples, int32, and steps, float32, at positions ``v`` of a sequence of epochs (see ``work.Visits``)."""
-    passed = v.to(tl.uint32) // n.to(tl.uint32)
-    row = v.to(tl.uint32) - passed * n.to(tl.uint32)
+def visit_at(v, n, bits, key, scale, since, power, SHUFFLED: tl.constexpr, TOGETHER: tl.constexpr):
+    """Examples, int32, and steps, float32, at positions ``v`` of an epoch (see ``streams.Visits``)."""
+    row = v.to(tl.uint32)
     if SHUFFLED:
-        random = mixed(key.to(tl.uint32) + (epoch.to(tl.uint32) + passed) * GOLDEN)
-        block, blocks, bits = row // TOGETHER, n.to(tl.uint32) // TOGETHER, bits.to(tl.uint32)
+        block, blocks = row // TOGETHER, n.to(tl.uint32) // TOGETHER
+        bits, random = bits.to(tl.uint32), key.to(tl.uint32)
         x = permuted(block, bits, random)
         out = (x >= blocks) & (block < blocks)
         while tl.max(out.to(tl.int32), 0) > 0:
             x = tl.where(out, permuted(x, bits, random), x)
             out = (x >= blocks) & (block < blocks)
         row = tl.where(block < blocks, x * TOGETHER + row % TOGETHER, row)
-    step = length * tl.exp2(growth * passed.to(tl.float32) - power * tl.log2(since + v.to(tl.float32)))
-    return row.to(tl.int32), step
+    return row.to(tl.int32), scale * tl.exp2(-power * tl.log2(since + v.to(tl.float32)))

@@ -1,54 +1,235 @@
 """Workers as streams of a CUDA device: replicas that race on one parameter array in its memory.
 
-One thread drives them all: it cuts an epoch into segments and gives each to the replica with the least to do, never
+All examples are copied to the device once, and an epoch is a permutation of them that depends on seed and epoch only.
+One thread drives the replicas: it cuts an epoch into segments and gives each to the replica with the least to do, never
 more than two to one, so that a run can be stopped soon and no stream is idle. The problem's launcher knows what a
 segment is (one launch of a kernel, or some replays of a CUDA graph). Nothing waits except in the discipline ``locked``,
 where a chain of events lets one replica run at a time.
+
+F examples that all see the same parameters are one step of gradient descent on their mean loss, F times as long as the
+step of one. So by default as many are in flight as make the longest step that the curvature allows, at most as many as
+the device holds and a sixteenth of the data; their number grows as the step falls.
 
 The parameters stay on the device from epoch to epoch; they are copied to the host on request, off the clock.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import itertools
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from hogwild.cuda import trial
+from hogwild.config import TrainConfig
 from hogwild.cuda.backend import Backend, DeviceStream, connect
-from hogwild.cuda.loads import Load, Loads
-from hogwild.cuda.problem import DeviceOrder, OnDevice
-from hogwild.cuda.work import Segment
-from hogwild.errors import HogwildError, TrainingError, UsageError
+from hogwild.data.rows.container import Rows
+from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 
+CHUNKS = 256  # of an epoch: where a run can be stopped and resumed
+FEWEST = 1024  # examples in one, unless the run has fewer
+MINIBATCHES = 8  # in one, where examples come in minibatches
 DEPTH = 2  # segments queued on a stream at a time
-SHARES = 4  # least segments of a load for each of several replicas
+SHARES = 4  # least segments of an epoch for each of several replicas
 MOST = 1 << 24  # most examples in a segment: some 5 to 50 ms
 TURNS = 1 << 14  # most examples in it for each in flight; one takes a microsecond or two
 REHEARSED = 64  # examples in the launches before the clock runs
-MORE = 1.2  # growth of the examples in flight at which replicas are made anew
+SPREAD = 16  # at most one example in so many is in flight by default
+SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # share of the free memory that data may take; replicas of a module need more
+PLACE = 36  # bytes for an example's place in a permutation that torch makes: it sorts it, with a key, out of place
+PIECE = 1 << 26  # bytes copied at a time
+INT32 = 2**31 - 2**10  # kernels look a little beyond a row's end
+TINY = 1e-30  # in place of zero
 
 
-class Share(NamedTuple):
-    """One segment: visits ``first`` to ``last`` (exclusive) of a load, and how many chunks end in it."""
+class Visits(NamedTuple):
+    """Positions ``first`` to ``first + size`` of an epoch; ``order.visit_at`` computes which examples they are.
 
-    load: Load
+    The step at position v is ``scale / (since + v)**power``.
+    """
+
     first: int
-    last: int
-    chunks: int
+    size: int
+    n: int  # examples of the epoch
+    key: int  # of its order, uint32
+    scale: float
+    since: float = 1.0
+    power: float = 0.0
+    shuffled: bool = True
+    together: int = 1  # neighbours that stay together
+    visited: int = 0  # examples visited before the epoch, since the run began
+
+    @property
+    def arguments(self) -> tuple[float, ...]:
+        """Arguments of a kernel: these numbers, and the bits that a block's number has, after ``n``."""
+        bits = max(self.n // self.together - 1, 0).bit_length()
+        return (*self[:3], bits, *self[3:7])
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Constants that a kernel is compiled for."""
+        return {"SHUFFLED": self.shuffled, "TOGETHER": self.together}
 
 
-class Given(NamedTuple):
+class Launcher:
+    """A problem on a device: parameters and examples in its memory, and what visits them.
+
+    It is made of problem, arrays and backend by work of a stream, so it must not wait for the device.
+    """
+
+    problem: Any
+    backend: Backend
+    flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
+    data: dict[str, torch.Tensor]  # all examples
+    block = 1  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
+    granule = 0  # examples of a minibatch; 0: there are none
+
+    def room(self) -> int:
+        """Examples in flight when the device is full."""
+        raise NotImplementedError
+
+    def longest_step(self) -> float:
+        """Return the longest step of gradient descent on the mean loss that the curvature allows."""
+        raise NotImplementedError
+
+    def shuffle(self, epoch: Visits) -> None:
+        """Prepare an epoch: where examples come in minibatches, permute them."""
+
+    def visit(self, visits: Visits, in_flight: int) -> None:
+        """Launch kernels that visit examples, with so many in flight, on the current stream."""
+        raise NotImplementedError
+
+    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Visits], None]:
+        """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""
+        return partial(self.visit, in_flight=in_flight)
+
+    def sums(self) -> np.ndarray | None:
+        """Sums over all examples as the problem's evaluator makes them; None: it must."""
+        return None
+
+    def upload(self, arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+        """Copy examples to the device, piece by piece, since they may be larger than the host's spare memory.
+
+        Raises
+        ------
+        InputError
+            If they do not fit.
+        """
+        n = max(map(len, arrays.values()))
+        permuted = self.block > 1 or self.granule
+        needed = sum(array.nbytes for array in arrays.values()) + (PLACE * n if permuted else 0)
+        room = int((SHARE_BESIDE_MODULES if self.granule else SHARE) * self.backend.free())
+        if needed > room:
+            raise InputError(
+                f"device cuda: the data need {needed / 1e6:,.1f} MB of the GPU's memory, which has room for "
+                f"{room / 1e6:,.1f}: train on the CPU"
+            )
+        return {name: self._copy(array) for name, array in arrays.items()}
+
+    def _copy(self, array: np.ndarray) -> torch.Tensor:
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+        there = torch.empty(array.shape, dtype=dtype, device=self.backend.device)
+        rows = max(PIECE // max(array.nbytes // max(len(array), 1), 1), 1)
+        for first in range(0, len(array), rows):
+            there[first : first + rows].copy_(torch.from_numpy(np.array(array[first : first + rows])))
+        return there
+
+    def permutation(self, n: int, seed: int) -> torch.Tensor:
+        """Return a permutation of ``n`` examples, int32."""
+        device = self.backend.device
+        return torch.randperm(n, generator=torch.Generator(device).manual_seed(seed), device=device, dtype=torch.int32)
+
+
+def entries_of(rows: Rows, unit: bool = False) -> dict[str, np.ndarray]:
+    """``begin end indices values`` of rows for a device, without the values if all are one (``unit``)."""
+    if not rows.contiguous:
+        rows = rows.compact()
+    base, last = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
+    offsets: Any = np.int32 if last - base < INT32 else np.int64
+    entries = {
+        "begin": (rows.begin - base).astype(offsets),
+        "end": (rows.end - base).astype(offsets),
+        "indices": rows.indices[base:last],
+    }
+    return entries if unit else entries | {"values": rows.values[base:last]}
+
+
+@dataclass(frozen=True)
+class DeviceOrder:
+    """The division of ``n_rows`` examples into chunks; the device chooses their examples, by seed and epoch."""
+
+    n_rows: int
+    chunk: int
+    shuffled: bool
+    n_blocks: int = 0
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_rows // self.chunk)
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """A problem in a job on a device, which needs a few methods of ``problems/protocol.Problem`` only.
+
+    Its job holds the parameters, which are copied back on request, and the counts; there are no locks, blocks or tiers.
+    """
+
+    problem: Any
+    in_flight: int | None  # examples in flight; None: as many as the step allows
+    nonzeros: int = 0  # of all examples, for the measurements
+    options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
+
+    locks = 1
+
+    @property
+    def discipline(self) -> str:
+        return str(self.problem.discipline)
+
+    @property
+    def size(self) -> int:
+        return int(self.problem.size)
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        self.problem.start(flat, seed)
+
+    def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
+        """Do nothing: the device shuffles."""
+
+    def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
+        control[:] = 0
+        control[NEXT] = start
+
+    def position(self, control: np.ndarray, order: DeviceOrder) -> int:
+        """Number of chunks done."""
+        return int(control[NEXT])
+
+
+def lay_out(
+    config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, **options: Any
+) -> Job:
+    """Return the job of a run whose workers are on a device.
+
+    ``arrays`` are those of all examples, as the launcher takes them, as are the ``options``; ``batch``: the examples of
+    a minibatch, if the problem has them.
+    """
+    on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
+    chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
+    if "batch" in options:  # a segment, or one minibatch if replicas take turns at each
+        chunk = options["batch"] * (1 if problem.discipline == "locked" else MINIBATCHES)
+    order = DeviceOrder(n_rows, chunk, config.order == "shuffled")
+    return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)
+
+
+class Queued(NamedTuple):
     """A segment queued on the stream of a worker, at whose end is the event."""
 
     worker: int
@@ -63,61 +244,75 @@ class DeviceJob:
         problem, order = job.problem, job.order
         assert isinstance(problem, OnDevice)
         assert isinstance(order, DeviceOrder)
-        self.job, self._problem, self._order = job, problem, order
-        self._launcher, self._streams = problem.launcher(job.local, backend), streams
-        self._granule = self._launcher.granule
-        self._loads = Loads(self._launcher, order, backend, job.seed)
-        self._locked = problem.discipline == "locked"
-        self._replicas: list[Callable[[Segment], None]] = []  # the launch function of each stream
-        self._given: list[Given] = []  # unfinished segments, the oldest first
+        if order.n_rows > INT32:
+            raise InputError(f"device cuda: a GPU takes {INT32:,} examples at most, got {order.n_rows:,}")
+        self.job = job
+        self._problem = problem
+        self._order = order
+        self._streams = streams
+        self._launcher: Launcher
+        self._on_first(lambda: self._launch(backend))
+        self._replicas: list[Callable[[Visits], None]] = []  # the launch function of each stream
+        self._queued: list[Queued] = []  # unfinished segments, the oldest first
         self.in_flight: int | None = None
-        self._shares: Iterator[Share] = iter(())
-        self._next: Share | None = None
+        self._segments: Iterator[tuple[Visits, int]] = iter(())
+        self._next: tuple[Visits, int] | None = None
         self._chain: torch.cuda.Event | None = None  # after the latest segment
-        self._filled = self._dirty = False
+        self._dirty = False  # the device has changed the parameters since the last copy to the host
         self._fill()
-        self._trials, self._found = 0, (1, 1.0)  # the number in flight that the latest trial found, and its step
-        if problem.in_flight is not None or self._granule:
+        if problem.in_flight is not None or self._launcher.granule:
             self._make(problem.in_flight or self._launcher.room())
         else:
-            self._launcher.judge(job.flat)  # so that it inspects the data off the clock
-        if not self._granule:
+            self._longest_step = self._launcher.longest_step()
+        if not self._launcher.granule:
             self._rehearse()
         self._filled = False  # what that changed is undone before the first epoch
+
+    def _launch(self, backend: Backend) -> None:
+        """Put problem and data on the device, where data that are visited in blocks are scattered."""
+        problem, arrays = self._problem.problem, self.job.local
+        launcher = backend.launcher(problem)(problem, arrays, backend, **self._problem.options)
+        if launcher.block > 1 and self._order.shuffled:
+            scattered = launcher.permutation(self._order.n_rows, self.job.seed)
+            for name, array in launcher.data.items():
+                launcher.data[name] = array[scattered]
+        self._launcher = launcher
 
     def begin(self, task: Task) -> None:
         """Start a task."""
         if not self._filled:
             self._fill()
-        if self._problem.in_flight is None and not self._granule:  # as the step falls there may be more
-            scale, offset, power = task.step
-            step = scale * (max(offset, 1.0) + task.epoch * self._order.n_rows) ** -power
-            if self._trials < self._launcher.trials:
-                self._trials, self._found = self._trials + 1, (self._try(step), step)
-            found, first = self._found
-            wanted = int(min(found * first / step, MOST)) if step > 0.0 else MOST
-            if self.in_flight is None or not self.in_flight <= wanted <= MORE * self.in_flight:
-                self._make(max(wanted, 1))
-        self._shares = self._cut(task)
-        self._next = next(self._shares, None)
+        scale, offset, power = task.step
+        visited = task.epoch * self._order.n_rows
+        if self._problem.in_flight is None and not self._launcher.granule:
+            step = scale * (max(offset, 1.0) + visited) ** -power
+            allowed = self._longest_step / step if step > 0 else MOST
+            self._make(int(min(allowed, max(self._order.n_rows // SPREAD, 1))))
+        key = int(np.random.SeedSequence((self.job.seed, task.epoch)).generate_state(1)[0])
+        epoch = self._visits(key, scale, max(offset + visited, TINY), power, visited)
+        if self._launcher.granule:
+            self._on_first(lambda: self._launcher.shuffle(epoch))
+        self._segments = self._cut(epoch, task.start)
+        self._next = next(self._segments, None)
 
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
         while True:
-            queued, given, self._given = [0] * len(self._streams), self._given, []
-            for one in given:
-                if one.event.query():
-                    self._count(one)
+            lengths = [0] * len(self._streams)
+            queued, self._queued = self._queued, []
+            for segment in queued:
+                if segment.event.query():
+                    self._count(segment)
                 else:
-                    self._given.append(one)
-                    queued[one.worker] += 1
+                    self._queued.append(segment)
+                    lengths[segment.worker] += 1
             more = self._next is not None and not self.job.control[STOP]
-            if not more and not self._given:
+            if not more and not self._queued:
                 return True
-            if more and min(queued) < DEPTH:
-                self._give(queued.index(min(queued)))
+            if more and min(lengths) < DEPTH:
+                self._give(lengths.index(min(lengths)))
             elif time.perf_counter() < until:
-                self._given[0].event.synchronize()
+                self._queued[0].event.synchronize()
             if time.perf_counter() >= until:
                 return False
 
@@ -126,13 +321,13 @@ class DeviceJob:
 
         Also after a segment that failed half-way. An interrupted sequence holds a reference to the desk itself.
         """
-        self._shares, self._next = iter(()), None
+        self._segments = iter(())
+        self._next = None
         for stream in self._streams:
             stream.record().synchronize()
-        self._given.clear()
+        self._queued.clear()
         self.pull()
         self._replicas.clear()
-        self._loads.close()
 
     def pull(self) -> None:
         """Copy the parameters to the host, if the device has changed them."""
@@ -141,13 +336,18 @@ class DeviceJob:
             self._dirty = False
 
     def sums(self) -> np.ndarray | None:
-        """The evaluator's sums over all examples; None if the device has not all, or cannot make them."""
-        return None if self._loads.whole is None else self._launcher.sums(self._loads.whole)
+        """The evaluator's sums over all examples; None if the device cannot make them."""
+        return self._launcher.sums()
 
     def _fill(self) -> None:
         """Copy the parameters to the device."""
         self._launcher.flat.copy_(torch.from_numpy(self.job.flat))
         self._filled = True
+
+    def _on_first(self, work: Callable[[], None]) -> None:
+        """Do work on the first stream, and wait for it."""
+        self._streams[0].run(work)
+        self._streams[0].record().synchronize()
 
     def _make(self, in_flight: int) -> None:
         """Make the replicas, each with a share of the examples in flight, while none is working."""
@@ -158,90 +358,47 @@ class DeviceJob:
             self._replicas.append(self._launcher.replica(number, stream, share))
         self.in_flight = share * len(self._streams)
 
+    def _visits(self, key: int, scale: float, since: float = 1.0, power: float = 0.0, visited: int = 0) -> Visits:
+        """All visits of an epoch."""
+        n, shuffled = self._order.n_rows, self._order.shuffled
+        return Visits(0, n, n, key, scale, since, power, shuffled, self._launcher.block if shuffled else 1, visited)
+
     def _rehearse(self) -> None:
         """Launch what any number in flight may choose with a step of zero: compiled and loaded off the clock."""
-        load = next(self._loads.of(0, 0, [(0.0, 1.0, 0.0)]))
+        visits = self._visits(0, 0.0)._replace(size=min(REHEARSED, self._order.n_rows))
         for in_flight in (1, self._launcher.room()):
-            self._visit(load, in_flight, min(REHEARSED, load.visits.n))
+            launch = self._launcher.replica(0, self._streams[0], in_flight)
+            self._on_first(partial(launch, visits))
 
-    def _visit(self, load: Load, in_flight: int, visits: int) -> None:
-        """Make the first visits of an epoch, or of several, on the first stream, with so many in flight."""
-        stream, n = self._streams[0], load.visits.n
-        launch = self._launcher.replica(0, stream, in_flight)
-        for first in range(0, visits, n):
-            self._run(stream, launch, Share(load, 0, min(visits - first, n), 0))
-        stream.record().synchronize()
-
-    def _try(self, step: float) -> int:
-        """Choose the number of examples in flight at this step, and leave the parameters as they were."""
-        self.pull()
-        most = max(min(self._launcher.room(), self._order.n_rows // trial.FEWEST), 1)
-        load = next(self._loads.of(0, 0, [(step, 1.0, 0.0)]))
-
-        def loss_after(in_flight: int) -> float:
-            self._fill()
-            self._visit(load, in_flight, trial.TURNS * most)
-            return self._launcher.judge(self._launcher.flat.cpu().numpy())
-
-        found = trial.most_in_flight(loss_after, self._launcher.judge(self.job.flat), most)
-        self._fill()
-        return found
-
-    def _cut(self, task: Task) -> Iterator[Share]:
-        """Yield the segments of a task, in order."""
-        loads = self._loads.of(task.epoch, task.start, [task.step])
-        load = next(loads, None)
-        while load is not None:
-            before = {given.worker: given.event for given in self._given}  # the last of each
-            shares = self._cut_load(load)
-            yield from itertools.islice(shares, DEPTH * len(self._streams))  # before the host spends time on copying
-            self._loads.finished(before.values())  # the next copy replaces what came before this load
-            ahead = next(loads, None)
-            yield from shares
-            load = ahead
-
-    def _cut_load(self, load: Load) -> Iterator[Share]:
-        chunk, n, first = self._order.chunk, load.visits.n, load.visits.first
-        ends = [
-            min(begin + at, begin + n)
-            for begin in range(0, load.epochs * n, n)
-            for at in range(chunk, n + chunk, chunk)
-        ]
-        ends = ends[bisect.bisect_right(ends, first) :]
+    def _cut(self, epoch: Visits, start: int) -> Iterator[tuple[Visits, int]]:
+        """Yield the segments of an epoch from a chunk on, in order, and how many chunks each has."""
+        chunk, n_chunks, workers = self._order.chunk, self._order.n_chunks, len(self._streams)
         together = max(min(MOST, TURNS * (self.in_flight or 1)) // chunk, 1)
-        if len(self._streams) > 1:
-            together = min(together, max(-(-len(ends) // (SHARES * len(self._streams))), 1))
-        together = 1 if self._granule else together
-        for k in range(0, len(ends), together):
-            some = ends[k : k + together]
-            yield Share(load, first, some[-1], len(some))
-            first = some[-1]
+        if workers > 1:
+            together = min(together, max(-(-(n_chunks - start) // (SHARES * workers)), 1))
+        if self._launcher.granule:
+            together = 1
+        for k in range(start, n_chunks, together):
+            end = min(k + together, n_chunks)
+            yield epoch._replace(first=k * chunk, size=min(end * chunk, epoch.n) - k * chunk), end - k
 
     def _give(self, number: int) -> None:
         """Queue the next segment on a replica's stream."""
         assert self._next is not None
-        share, stream = self._next, self._streams[number]
-        if self._locked and self._chain is not None:
+        (visits, chunks), stream = self._next, self._streams[number]
+        if self._problem.discipline == "locked" and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
-        self._run(stream, self._replicas[number], share)
+        stream.run(partial(self._replicas[number], visits))
         self._chain = stream.record()
-        self._given.append(Given(number, self._chain, share.last - share.first))
-        self.job.control[NEXT] += share.chunks
-        self._next = next(self._shares, None)
+        self._queued.append(Queued(number, self._chain, visits.size))
+        self.job.control[NEXT] += chunks
+        self._next = next(self._segments, None)
 
-    @staticmethod
-    def _run(stream: DeviceStream, launch: Callable[[Segment], None], share: Share) -> None:
-        """Queue visits on a stream, to wait for the data unless they are there to stay."""
-        load, first, last, _ = share
-        if load.ready is not None:
-            stream.after(load.ready)
-        stream.run(lambda: launch(load.segment(first, last)))
-
-    def _count(self, given: Given) -> None:
+    def _count(self, segment: Queued) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
-        worker, cells = given.worker, self.job.control[WORKERS:].reshape(-1, LINE)
-        cells[worker, ROWS] += given.examples
+        worker, cells = segment.worker, self.job.control[WORKERS:].reshape(-1, LINE)
+        cells[worker, ROWS] += segment.examples
         done = int(cells[:, ROWS].sum())
         nonzeros = self._problem.nonzeros * done // self._order.n_rows
         cells[worker, NONZEROS] += nonzeros - int(cells[:, NONZEROS].sum())
@@ -308,7 +465,9 @@ class Streams(Pool):
     def release(self, job: Job) -> None:
         if self._desk is None or self._desk.job is not job:
             return
-        desk, self._desk, self._at_work, job.pull = self._desk, None, False, None
+        desk, self._desk = self._desk, None
+        self._at_work = False
+        job.pull = None
         with naming("a worker failed"):
             desk.release()
 
@@ -323,7 +482,7 @@ class Streams(Pool):
 
 
 @contextlib.contextmanager
-def naming(what: str) -> Iterator[None]:
+def naming(stage: str) -> Iterator[None]:
     """Turn an exception of a device or a user's module into one line."""
     try:
         yield
@@ -331,4 +490,4 @@ def naming(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-        raise TrainingError(f"device cuda: {what}: {text}") from error
+        raise TrainingError(f"device cuda: {stage}: {text}") from error

@@ -21,6 +21,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.estimators.sample_objective import Gauge
 from hogwild.hosts.job import Job
 from hogwild.kernels.tiers import Tiers
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.training.engine import Engine
 from hogwild.training.schedule import Step
@@ -164,7 +165,7 @@ class RacingWorkers(Whole):
         flat: np.ndarray | None = None,
     ) -> None:
         def lay_out(shared: bool) -> Job:
-            return Job.of_rows(problem, order, seed, workers, rows, arrays, shared, tiers)
+            return job_of(problem, order, seed, workers, rows, arrays, shared, tiers)
 
         self.problem, self._engine = problem, Engine(lay_out, host, workers)
         self.reset(flat)

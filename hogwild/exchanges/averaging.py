@@ -18,7 +18,7 @@ on with its own.
 et al. 2023). ``threshold``: a round takes place when some replica is further from the last mean than that, in squares
 (Kamp et al. 2018); then replicas also last from epoch to epoch, and the mean at its end is for the measurements.
 ``share``: in each round but an epoch's first only this share of the replicas, drawn anew, has trained (federated
-averaging: McMahan et al. 2017), and the others have waited. ``late``: see ``late.py``.
+averaging: McMahan et al. 2017), and the others have waited.
 
 ``one-shot-averaging``: the replicas start alike and never communicate. For the measurements of an epoch the shared
 array is set to their mean, which does not flow back. With one epoch this is SimuParallelSGD (Zinkevich, Weimer,
@@ -55,7 +55,6 @@ class Averaging:
     momentum: float = 0.0
     threshold: float = 0.0
     share: float = 1.0
-    late: int = 0
     one_shot: bool = False  # never reset the replicas to their mean
     shrinks: bool = False  # there is an l1 penalty
 

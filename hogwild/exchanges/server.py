@@ -11,9 +11,8 @@ bit. When a replica has nothing left to train it pushes until it owes nothing, a
 model.
 
 With ``bound=s`` (stale synchronous parallel: Ho et al. 2013) a pull is answered once its sender is at most s pushes
-ahead of the slowest replica. Those that have ended, or whose worker died, are not waited for. With ``late=1`` replicas
-train while messages are in transit. With ``warm=n`` replica 0 trains its first n rows alone; the others wait after
-their first push.
+ahead of the slowest replica. Those that have ended, or whose worker died, are not waited for. With ``warm=n`` replica 0
+trains its first n rows alone; the others wait after their first push.
 
 A change is sent as indices and values or as all values of the shard, whichever is shorter, and a pull brings only what
 has changed since the last one: the server keeps the clock of each parameter's last change, four bytes each. What is not
@@ -46,7 +45,6 @@ class Server:
     push: int = 1000  # rows of a replica between two pushes
     fetch: int = NO_LIMIT  # rows between two pulls; the default is as many as between pushes
     shards: int = 1
-    late: int = 0  # 1: replicas train on while they trade (late.py)
     warm: int = 0  # rows that replica 0 trains alone
     bound: int = NO_LIMIT
     rule: str = "plain"

@@ -15,8 +15,8 @@ import pickle
 import socket
 from typing import Any
 
+from hogwild.hosts.memory import Block
 from hogwild.hosts.messages import WHOLE
-from hogwild.hosts.shared import Block
 
 INLINE = 1 << 15  # bytes of a message that is sent inline
 FILES = 16  # most descriptors in one message

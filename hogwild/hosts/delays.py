@@ -26,8 +26,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from hogwild.errors import UsageError
+from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
 from hogwild.methods import parse_delay
-from hogwild.problems.linear.simulated_kernel import END, KINDS, LOAD, READ, STORE
 
 DRAWN = 4096  # random numbers drawn at a time
 LOADS, STORES, READS = range(3)  # the order of events at the same tick
@@ -75,7 +75,7 @@ class Law:
 
 
 class DelaySchedule:
-    """The events of one epoch in time order, as codes of ``problems/linear/simulated_kernel.py``.
+    """The events of one epoch in time order, as codes of ``kernels/events.py``.
 
     Attributes
     ----------

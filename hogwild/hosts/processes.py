@@ -27,7 +27,7 @@ from hogwild.hosts.messages import Began, Ended
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import cpus_of
-from hogwild.problems.work import HOLDS
+from hogwild.problems.protocol import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker without progress in between, after which the run ends
 GRACE = 1.0  # seconds that workers have to end when told to

@@ -7,15 +7,15 @@ estimated, and the statistical effect of hundreds of workers can be seen without
 What counts as one indivisible event depends on where a discipline lets other workers in.
 
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
-  storing. Each of these is an event (``problems/linear/simulated_kernel.py``). Rows are handed out one by one in the
-  epoch's order. The *staleness* of an update is the number of others stored between its read and its store.
+  storing. Each of these is an event (``kernels/events.py``). Rows are handed out one by one in the epoch's order. The
+  *staleness* of an update is the number of others stored between its read and its store.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual. Staleness is 0; for ``tiered`` it is the number of rows of other workers that the
   worker's copy of the first tier lacks when a quantum begins, and merges lose nothing.
 * ``round-robin``: the turns, and with them the staleness, are fixed; its kernel does one turn a call.
 
 With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
-(``replicated.py``).
+(``network.py``).
 
 A worker of ``tiered`` has private copies, so memory grows with the number of workers.
 """
@@ -29,17 +29,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
-
 from hogwild.errors import UsageError
 from hogwild.exchanges.trade import Counts
+from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
+from hogwild.hosts.network import Replicated
 from hogwild.hosts.pool import IN_USE, Pool
-from hogwild.hosts.replicated import Replicated
 from hogwild.kernels.control import LAST, NEXT, NO_LIMIT, STOP, TURN
-from hogwild.problems.linear.kernel import BEGUN
-from hogwild.problems.linear.simulated_kernel import CHUNK, COUNT, FIRST, Crew
+from hogwild.kernels.events import CHUNK, COUNT, FIRST
+from hogwild.problems.protocol import Simulated
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row
 
@@ -70,15 +69,27 @@ class Simulator(Pool):
             raise UsageError("the pool of workers is closed")
         if self._running:
             raise UsageError(IN_USE)
-        if job.problem.discipline not in PHASED or job.exchange is not None:
-            job.problem.compile()
         self.job, self._course = job, None
-        self._parts = _Parts(job, self._law)
-        falling: bool = job.problem.falling  # type: ignore[attr-defined]  # only linear problems come here
-        self._make(Task(0, 0, (0.0, 1.0, float(falling)))).compile()
+        self._parts = _Parts(job)
+        if job.exchange is None and job.problem.discipline in PHASED:
+            _Events(self._parts, Task(0, 0, (0.0, 1.0, float(self._parts.problem.falling))), self._law).play(-1, [])
+        else:
+            job.problem.compile()
+        if job.exchange is not None and job.group > 1:
+            compile_raced()
 
     def begin(self, task: Task) -> None:
-        self._course, self._running = self._make(task), True
+        parts = self._parts
+        assert parts is not None
+        if parts.job.exchange is not None:
+            self._course = Replicated(parts.job, parts.shared, parts.scratches, parts.data, task, self._law)
+        elif parts.problem.discipline in PHASED:
+            self._course = _Events(parts, task, self._law)
+        elif parts.problem.discipline == "round-robin":
+            self._course = _Turns(parts, task)
+        else:
+            self._course = _Quanta(parts, task, self._law)
+        self._running = True
         self._histogram = Counter()
 
     def wait(self, timeout: float) -> bool:
@@ -123,15 +134,6 @@ class Simulator(Pool):
         if self.job is not None:
             self.release(self.job)
 
-    def _make(self, task: Task) -> Course:
-        assert self._parts is not None
-        parts, discipline = self._parts, self._parts.job.problem.discipline
-        if parts.job.exchange is not None:
-            return Replicated(parts.job, parts.shared, parts.scratches, parts.data, task, self._law)
-        if discipline in PHASED:
-            return _Events(self._parts, task, self._law)
-        return (_Turns if discipline == "round-robin" else _Quanta)(self._parts, task, self._law)
-
 
 class Course(Protocol):
     """A task in progress."""
@@ -148,9 +150,6 @@ class Course(Protocol):
     def counts(self) -> Counts:
         """Counts of what was sent, and virtual seconds, so far."""
 
-    def compile(self) -> None:
-        """Compile the kernel if needed."""
-
     def advance(self) -> bool:
         """Advance a little; return False when all workers stand still."""
 
@@ -158,55 +157,31 @@ class Course(Protocol):
 class _Parts:
     """The memory of a job's virtual workers."""
 
-    def __init__(self, job: Job, law: Law) -> None:
-        self.job, self.shared, self.data = job, job.shared(), job.data()
-        discipline = job.problem.discipline
-        scratch = job.scratch()
-        self.scratches = [scratch]
-        self.crew: Crew | None = None
-        if discipline in PHASED and job.exchange is None:
-            self.crew = make_crew(job, law.window if discipline == "hogwild" else 0.0)
-        else:  # all share the table of l2 factors
-            self.scratches += [job.scratch()._replace(table=scratch.table) for _ in range(1, job.workers)]
+    def __init__(self, job: Job) -> None:
+        assert isinstance(job.problem, Simulated)
+        self.job, self.problem, self.shared, self.data = job, job.problem, job.shared(), job.data()
+        by_events = job.exchange is None and job.problem.discipline in PHASED
+        self.scratches = job.problem.scratches(1 if by_events else job.workers, job.order, job.tiers, job.flat)
 
-    def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT) -> Callable[[], int]:
+    def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""
-        part = self.job.part(task, worker, limit)._replace(crew=self.crew)
-        return self.job.problem.prepare(self.shared, self.scratches[worker], self.data, part, task.step)
+        part = self.job.part(task, worker, limit)._replace(crew=crew)
+        return self.problem.prepare(self.shared, self.scratches[worker], self.data, part, task.step)
 
     def counts(self, ticks: float) -> Counts:
         """Counts with nothing sent, and ``ticks`` in virtual seconds."""
         return Counts(virtual_seconds=ticks / self.job.workers * self.job.wire.row)
 
 
-def make_crew(job: Job, window: float) -> Crew:
-    """Allocate a job's virtual workers for simulation by events; the events of one chunk fit in it."""
-    p, order, workers = job.problem, job.order, job.workers  # type: Any, Any, int
-    entries = p.longest if window else 0
-    return Crew(
-        np.zeros(FIRST + 3 * (order.chunk + workers), dtype=np.int64),
-        np.zeros((workers, 3), dtype=np.int64),
-        np.zeros(workers, dtype=np.float32),
-        np.zeros((workers, 5, p.stride), dtype=np.float32),
-        np.zeros((workers, entries * p.stride), dtype=np.float32),
-        np.zeros((workers, entries * p.stride if p.adagrad else 0), dtype=np.float32),
-        np.zeros((workers, entries), dtype=np.int64),
-        np.zeros(p.width if window else 0, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-
-
 class _Events:
     """Workers that let others in within a row, simulated one chunk of events at a time."""
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        assert parts.crew is not None
-        self._parts, self._job, self._crew, self._chunk = parts, parts.job, parts.crew, task.start
-        window = law.window if self._job.problem.discipline == "hogwild" else 0.0
+        self._parts, self._job, self._chunk = parts, parts.job, task.start
+        window = law.window if parts.problem.discipline == "hogwild" else 0.0
+        self._crew = parts.problem.crew(self._job.workers, self._job.order, loads=window > 0)
         self._schedule = DelaySchedule(law, (self._job.seed, task.epoch, task.start), window)
-        self._call = parts.prepare(task, 0)
-        for array in (self._crew.numbers, self._crew.vectors, self._crew.depths, self._crew.lost):
-            array[...] = 0
+        self._call = parts.prepare(task, 0, crew=self._crew)
 
     @property
     def staleness(self) -> Counter[int]:
@@ -220,19 +195,17 @@ class _Events:
     def counts(self) -> Counts:
         return self._parts.counts(self._schedule.now)
 
-    def compile(self) -> None:
-        self._do(-1, [])
-
     def advance(self) -> bool:
         order, control, chunk = self._job.order, self._job.control, self._chunk  # type: Any, Any, int
         if chunk < order.n_chunks and control[STOP] == 0:
-            self._do(chunk, self._schedule.read(min(order.chunk, order.n_rows - chunk * order.chunk)))
+            self.play(chunk, self._schedule.read(min(order.chunk, order.n_rows - chunk * order.chunk)))
             self._chunk = control[NEXT] = chunk + 1
             return True
-        self._do(-1, self._schedule.end())
+        self.play(-1, self._schedule.end())
         return False
 
-    def _do(self, chunk: int, events: list[int]) -> None:
+    def play(self, chunk: int, events: list[int]) -> None:
+        """Have the kernel do some events."""
         cells = self._crew.events
         cells[CHUNK], cells[COUNT] = chunk, len(events)
         cells[FIRST : FIRST + len(events)] = events
@@ -246,7 +219,7 @@ class _Quanta:
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
         job, workers = parts.job, parts.job.workers
-        self._law, self._parts, self._scratches, self._last = law, parts, parts.scratches, 0.0
+        self._law, self._parts, self._last = law, parts, 0.0
         self._calls = [parts.prepare(task, worker, law.quantum) for worker in range(workers)]
         self._times = law.times((job.seed, task.epoch, task.start))
         self._heap = [(float(worker), worker) for worker in range(workers)]
@@ -257,18 +230,15 @@ class _Quanta:
     def counts(self) -> Counts:
         return self._parts.counts(self._last)
 
-    def compile(self) -> None:
-        pass  # open() has compiled it
-
     def advance(self) -> bool:
         now, worker = heapq.heappop(self._heap)
-        state, copies = self._scratches[worker].state, self._copies
-        stale = 0 if copies is None else copies.staleness(worker, fresh=state[BEGUN] == 0)
+        problem, scratch, copies = self._parts.problem, self._parts.scratches[worker], self._copies
+        stale = 0 if copies is None else copies.staleness(worker, fresh=not problem.copied(scratch)[0])
         rows = self._calls[worker]()
         if rows:
             self.staleness[stale] += rows
         if copies is not None:
-            copies.did(worker, rows, merged=int(self._scratches[worker].counts[0, 0]))
+            copies.did(worker, rows, merged=problem.copied(scratch)[1])
         self._last = max(self._last, now + rows * self._law.ticks[worker])
         if rows == self._law.quantum:
             ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker]
@@ -305,7 +275,7 @@ class _Turns:
 
     lost = 0
 
-    def __init__(self, parts: _Parts, task: Task, _: Law) -> None:
+    def __init__(self, parts: _Parts, task: Task) -> None:
         order: Any = parts.job.order
         self._parts, self._job, self._start = parts, parts.job, task.start * order.chunk
         self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
@@ -322,9 +292,6 @@ class _Turns:
     def counts(self) -> Counts:
         turns = int(self._job.control[TURN]) - self._start
         return self._parts.counts(turns)  # one row is finished every tick
-
-    def compile(self) -> None:
-        pass  # open() has compiled it
 
     def advance(self) -> bool:
         turn = int(self._job.control[TURN]) - self._start

@@ -19,8 +19,7 @@ from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
 from hogwild.machines.rotation import Ring
-from hogwild.problems.case import Case
-from hogwild.problems.work import trained
+from hogwild.problems.protocol import Case, trained
 
 BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
 
@@ -45,9 +44,8 @@ def among(
     """Return a function that makes a pool of several machines of this machine's own workers.
 
     ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
-    of its own. From here on the machines feel the config's link, if it has one.
+    of its own.
     """
-    cluster.feel(config.slow)
     exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
     if exchange is None:
         return lambda pool: Ring(pool, cluster, agree)

@@ -20,8 +20,6 @@ from hogwild.exchanges.trade import Message
 from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, PIECE, TEXT, TRADE, Frame, text_frame, text_of
 from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, meet
 from hogwild.machines.pair import Pair, connect
-from hogwild.machines.slowed import Lines
-from hogwild.methods import Wire
 
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
@@ -67,7 +65,6 @@ class Cluster:
         self.notes, self._run = met.notes, met.run
         self._ready = np.ones(self.machines, bool)  # who can take part
         self._most = MOST_TEXT  # bytes of a payload
-        self._lines: Lines | None = None  # of a slower network
         if met.here is not None:
             self.alive[:] = False
             self.alive[[*met.here, self.number]] = True
@@ -117,7 +114,7 @@ class Cluster:
                 lambda why: self._lose(other, came, why),
                 lambda: self.own_progress(),
             )
-            pair.most, pair.lines = self._most, self._lines
+            pair.most = self._most
             self.tell_threads()
 
     def admit(self, machine: int, came: int, about: dict[str, Any]) -> None:
@@ -167,13 +164,6 @@ class Cluster:
         self._most = max(MOST_TEXT, 32 * size)
         for pair in [*self._pairs.values()]:
             pair.most = self._most
-
-    def feel(self, wire: Wire | None) -> None:
-        """From now on, have messages take the time that they would over this link, if there is one."""
-        if wire is not None and self._lines is None:
-            self._lines = Lines(wire)
-            for pair in [*self._pairs.values()]:
-                pair.lines = self._lines
 
     def send(self, to: int, frame: Frame) -> None:
         """Send to a machine, if it is still there."""

@@ -13,7 +13,7 @@ from collections import deque
 
 import numpy as np
 
-from hogwild.exchanges.direct import Serve
+from hogwild.exchanges.link import Serve
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Counts, Message
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import TRADE, Frame

@@ -19,8 +19,7 @@ from hogwild.data.rows.container import Rows, shortest
 from hogwild.data.rows.totals import Totals
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.machines.cluster import Cluster
-from hogwild.problems.case import Summable, case_of
-from hogwild.problems.sums import Sums
+from hogwild.problems.protocol import Summable, Sums, case_of
 from hogwild.training.checkpoint import fingerprint
 
 CODINGS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))  # of two classes, which data must not mix

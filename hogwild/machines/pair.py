@@ -24,7 +24,6 @@ from torch.distributed import PrefixStore, ProcessGroupGloo
 from hogwild.errors import TrainingError, reason_of
 from hogwild.exchanges.trade import EMPTY, Message
 from hogwild.machines.frames import BEAT, BYE, CELLS, MOST_TEXT, Frame, frame_of, header_of, payload_size
-from hogwild.machines.slowed import Lines
 
 BEAT_SECONDS = 1.0
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
@@ -82,9 +81,6 @@ class Pair:
         self.most = MOST_TEXT  # bytes of a payload; more once the model's size is known
         self.heard = time.monotonic()
         self.waiting_bytes = 0
-        self.lines: Lines | None = None  # that are to be felt; they are set once
-        self._arriving: queue.SimpleQueue[tuple[float, Frame] | None] = queue.SimpleQueue()
-        self._hands_over: threading.Thread | None = None
         self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
         self._lock, self._ended, self._said, self._kept = threading.Lock(), False, False, False
         self._threads = [
@@ -133,7 +129,6 @@ class Pair:
         with self._lock:
             first, self._ended = not self._ended, True
         if first:
-            self._arriving.put(None)
             self._say_goodbye("so has this one")
             self._lost(why)
 
@@ -176,33 +171,14 @@ class Pair:
             payload = np.empty(size, np.uint8) if size else EMPTY.view(np.uint8)
             self._get(payload)
             frame = frame_of(header, payload)
-            if self.lines is None:
-                self._arrive(frame)
-            else:
-                self._arriving.put((self.lines.into(header.nbytes + size, self.heard), frame))
-                if self._hands_over is None:
-                    self._hands_over = threading.Thread(target=self._guarded, args=(self._hand_over,), daemon=True)
-                    self._hands_over.start()
             if frame.kind == BYE:
+                self._end(frame.message.values.tobytes().decode(errors="replace"))
                 return
-
-    def _arrive(self, frame: Frame) -> None:
-        if frame.kind == BYE:
-            self._end(frame.message.values.tobytes().decode(errors="replace"))
-        else:
             self._deliver(frame)
-
-    def _hand_over(self) -> None:
-        """Have frames arrive when their time has come."""
-        while (coming := self._arriving.get()) is not None:
-            time.sleep(max(coming[0] - time.monotonic(), 0.0))
-            self._arrive(coming[1])
 
     def _put(self, array: np.ndarray) -> None:
         for first in range(0, len(array), PIECE):
             piece = torch.from_numpy(array[first : first + PIECE])
-            if self.lines is not None:
-                self.lines.carry(piece.nbytes)
             self._group.send([piece], 1 - self._rank, 0).wait(DAY)
 
     def _get(self, array: np.ndarray) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.totals import Totals
-from hogwild.exchanges.late import compile_raced
 from hogwild.exchanges.trade import Counts, Exchange
+from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP

@@ -29,7 +29,7 @@ from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import TRADE, Frame
 from hogwild.machines.link import MachineLink
 from hogwild.machines.pool import Machines
-from hogwild.problems.work import InParts, part_of
+from hogwild.problems.protocol import InParts, part_of
 
 USERS, ITEMS = range(2)  # sides of the problem
 PASSED, HOME = range(2)  # kinds of messages: items for the next machine; users and items for machine 0

@@ -24,14 +24,14 @@ import numpy as np
 
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
-from hogwild.exchanges.late import Raced
 from hogwild.exchanges.trade import Arrays, Counts, Exchange, Message, Served
+from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.frames import MODEL, Frame
 from hogwild.machines.link import ROOM, MachineLink
-from hogwild.problems.work import NO_GUARDS, trained
+from hogwild.problems.protocol import guards_of, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # for messages
@@ -113,10 +113,9 @@ class Trading:
 
     # ---- what differs between schemes
 
-    def _raced(self) -> Raced:
-        """What is traded: the array on which workers race, where a scheme only adds to it."""
-        flat, job = self.flat, self.job
-        return Raced(flat, flat, flat, NO_GUARDS, job.state["locks"], job.control)
+    def _raced(self) -> Raced | None:
+        """A copy that is traded instead of the array on which workers race; None where a scheme only adds to it."""
+        return None
 
     def _serve(self) -> Any:
         """What machine 0 does with requests."""
@@ -162,7 +161,10 @@ class Trading:
 
     def _trade(self) -> None:
         raced, rows = self.raced, self._since()
-        self._drive(raced.traded(lambda: self.exchange.trade(raced.ours, self.arrays, self.link, rows)))
+        if raced is None:
+            self._drive(self.exchange.trade(self.flat, self.arrays, self.link, rows))
+        else:
+            self._drive(raced.traded(lambda: self.exchange.trade(raced.copy, self.arrays, self.link, rows)))
 
     def _drive(self, trade: Iterator[None]) -> None:
         """Run a trade to its end, waiting for messages where it waits."""
@@ -237,11 +239,11 @@ class Rounds(Trading):
         """Whether there are rounds while workers race."""
         return self.exchange.period < NO_LIMIT - 1
 
-    def _raced(self) -> Raced:
+    def _raced(self) -> Raced | None:
         if not self._within:
-            return super()._raced()
+            return None
         flat, job = self.flat, self.job  # a copy, since rounds set weights to their mean
-        guards = job.guards()[: len(flat)]
+        guards = guards_of(job.problem)[: len(flat)]
         return Raced(flat, flat.copy(), flat.copy(), guards, job.state["locks"], job.control, self.exchange.shrinks)
 
     def _due(self, rows: int) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
-from hogwild.problems.case import Case, size_of
+from hogwild.problems.protocol import Case, size_of
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
 

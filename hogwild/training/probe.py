@@ -35,9 +35,10 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.copies import narrowed
 from hogwild.data.rows.normalize import row_scales
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Job, Task
+from hogwild.hosts.job import Task
 from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
@@ -197,9 +198,9 @@ class _Trial:
         exchange = (
             None if workers == 1 else make_exchange(config.exchange, len(sample) / workers, shrinks=config.l1 > 0)
         )
-        self.job = Job.of_rows(self.problem, order, config.seed, workers, sample, arrays, False, exchange=exchange)
+        self.job = job_of(self.problem, order, config.seed, workers, sample, arrays, False, exchange=exchange)
         self.problem.compile()
-        self.parts = self.job.shared(), self.problem.scratch(order), self.job.data()
+        self.parts = self.job.shared(), self.job.scratch(), self.job.data()
         self.pool = None if workers == 1 else Simulator(workers, f"round-robin:quantum={QUANTUM}")
         if self.pool is not None:
             self.job.wire = parse_link(config.link)
@@ -215,7 +216,7 @@ class _Trial:
         c = self.config
         schedule = make_schedule(c.schedule, 2.0**power, decay=c.decay, power=c.power, l2=c.l2, tol=c.tol)
         self.job.flat[:] = 0
-        for array in self.job.arrays("exchange").values():
+        for array in self.job.trader.arrays.values() if self.job.trader else ():
             array[:] = 0
         value = self.start
         for epoch in range(self.epochs):

@@ -23,7 +23,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.case import Case, case_of, ranked, size_of
+from hogwild.problems.protocol import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper, rest_of

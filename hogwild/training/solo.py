@@ -17,7 +17,7 @@ from hogwild.kernels.control import STOP, cells
 from hogwild.kernels.order import shuffle_epochs
 from hogwild.kernels.tiers import no_tiers
 from hogwild.problems.linear.problem import LinearProblem, aligned
-from hogwild.problems.work import OrderSlice, Shared
+from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.problems.case import case_of
+from hogwild.problems.protocol import case_of
 from hogwild.training.run import Run
 
 SPLIT = ("linear", "completion")  # problems of whose data a part can be held out

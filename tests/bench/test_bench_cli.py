@@ -1,4 +1,4 @@
-"""`hogwild bench`: tables, rows, the plot, wrong usage, and what an interrupt leaves."""
+"""`hogwild bench`: tables, rows, wrong usage, and what an interrupt leaves."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from hogwild.bench import suite
-from hogwild.bench.plan import BenchPlan
 from tests.cli.conftest import hogwild  # noqa: F401  (a fixture)
 
 CELL = {
-    "family": "rcv1",
+    "section": "scaling",
     "data": "synthetic:rcv1?rows=9",
-    "discipline": "serial",
+    "method": "serial",
     "workers": 1,
     "seconds": 0.5,
     "seconds_q25": 0.4,
@@ -28,6 +26,7 @@ CELL = {
     "objective_ratio": 1.0,
     "status": "ok",
 }
+TWO = CELL | {"workers": 2, "speedup": 1.5, "method": "tiered"}
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -36,55 +35,54 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let a section yield given rows, or raise given exceptions."""
+    """Let a benchmark yield given rows, or raise given exceptions."""
 
-    def put(**sections: list[dict[str, Any] | BaseException]) -> None:
-        def section(name: str, plan: BenchPlan) -> Iterator[dict[str, Any]]:
-            for row in sections.get(name, []):
+    def put(*rows: dict[str, Any] | BaseException) -> None:
+        def measure(*_: Any) -> Iterator[dict[str, Any]]:
+            for row in rows:
                 if isinstance(row, BaseException):
                     raise row
-                yield {"section": name, **row}
+                yield row
 
-        monkeypatch.setattr("hogwild.cli.bench.section", section)
+        monkeypatch.setattr("hogwild.bench.suite.measure", measure)
 
     return put
 
 
 def test_a_real_run(hogwild: Callable, tmp_path: Path) -> None:  # noqa: F811
     path = tmp_path / "rows.jsonl"
-    options = ("--quick", "--repeats", 1, "--rows", 200, "--workers", "1", "--json", path)
-    result = hogwild("bench", "streaming", "parsing", *options)
+    data = "synthetic:rcv1?rows=400&features=100&nnz=5"
+    result = hogwild("bench", data, "--repeats", 1, "--workers", "1", "--json", path)
     assert result.status == 0
     assert "error" not in result.err  # that the machine is busy may be said
     rows = read(path)
-    assert [row["section"] for row in rows] == ["streaming", "parsing"]
+    assert {row["section"] for row in rows} == {"scaling", "estimators"}
     assert rows[0]["cpu"]
     assert rows[0]["command"].split()[0] == "hogwild"
     assert "cpu" not in rows[1]
-    for text in ("streaming: CSR streaming rate", "GB/s", "parsing: ", "MB/s"):
+    for text in (f"{data}: an epoch of every discipline", "Mnnz/s", "SGDClassifier", "ours faster"):
         assert text in result.out
 
 
 def test_rows_on_standard_output(hogwild: Callable, measured: Callable) -> None:  # noqa: F811
-    measured(scaling=[CELL])
-    result = hogwild("bench", "scaling", "--json", "-")
+    measured(CELL)
+    result = hogwild("bench", "--json", "-")
     assert result.status == 0
     assert json.loads(result.out.splitlines()[0])["section"] == "scaling"
-    assert "discipline" in result.err
-    quiet = hogwild("bench", "scaling", "--quiet", "--workers", 1024)
+    assert "method" in result.err
+    quiet = hogwild("bench", "--quiet", "--workers", 1024)
     assert quiet.out == ""
     assert "hogwild: warning: 1024 workers share" in quiet.err
 
 
-def test_plot(hogwild: Callable, measured: Callable, tmp_path: Path) -> None:  # noqa: F811
-    two = {"workers": 2, "speedup": 1.5, "discipline": "hogwild"}
-    refused = {"discipline": "locked", "seconds": None, "speedup": None, "status": "refused: 9 workers"}
-    measured(scaling=[CELL, CELL | two, CELL | refused])
-    result = hogwild("bench", "scaling", "--plot", tmp_path / "speed.png")
-    assert result.status == 0
-    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert os.listdir(tmp_path) == ["speed.png"]
+def test_whether_a_second_worker_pays(hogwild: Callable, measured: Callable) -> None:  # noqa: F811
+    refused = {"method": "locked", "seconds": None, "speedup": None, "status": "refused: 9 workers"}
+    measured(CELL, TWO, TWO | {"speedup": 3.0, "objective_ratio": 1.2, "method": "hogwild"}, TWO | refused)
+    result = hogwild("bench", "--workers", "1,2")
+    assert "2 workers: tiered is 1.50 times as fast as one serial worker" in result.out  # hogwild has learned less
     assert "refused: 9 workers" in result.out
+    assert "4 of these rows" not in result.out
+    assert "3 of these rows have a spread above 25%" in result.out
 
 
 @pytest.mark.parametrize(("stop", "status"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
@@ -95,65 +93,41 @@ def test_an_interrupt_keeps_what_was_measured(
     stop: BaseException,
     status: int,
 ) -> None:
-    measured(scaling=[CELL, stop], adds=[{"add": "plain"}])
-    paths = tmp_path / "rows.jsonl", tmp_path / "speed.png"
-    command = ("bench", "scaling", "adds", "--json", paths[0], "--plot", paths[1])
+    measured(CELL, stop)
+    path = tmp_path / "rows.jsonl"
     if status == 130:
-        result = hogwild(*command)
+        result = hogwild("bench", "--json", path)
         assert result.status == 130
         assert "0.25000" in result.out
     else:
         with pytest.raises(SystemExit, match="143"):
-            hogwild(*command)
-    assert [row["section"] for row in read(paths[0])] == ["scaling"]
-    assert paths[1].exists()
-
-
-def test_a_section_that_fails_does_not_end_the_others(hogwild: Callable, measured: Callable) -> None:  # noqa: F811
-    from hogwild.errors import TrainingError
-
-    measured(startup=[TrainingError("no")], adds=[{"add": "plain", "status": "ok"}])
-    result = hogwild("bench", "startup", "adds")
-    assert result.status == 0
-    assert "failed: no" in result.out
-    assert "plain" in result.out
+            hogwild("bench", "--json", path)
+    assert [row["section"] for row in read(path)] == ["scaling"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "status", "message"),
     [
-        (("speed",), "speed: no such section; there are streaming, kernel, "),
-        (("--workers", "0"), "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
-        (("--workers", "two"), "--workers two: expected numbers"),
-        (("--host", "machines"), "--host machines: expected one of processes, threads"),
-        (("adds", "--plot", "x.png"), "--plot draws the section scaling"),
-        (("--plot", "x.pdf"), "--plot x.pdf: expected a name that ends in .png"),
-        (("--json", "x.png", "--plot", "x.png"), "--plot x.png would overwrite x.png"),
-        (("--repeats", "0"), "--repeats"),
+        (("none.svm",), 1, "none.svm: No such file or directory"),
+        (("--problem", "speed"), 2, "--problem speed: expected one of linear, completion"),
+        (("--workers", "0"), 2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
+        (("--workers", "two"), 2, "--workers two: expected numbers"),
+        (("--host", "machines"), 2, "--host machines: expected one of processes, threads"),
+        (("--repeats", "0"), 2, "--repeats"),
+        (("--json", "none/rows"), 1, "cannot write there"),
     ],
 )
 def test_wrong_usage(
     hogwild: Callable,  # noqa: F811
     arguments: tuple[str, ...],
+    status: int,
     message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = hogwild("bench", *arguments)
-    assert result.status == 2
+    assert result.status == status
     assert message in result.err
     assert result.err.count("\n") == 1
     assert os.listdir(tmp_path) == []
-
-
-def test_outputs_that_cannot_be_written(hogwild: Callable, tmp_path: Path) -> None:  # noqa: F811
-    for option, name in (("--json", "rows"), ("--plot", "speed.png")):
-        result = hogwild("bench", "scaling", option, tmp_path / "none" / name)
-        assert result.status == 1
-        assert "cannot write there" in result.err
-
-
-def test_a_name_in_help_for_every_section(hogwild: Callable) -> None:  # noqa: F811
-    text = hogwild("bench", "--help").out
-    assert all(name in text for name in suite.SECTIONS)

@@ -111,10 +111,6 @@ def test_a_dry_run_lists_and_writes_nothing(hogwild: Callable, tmp_path: Path) -
         (["--out", ""], "--out ''"),
         (["--rank", "8"], "rank belongs to problem completion"),
         (["--holdout-by", "user"], "is for ratings"),
-        (["--scale", "0.5"], "--scale 0.5: is for --suite paper or exchanges"),
-        (["--suite", "paper"], "DATA does not go with --suite paper"),
-        (["--suite", "exchanges"], "DATA does not go with --suite exchanges, whose data and options are its own"),
-        (["--suite", "other"], "--suite other: expected paper, exchanges"),
         (["--batch", "8"], "batch belongs to problem module"),
         (["--problem", "module"], "--model FILE.py:NAME"),
         (["--in-flight", "8"], "in_flight is for device='cuda'"),
@@ -220,60 +216,6 @@ def test_the_methods_of_a_problem_are_compared_by_default(hogwild: Callable, tmp
         "one-shot-averaging",
     ]
     assert "50 epochs each" in result.out
-
-
-# ---- the paper's experiments
-
-
-def test_a_dry_run_of_the_paper_s_experiments(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild("compare", "--suite", "paper", "--scale", 1, "--dry-run", "--out", tmp_path / "out")
-    assert (result.status, result.err) == (0, "")
-    assert "synthetic:netflix?users=480189&items=17770&ratings=100198805" in result.out
-    assert "serial, hogwild, tiered, aig, locked, round-robin" in result.out
-    assert "20 epochs each; serial on 1 worker" in result.out
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--loss", "log"], "--loss does not go with --suite paper"),
-        (["--problem", "cuts"], "--problem does not go"),
-        (["--no-biases"], "--no-biases does not go"),
-        (["--budget", "5"], "--budget does not go"),
-        (["--workers", "1,2"], "--workers 1,2: expected one number"),
-        (["--scale", "2"], "scale=2"),
-        (["--epochs", "0"], "epochs=0"),
-        (["--methods", "hogwyld"], "method 'hogwyld'"),
-        (["--host", "simulator"], "simulator"),
-    ],
-)
-def test_mistakes_of_a_suite(hogwild: Callable, tmp_path: Path, options: list[str], says: str) -> None:
-    result = hogwild("compare", "--suite", "paper", "--out", tmp_path / "out", *options)
-    assert (result.status, result.err.count("\n")) == (2, 1), result.err
-    assert says in result.err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("sketched")
-@pytest.mark.slow
-def test_the_paper_s_experiments_from_end_to_end(hogwild: Callable, tmp_path: Path) -> None:
-    options = ("--suite", "paper", "--scale", 1e-5, "--epochs", 2, "--methods", "hogwild,round-robin", "--workers", 2)
-    result = hogwild("compare", *options, "--host", "threads", "--out", tmp_path)
-    assert (result.status, result.err) == (0, "")
-    for text in (
-        "The paper's table, and the same here",
-        "Epochs, their time, and the speed-up over serial",
-        "Round-robin takes so many times as long",
-        f"report: {tmp_path / 'report.html'}",
-    ):
-        assert text in result.out
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert {path.parent.name for path in before if path.name == "rows.jsonl"} >= {"rcv1", "dblife"}
-    assert tmp_path / "report.html" in before
-    assert "The experiments of the Hogwild paper" in (tmp_path / "report.html").read_text()
-    assert hogwild("report", tmp_path).status == 0
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_methods_of_the_help(hogwild: Callable) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hogwild.compare.report.page import write_report
-from hogwild.compare.run import methods, suites
+from hogwild.compare.run import methods
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
@@ -57,67 +57,3 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert report.verdict[0].startswith("By the simulator's clock serial reaches ")
     assert "4 replicas with averaging get there in" in " ".join(report.verdict)
     assert "than serial" in report.verdict[1]
-
-
-@pytest.mark.usefixtures("sketched")
-def test_the_suite_of_exchanges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suites, "FEWEST", 300)
-    names = ("averaging:mean=rows", f"gossip:period={suites.OFTEN},home=0")
-    options = {"scale": 1e-3, "methods": names, "workers": (4,), "steps": (1.0,), "epochs": 2, "seeds": 1}
-    suite = suites.Suite("exchanges", options)
-    assert [(part.name, part.plan.methods[-1]) for part in suite.parts] == [
-        ("rcv1", "gossip:period=250,home=0"),
-        ("rcv1 x10", "gossip:period=100,home=0"),
-        ("categories x10", "gossip:period=100,home=0"),
-        ("clicks", "gossip:period=1000,home=0"),
-    ]
-    suite.parts = suite.parts[2:]
-    suite.run(tmp_path)
-    assert suite.progress.label.startswith("clicks: ")
-    kept = [tmp_path / name / "rows.jsonl" for name in ("categories-x10", "clicks")]
-    before = [path.read_bytes() for path in kept]
-    suite.run(tmp_path)  # nothing is left to do
-    assert [path.read_bytes() for path in kept] == before
-
-    table = write_report([tmp_path], tmp_path).tables[0]
-    assert table.title == "Replicas that trade"
-    assert [row[:3] for row in table.rows] == [
-        (name, method, count)
-        for name, often in (("categories-x10", 100), ("clicks", 1000))
-        for method, count in (("serial", "1"), (names[0], "4"), (f"gossip:period={often},home=0", "4"))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"scale": 2.0}, "scale=2"),
-        ({"link": "row=1us"}, "leave it out"),
-        ({"link": "speed=1"}, "speed"),
-        ({"methods": ("gosip",)}, "gosip"),
-    ],
-)
-def test_mistakes_in_the_suite_of_exchanges(options: dict, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        suites.Suite("exchanges", options)
-
-
-@pytest.mark.usefixtures("sketched")
-@pytest.mark.filterwarnings("ignore:.* workers share")
-def test_real_replicas_feel_the_link(tmp_path: Path) -> None:
-    """Only exchanges are over it, and they are set beside serial by the machine's clock."""
-    link = "latency=3ms,bandwidth=1Gbit"
-    base = TrainConfig(host="threads", exchange="averaging", link=link, l2=1e-3)
-    plan = ComparisonPlan(seeds=3, workers=(2,), grid=(1.0,), epochs=3, methods=("serial", "averaging"), eps=(0.3,))
-    rows = open_data("synthetic:rcv1?rows=640&features=100&nnz=8&seed=4")
-    comparison = Comparison(rows, None, plan, base, data="rows")
-    assert comparison.identity != Comparison(rows, None, plan, TrainConfig(host="threads", l2=1e-3)).identity
-    comparison.run(tmp_path)
-    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    ends = [row for row in kept if row["method"] == "averaging" and row["epoch"] == 3]
-    assert len(ends) == 3
-    assert all(row["train_seconds"] >= 3 * 2 * 0.003 for row in ends)  # an epoch's two steps
-    report = write_report([tmp_path], tmp_path)
-    assert report.tables[0].title == "Replicas that trade"
-    assert {"gap-seconds.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
-    assert report.verdict[0].startswith(f"Over {link} serial reaches ")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -20,17 +19,16 @@ from triton.backends import compiler, nvidia
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from hogwild.cuda.completion import triton as completion
-from hogwild.cuda.completion.launcher import CompletionLauncher
-from hogwild.cuda.linear import triton as linear
-from hogwild.cuda.work import Segment, Visits
+from hogwild.cuda import completion, linear
+from hogwild.cuda.streams import Visits
+from hogwild.data.rows.container import Rows
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import LinearProblem
 from tests.cuda.standin import StandIn
 
 TYPES = {torch.float32: "*fp32", torch.int32: "*i32", torch.int64: "*i64"}
 OPTIONS = ("num_warps", "enable_fp_fusion", "maxnreg")
-VISITS = Visits(0, 4, 4, 5, 0, 1.0)
+VISITS = Visits(0, 4, 4, 5, 1.0)
 
 
 class Compiled:
@@ -114,10 +112,13 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
     types = {"begin": offsets, "end": offsets, "indices": "int32", "targets": "float32"}
     types |= {} if problem.unit else {"values": "float32"}
     types |= {"weights": "float32", "scales": "float32"} if per_row else {}
-    data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
-    flat = torch.empty(problem.size, device="meta")
-    launcher = SimpleNamespace(problem=problem, parameters=problem.parameters(flat), rates=flat, mean=73.0)
-    linear.visit(launcher, Segment(data, VISITS), 1000)
+    launcher = linear.LinearLauncher.__new__(linear.LinearLauncher)
+    launcher.problem = problem
+    launcher.data = {name: torch.empty(4, dtype=getattr(torch, kind), device="meta") for name, kind in types.items()}
+    launcher.rates = launcher.flat = torch.empty(problem.size, device="meta")
+    launcher.parameters = problem.parameters(launcher.flat)
+    launcher.rows = Rows(np.arange(5) * 73, np.zeros(292), np.zeros(292), np.zeros(4), 73, check=False)
+    launcher.visit(VISITS, 1000)
     linear.visit_rows = kernel.kernel
     return kernel
 
@@ -129,10 +130,9 @@ def of_completion(discipline, rank, loss, options, sides=None):
     problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True))
+    launcher = completion.CompletionLauncher(problem, arrays, StandIn(triton=True))
     launcher.sides = sides or launcher.sides
-    data = {name: torch.from_numpy(part) for name, part in arrays.items()}
-    launcher.replica(0, None, 1 << 20)(Segment(data, VISITS._replace(together=32)))
+    launcher.visit(VISITS._replace(together=32), 1 << 20)
     completion.visit_ratings = kernel.kernel
     return kernel
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-MASK, GOLDEN, MIX_1, MIX_2 = 2**32 - 1, 0x9E3779B9, 0x7FEB352D, 0x846CA68B
-
-
-def mixed(x):
-    """A hash of 32 bits."""
-    x = (x ^ x >> 16) * MIX_1 & MASK
-    x = (x ^ x >> 15) * MIX_2 & MASK
-    return x ^ x >> 16
+MASK, GOLDEN, MIX = 2**32 - 1, 0x9E3779B9, 0x7FEB352D
 
 
 def permuted(x, bits, random):
@@ -19,22 +12,20 @@ def permuted(x, bits, random):
     for _ in range(4):
         x = (x ^ random >> 12) * (random >> 4 | 1) % 2**bits
         x ^= x >> (bits + 1) // 2
-        random = (random * GOLDEN + MIX_1) & MASK
+        random = (random * GOLDEN + MIX) & MASK
     return x
 
 
 def rows(visits):
     """The examples of all visits, (count,) int32."""
     v = np.arange(visits.first, visits.first + visits.size, dtype=np.uint64)
-    epoch, i = v // visits.n, v % max(visits.n, 1)
     if not visits.shuffled:
-        return i.astype(np.int32)
-    block, inside = np.divmod(i, visits.together)
+        return v.astype(np.int32)
+    block, inside = np.divmod(v, visits.together)
     blocks = visits.n // visits.together
-    random = mixed((visits.key + (visits.epoch + epoch) * GOLDEN) & MASK)
     x, out = block.copy(), block < blocks  # what is left for the last block stays there
     while out.any():
-        x[out] = permuted(x[out], (blocks - 1).bit_length(), random[out])
+        x[out] = permuted(x[out], (blocks - 1).bit_length(), visits.key)
         out &= x >= blocks
     return (x * visits.together + inside).astype(np.int32)
 
@@ -42,5 +33,4 @@ def rows(visits):
 def steps(visits):
     """Their steps, (count,) float32."""
     v = np.arange(visits.first, visits.first + visits.size)
-    found = visits.scale * 2.0 ** (visits.rate * (v // max(visits.n, 1))) * (visits.since + v) ** -visits.power
-    return found.astype(np.float32)
+    return (visits.scale * (visits.since + v) ** -visits.power).astype(np.float32)

@@ -6,14 +6,40 @@ nothing keeps them, what waits for ever is an error, and work that waits for the
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections import deque
 
 import numpy as np
 import torch
 
-from hogwild.cuda.backend import Lanes
+from hogwild.cuda.backend import LAUNCHERS, Lanes
+from hogwild.methods import located
+from tests.cuda import completion_twin, linear_twin, order_twin
+
+
+def visit_rows(launcher, visits, in_flight):
+    """Rows in batches that all see the same weights: the worst case of a device with as many in flight."""
+    problem, flat = launcher.problem, launcher.flat.numpy()
+    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(flat)]
+    no_sums = [np.zeros_like(part) for part in parts[:2]]
+    w, b, w_squares, b_squares = [*parts[:2], *(parts[2:] if problem.adagrad else no_sums)]
+    arrays = {"rates": launcher.rates.numpy(), "weights": (), "scales": ()} | launcher.of_rows
+    twin = linear_twin.Twin(problem, launcher.rows, arrays, w, b[0], w_squares, b_squares[0])
+    rows, steps = order_twin.rows(visits), order_twin.steps(visits)
+    for first in range(0, len(rows), in_flight):
+        twin.batch(rows[first : first + in_flight], steps[first : first + in_flight])
+    for part, found in zip(parts[: 4 if problem.adagrad else 2], (twin.w, twin.b, twin.w_squares, twin.b_squares)):
+        part[:] = found
+
+
+def visit_ratings(launcher, visits, in_flight):
+    """The same of ratings."""
+    arrays = {name: array.numpy() for name, array in launcher.data.items()}
+    arrays |= {name: getattr(launcher.tables, name).numpy() for name in ("user_rates", "item_rates")}
+    flat = launcher.flat.numpy()
+    twin = completion_twin.Twin(launcher.problem, flat, arrays, (True, True))
+    twin.run(order_twin.rows(visits), order_twin.steps(visits), in_flight, 1, launcher.salt(visits))
+    flat[:] = twin.flat()
 
 
 class Queue(deque):
@@ -111,14 +137,11 @@ class StandIn:
     def programs(self) -> int:
         return self._programs
 
-    def stage(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.array(array))
-
-    def kernels(self, problem: str):
-        """Torch's own arithmetic, or Triton's kernels in their interpreter."""
-        return importlib.import_module(
-            f"hogwild.cuda.{problem}.triton" if self._triton else f"tests.cuda.torch_{problem}"
-        )
+    def launcher(self, problem):
+        """The launcher whose kernels Triton interprets, or slow twins of theirs."""
+        kind = located(LAUNCHERS[type(problem).__name__])
+        twin = {"LinearLauncher": visit_rows, "CompletionLauncher": visit_ratings}.get(kind.__name__)
+        return kind if self._triton or twin is None else type("Twin", (kind,), {"visit": twin})
 
     def advance(self) -> bool:
         """Do one thing of one stream."""

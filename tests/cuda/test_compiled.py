@@ -20,9 +20,8 @@ LINEAR = {
     "adagrad": (90, "linear", {"l1": 1e-5, "adagrad": True}, 2, "int64", True),
     "few": (90, "linear", {}, 3),
     "store ten": (90, "linear", {"discipline": "hogwild", "loss": "hinge"}, 10),
-    "thousands": (90, "linear", {"loss": "softmax", "l1": 1e-5, "width": 1 << 20}, 3000),
 }
-ONE, SEVERAL = ("l2", "l2, sm_80", "unit", "adagrad"), ("few", "store ten", "thousands")
+ONE, SEVERAL = ("l2", "l2, sm_80", "unit", "adagrad"), ("few", "store ten")
 # discipline, rank, loss, options, which sides are added to
 COMPLETION = {
     "atomic 64": (90, "completion", "atomic", 64, "squared-error", {}),

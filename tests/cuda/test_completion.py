@@ -1,4 +1,4 @@
-"""Matrix completion as on a device: the kernels in Triton's interpreter and torch's twin, against a slow twin."""
+"""Matrix completion on a device: the kernels in Triton's interpreter against a slow twin, and the launcher."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
-from hogwild.cuda.completion import triton as completion_kernels
-from hogwild.cuda.completion.launcher import SIDES, CompletionLauncher
-from hogwild.cuda.work import Segment, Visits
+from hogwild.cuda import completion
+from hogwild.cuda.completion import SIDES, CompletionLauncher
+from hogwild.cuda.streams import Visits
+from hogwild.data.ratings.container import Ratings
 from hogwild.kernels.order import generator
+from hogwild.problems.completion.objective import RatingObjective
 from hogwild.problems.completion.problem import CompletionProblem
 from tests.cuda import order_twin
-from tests.cuda import torch_completion as completion_torch
 from tests.cuda.completion_twin import Twin, draw
 from tests.cuda.standin import StandIn
 from tests.kernels.completion_harness import make_job, run_epoch, some_ratings
@@ -48,23 +49,22 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
     return problem, arrays, flat
 
 
-def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, triton=True, sides=None):
+def launch(problem, arrays, flat, in_flight, visits, salt=HUGE, sides=None):
     """The flat array after one launch."""
-    launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton))
+    launcher = CompletionLauncher(problem, arrays, StandIn(triton=True))
     launcher.sides = sides or launcher.sides
     launcher.flat.copy_(torch.from_numpy(flat))
-    launcher.salt = lambda segment: salt
-    data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, len(arrays["users"])).items()}
-    launcher.replica(0, StandIn().stream(), in_flight)(Segment(data, visits))
+    launcher.salt = lambda visits: salt
+    launcher.visit(visits, in_flight)
     return launcher, launcher.flat.numpy()
 
 
-VISITS = Visits(0, N + 3, N, 7, 0, 0.3, -0.5, 2.0, 0.2, together=32)  # some of them in a second epoch
-LATE = VISITS._replace(first=N - 13, size=16)  # the interpreter is slow
+VISITS = Visits(0, N, N, 7, 0.3, 2.0, 0.2, together=32)
+LATE = VISITS._replace(first=N - 13, size=13)  # the interpreter is slow
 
 
 def in_file_order(n):
-    return Visits(0, n, n, 0, 0, 0.1, shuffled=False)
+    return Visits(0, n, n, 0, 0.1, shuffled=False)
 
 
 def twin_of(problem, arrays, flat, sides, visits, group, programs, salt=0):
@@ -128,72 +128,39 @@ def test_a_side_each():
     np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
 
 
-IN_BATCHES = [
-    ("squared-error", {}),
-    ("squared-error", {"nonnegative": True, "biases": False}),
-    ("squared-error", {"penalty": "per-row", "l2": 0.01}),
-    ("log", {"negatives": 2, "nonnegative": True}),
-    ("log", {"penalty": "per-row", "l2": 0.01, "biases": False, "negatives": 2}),
-    ("bpr", {"negatives": 3, "biases": False}),
-    ("bpr", {"penalty": "per-row", "l2": 0.01, "nonnegative": True, "negatives": 2}),
-]
-
-
-@pytest.mark.parametrize(("loss", "options"), IN_BATCHES)
-@pytest.mark.parametrize("in_flight", [1, 10])
-def test_torch_steps_in_batches(loss, options, in_flight):
-    problem, arrays, flat = a_problem(loss, **options)
-    _, found = launch(problem, arrays, flat, in_flight, VISITS, triton=False)
-    wanted = twin_of(problem, arrays, flat, (True, True), VISITS, in_flight, 1, HUGE)
-    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
-
-
-@pytest.mark.parametrize("triton", [True, False])
 @pytest.mark.parametrize("loss", ["squared-error", "log", "bpr"])
-def test_one_rating_in_hand_is_the_serial_kernel_of_the_cpu(loss, triton):
-    n = 40 if triton else 200  # the interpreter is slow
-    job = make_job(order="file", loss=loss, negatives=2, ratings=some_ratings(n))
+def test_one_rating_in_hand_is_the_serial_kernel_of_the_cpu(loss):
+    job = make_job(order="file", loss=loss, negatives=2, ratings=some_ratings(40))
     start, arrays = job.flat.copy(), {name: np.array(part) for name, part in job.data()._asdict().items()}
     run_epoch(job)
     with np.errstate(over="ignore"):
         salt = int(generator(job.seed, 0, len(job.state["blocks"])))
-    problem = dataclasses.replace(job.problem, discipline="hogwild")
-    _, found = launch(problem, arrays, start, 1, in_file_order(n), salt, triton)
-    np.testing.assert_allclose(found, job.flat, rtol=2e-5, atol=1e-6)
-    assert np.abs(found - start).max() > 0.05
-
-
-def test_added_or_stored_is_the_same_with_one_rating_in_hand():
-    found = {}
     for discipline in SIDES:
-        problem, arrays, flat = a_problem(discipline=discipline)
-        found[discipline] = launch(problem, arrays, flat, 1, LATE)[1]
-    assert np.abs(found["hogwild"] - flat).max() > 0.01
-    np.testing.assert_allclose(found["atomic"], found["hogwild"], rtol=1e-4, atol=1e-6)
+        problem = dataclasses.replace(job.problem, discipline=discipline)
+        _, found = launch(problem, arrays, start, 1, in_file_order(40), salt)
+        np.testing.assert_allclose(found, job.flat, rtol=2e-5, atol=1e-6)
+    assert np.abs(found - start).max() > 0.05
 
 
 @triton.jit
 def draws(begin, items, users, rows, out, salt: tl.uint64, n_items: tl.int64, t, SIZE: tl.constexpr):
     at = tl.arange(0, SIZE)
-    state = completion_kernels.mix(salt + tl.load(rows + at).to(tl.uint64)) + t.to(tl.uint64) * completion_kernels.LEAP
-    tl.store(out + at, completion_kernels.draw(begin, items, state, tl.load(users + at), n_items))
+    state = completion.mix(salt + tl.load(rows + at).to(tl.uint64)) + t.to(tl.uint64) * completion.LEAP
+    tl.store(out + at, completion.draw(begin, items, state, tl.load(users + at), n_items))
 
 
 @pytest.mark.parametrize("salt", [5, HUGE])
 def test_drawn_items_are_never_chosen_ones(salt):
     problem, arrays, _ = a_problem("log")
     rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
-    launcher, _ = launch(problem, arrays, np.zeros(problem.size, np.float32), 1, VISITS._replace(size=0), triton=False)
-    users, tables = arrays["users"][rows], launcher.tables
-    pairs = completion_torch.seen_pairs(tables, SHAPE[1])
+    users, tables = arrays["users"][rows], CompletionLauncher(problem, arrays, StandIn()).tables
     seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
     for t in range(3):
         out = torch.zeros(n, dtype=torch.int32)
         numbers = torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(users)
         draws[(1,)](tables.seen_begin, tables.seen_items, numbers[1], numbers[0], out, salt, SHAPE[1], t, n)
-        again = completion_torch.draw(pairs, SHAPE[1], salt, numbers[0].long(), t, numbers[1].long())
         wanted = [draw(seen[k], SHAPE[1], salt, int(row), t) for k, row in enumerate(rows)]
-        assert out.tolist() == again.tolist() == wanted
+        assert out.tolist() == wanted
         assert all((j in range(SHAPE[1])) and j not in seen[k] for k, j in enumerate(wanted) if j >= 0)
         assert all(j == -1 for j, u in zip(wanted, users) if u == 0)  # who has chosen everything
         drawn.append(wanted)
@@ -201,28 +168,26 @@ def test_drawn_items_are_never_chosen_ones(salt):
     assert np.mean(np.array(drawn)[:, users != 0] < 0) < 0.2
 
 
-@pytest.mark.parametrize("triton", [True, False])
-def test_every_visit_draws_anew(triton):
-    """The same at the same place in a run; else others, also for a rating that a launch visits twice."""
+def test_every_visit_draws_anew():
+    """The same at the same place in a run; else others."""
     problem, arrays, flat = a_problem("bpr", rank=3)
 
-    def train(seed, *visited, rows=3):
-        launcher = CompletionLauncher(problem, arrays, StandIn(triton=triton), seed=seed)
-        data = {name: torch.from_numpy(part.copy()) for name, part in launcher.part(0, N).items()}
-        run = launcher.replica(0, StandIn().stream(), 1)
+    def train(seed, visited, *sizes):
+        launcher = CompletionLauncher(problem, arrays, StandIn(triton=True), seed=seed)
         launcher.flat.copy_(torch.from_numpy(flat))
-        for before in visited:
-            run(Segment(data, in_file_order(3)._replace(size=rows), before))
+        first = 0
+        for size in sizes:
+            launcher.visit(in_file_order(N)._replace(first=first, size=size, visited=visited), 1)
+            first += size
         return launcher.flat.numpy().tobytes()
 
-    assert train(1, 0) == train(1, 0)
-    assert len({train(1, 0), train(1, 3), train(2, 0), train(1, 2**40)}) == 4
-    assert train(1, 0, 3) == train(1, 0, rows=6) != train(1, 0, 0)  # however it is cut
+    assert train(1, 0, 6) == train(1, 0, 3, 3)  # however it is cut
+    assert len({train(1, 0, 3), train(1, 3, 3), train(2, 0, 3), train(1, 2**40, 3)}) == 4
 
 
 @triton.jit
 def places(factors, numbers, out, STRIDE: tl.constexpr, TILE: tl.constexpr, SIZE: tl.constexpr):
-    at = completion_kernels.place(factors, tl.load(numbers + tl.arange(0, SIZE)), STRIDE, TILE)
+    at = completion.place(factors, tl.load(numbers + tl.arange(0, SIZE)), STRIDE, TILE)
     row = tl.arange(0, SIZE)[:, None] * TILE + tl.arange(0, TILE)[None, :]
     tl.store(out + row, at.to(tl.int64, bitcast=True))
 
@@ -235,31 +200,31 @@ def test_rows_may_lie_beyond_what_32_bits_count():
     assert torch.equal(out, wanted)
 
 
-def test_nothing_to_visit():
-    for kernels in (True, False):
-        problem, arrays, flat = a_problem()
-        _, found = launch(problem, arrays, flat, 4, in_file_order(0), triton=kernels)
-        assert found.tobytes() == flat.tobytes()
-
-
 def test_nan_is_not_cut_off():
-    for kernels in (True, False):
-        problem, arrays, flat = a_problem(nonnegative=True)
-        problem.factors(flat)[0][:] = np.nan
-        _, found = launch(problem, arrays, flat, 4, in_file_order(N), triton=kernels)
-        assert np.isnan(found).any()
+    problem, arrays, flat = a_problem(nonnegative=True)
+    problem.factors(flat)[0][:] = np.nan
+    assert np.isnan(launch(problem, arrays, flat, 4, in_file_order(N))[1]).any()
 
 
-def test_parts_are_slices_of_what_the_loss_needs():
-    for loss, names in (("squared-error", ["users", "items", "values"]), ("log", ["users", "items"])):
-        problem, arrays, _ = a_problem(loss)
-        launcher = CompletionLauncher(problem, arrays, StandIn())
-        part = launcher.part(5, 20)
-        assert sorted(part) == sorted(names)
-        for name in names:
-            np.testing.assert_array_equal(part[name], arrays[name][5:20])
-            assert np.shares_memory(part[name], arrays[name])
-        assert launcher.bytes_of(5, 20) == sum(array.nbytes for array in part.values())
+def test_longest_step_is_that_of_the_most_popular():
+    problem, arrays, _ = a_problem()
+    most = max(np.bincount(arrays[side]).max() for side in ("users", "items"))
+    assert most > N // 11 + 1
+    assert CompletionLauncher(problem, arrays, StandIn()).longest_step() == N / most
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_sums_are_the_evaluators(biases, monkeypatch):
+    monkeypatch.setattr(completion, "EVALUATED", 100)
+    problem, arrays, flat = a_problem(biases=biases)
+    launcher = CompletionLauncher(problem, arrays, StandIn())
+    launcher.flat.copy_(torch.from_numpy(flat))
+    values = arrays["values"] * problem.scale + problem.mean
+    ratings = Ratings(arrays["users"], arrays["items"], values, (problem.users, problem.items))
+    wanted = RatingObjective(ratings, "squared-error", mean=problem.mean).evaluate(*problem.solution(flat))
+    squared, absolute = launcher.sums() / len(values)
+    assert squared**0.5 == pytest.approx(wanted["rmse"], rel=1e-5)
+    assert absolute == pytest.approx(wanted["mae"], rel=1e-5)
 
 
 def test_programs_hold_no_more_than_may_be_in_hand():

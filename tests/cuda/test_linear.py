@@ -1,4 +1,4 @@
-"""The linear problem's kernels for a device: every loss, penalty and discipline next to a slow twin, and the launcher.
+"""The linear problem on a device: every loss, penalty and discipline next to a slow twin, and the launcher.
 
 The interpreter runs program after program, so with several the order of the visits is known: those of the first, then
 those of the second. What only a GPU can show is in no test here.
@@ -13,15 +13,15 @@ import torch
 pytest.importorskip("triton")
 
 from hogwild.config import TrainConfig
-from hogwild.cuda.linear import triton as linear_kernels
-from hogwild.cuda.linear.launcher import LinearLauncher
-from hogwild.cuda.work import Segment, Visits
+from hogwild.cuda import linear
+from hogwild.cuda.streams import Visits, entries_of
 from hogwild.data.rows.container import Rows
+from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from tests.cuda import order_twin
-from tests.cuda import torch_linear as linear_torch
 from tests.cuda.linear_twin import Twin
 from tests.cuda.standin import StandIn
 from tests.kernels.harness import CONSTANT, make_job, run_epoch, sequence
@@ -53,7 +53,7 @@ class Trial:
         self.problem = LinearProblem.of(TrainConfig(**{"l2": 0.0} | options), rows, discipline)
         self.arrays = self.problem.row_arrays(rows, None)
         entries = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
-        self.launcher = LinearLauncher(self.problem, entries | self.arrays, StandIn())
+        self.launcher = linear.LinearLauncher(self.problem, entries | self.arrays, StandIn())
         rng, host = np.random.default_rng(1), np.zeros(self.problem.size, np.float32)
         parts = [part.reshape(-1, self.problem.stride) for part in self.problem.parameters(host)]
         for part, draw in zip(parts, (rng.normal, rng.normal, rng.random, rng.random)):
@@ -64,12 +64,8 @@ class Trial:
             w_squares, b_squares = np.zeros_like(w), np.zeros_like(b)
         self.twin = Twin(self.problem, rows, self.arrays, w, b[0], w_squares, b_squares[0])
 
-    def data(self, first=0, last=None):
-        part = self.launcher.part(first, len(self.rows) if last is None else last)
-        return {name: torch.from_numpy(np.array(array)) for name, array in part.items()}
-
-    def visit(self, module, visits, in_flight):
-        module.visit(self.launcher, Segment(self.data(), visits), in_flight)
+    def visit(self, visits, in_flight):
+        self.launcher.visit(visits, in_flight)
 
     def twin_visits(self, visits, in_flight=1):
         """The twin's, in the order in which the interpreter comes to them."""
@@ -93,7 +89,7 @@ class Trial:
 
 def visits_of(count=12, n=12, **options):
     """Visits in a random order, with falling steps."""
-    return Visits(**{"first": 0, "size": count, "n": n, "key": 3, "epoch": 1, "scale": 0.1, "power": 0.5} | options)
+    return Visits(**{"first": 0, "size": count, "n": n, "key": 3, "scale": 0.1, "power": 0.5} | options)
 
 
 def options_of(case):
@@ -115,19 +111,8 @@ IDS = [f"{loss}-{classes}-" + "-".join(str(o) for o in options.values()) for los
 def test_kernel_visits_as_twin(loss, classes, options):
     in_flight = 3 if "l1" in options else 1
     trial = Trial(small_rows(loss, classes, weights=options["adagrad"]), loss=loss, **options)
-    trial.visit(linear_kernels, visits_of(), in_flight)
+    trial.visit(visits_of(), in_flight)
     trial.twin_visits(visits_of(), in_flight)
-    trial.assert_as_twin()
-
-
-@pytest.mark.parametrize(("loss", "classes", "options"), CASES[::2], ids=IDS[::2])
-@pytest.mark.parametrize("in_flight", [1, 5])
-def test_torch_visits_batches_as_twin(loss, classes, options, in_flight):
-    trial = Trial(small_rows(loss, classes, weights=options["adagrad"]), loss=loss, **options)
-    trial.visit(linear_torch, visits_of(), in_flight)
-    rows, steps = order_twin.rows(visits_of()), order_twin.steps(visits_of())
-    for first in range(0, len(rows), in_flight):
-        trial.twin.batch(rows[first : first + in_flight], steps[first : first + in_flight])
     trial.assert_as_twin()
 
 
@@ -143,114 +128,125 @@ def test_kernel_as_that_of_the_cpu(discipline, adagrad, classes):
     trial = Trial(rows.select(sequence(job, 0)), discipline, **options)
     trial.launcher.flat.copy_(torch.from_numpy(job.export()))
     run_epoch(job, 0, CONSTANT)
-    trial.visit(linear_kernels, Visits(0, 40, 40, 0, 0, CONSTANT[0], shuffled=False), 1)
+    trial.visit(Visits(0, 40, 40, 0, CONSTANT[0], shuffled=False), 1)
     np.testing.assert_allclose(trial.launcher.flat.numpy(), job.export(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_several_programs_look_up_several_times(classes):
-    trial = Trial(small_rows(classes=classes), l2=0.02)
-    visits = visits_of(70, rate=-0.1)  # 35 of each program, in six epochs
-    trial.visit(linear_kernels, visits, 2)
+    trial = Trial(small_rows(classes=classes, n=70), l2=0.02)
+    visits = visits_of(70, 70)  # 35 of each program
+    trial.visit(visits, 2)
     trial.twin_visits(visits, 2)
     trial.assert_as_twin()
 
 
-@pytest.mark.parametrize("module", [linear_kernels, linear_torch])
-def test_values_that_are_all_one_are_not_read(module):
+def test_values_that_are_all_one_are_not_read():
     trial = Trial(small_rows(unit=True), l2=0.02)
     assert trial.problem.unit
-    assert "values" not in trial.data()
-    trial.visit(module, visits_of(), 1)
+    assert "values" not in trial.launcher.data
+    trial.visit(visits_of(), 1)
     trial.twin_visits(visits_of())
-    trial.assert_as_twin()
-
-
-@pytest.mark.parametrize("loss", ["softmax", "hinge"])
-@pytest.mark.parametrize("adagrad", [False, True])
-def test_more_classes_than_a_program_takes_at_a_time(monkeypatch, loss, adagrad):
-    monkeypatch.setattr(linear_kernels, "TILE", 4)
-    trial = Trial(small_rows(classes=6), loss=loss, adagrad=adagrad, l2=0.02)
-    constants = linear_kernels.constants(trial.problem, 1, False, False)
-    assert constants["COLUMNS"] < trial.problem.classes < constants["STRIDE"]
-    trial.visit(linear_kernels, visits_of(6), 1)
-    trial.twin_visits(visits_of(6))
     trial.assert_as_twin()
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_long_numbers(monkeypatch, classes):
     """Offsets beyond 2^31 in the data, or in the weights, come to the same."""
-    found = []
+    ends, sums = [], []
     for long in (False, True):
-        trial = Trial(small_rows(classes=classes), l2=0.02)
         if long:
-            monkeypatch.setattr("hogwild.cuda.work.INT32", 1)
-            monkeypatch.setattr(linear_kernels, "INT32", 1)
-            assert trial.data()["begin"].dtype == torch.int64
-        trial.visit(linear_kernels, visits_of(), 2)
-        found.append(trial.launcher.flat.clone())
-    assert torch.equal(*found)
+            monkeypatch.setattr("hogwild.cuda.streams.INT32", 1)
+            monkeypatch.setattr(linear, "INT32", 1)
+        trial = Trial(small_rows(classes=classes), l2=0.02)
+        assert trial.launcher.data["begin"].dtype == (torch.int64 if long else torch.int32)
+        trial.visit(visits_of(), 2)
+        ends.append(trial.launcher.flat.clone())
+        sums.append(trial.launcher.sums())
+    assert torch.equal(*ends)
+    np.testing.assert_array_equal(*sums)
 
 
-@pytest.mark.parametrize("module", [linear_kernels, linear_torch])
 @pytest.mark.parametrize(("loss", "classes"), KINDS)
-def test_nan_is_not_lost(module, loss, classes):
+def test_nan_is_not_lost(loss, classes):
     """A run that has diverged is noticed by its weights; an elastic net's cut at zero must not repair them."""
     trial = Trial(small_rows(loss, classes), loss=loss, l1=0.01, l2=0.02)
     trial.launcher.flat[: trial.problem.width * trial.problem.stride] = float("nan")
     with np.errstate(all="ignore"):
-        trial.visit(module, Visits(3, 1, 12, 0, 0, 0.1, shuffled=False), 1)
+        trial.visit(Visits(3, 1, 12, 0, 0.1, shuffled=False), 1)
     coef, intercept = trial.problem.solution(trial.launcher.flat.numpy())
     assert np.isnan(coef).all()
     assert np.isnan(intercept).all()
 
 
+def test_data_without_a_nonzero():
+    rows = Rows(np.zeros(5, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), [1.0, -1, 1, 1], 3)
+    trial = Trial(rows, l2=0.02)
+    trial.visit(visits_of(4, 4), 1)
+    trial.twin_visits(visits_of(4, 4))
+    trial.assert_as_twin()
+    assert trial.launcher.longest_step() > 1
+
+
 # --- the launcher ---
 
 
-def scattered(rows, seed=0):
-    return rows.select(np.random.default_rng(seed).permutation(len(rows))[: len(rows) - 2])
+def test_more_classes_than_a_program_holds_are_refused(monkeypatch):
+    monkeypatch.setattr(linear, "MOST", 4)
+    with pytest.raises(InputError, match="^device cuda: linear models have 4 classes at most there, got 5$"):
+        Trial(small_rows(classes=5))
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-@pytest.mark.parametrize("select", [lambda rows: rows, scattered, lambda rows: rows.block(2, 11)])
-def test_parts_hold_the_rows(select, classes):
-    rows = select(small_rows(classes=classes, weights=True))
-    trial = Trial(rows, normalize="l2")
-    for first, last in ((0, len(rows)), (3, 8), (4, 5), (1, 2), (6, 6)):
-        part = trial.launcher.part(first, last)
-        assert sum(array.nbytes for array in part.values()) == trial.launcher.bytes_of(first, last)
-        assert part["begin"].dtype == part["end"].dtype == part["indices"].dtype == np.int32
-        for name in ("targets", "weights", "scales"):
-            np.testing.assert_array_equal(part[name], trial.arrays[name][first:last])
-        for k, row in enumerate(range(first, last)):
-            there, here = slice(rows.begin[row], rows.end[row]), slice(part["begin"][k], part["end"][k])
-            for name, source in (("indices", rows.indices), ("values", rows.values)):
-                np.testing.assert_array_equal(part[name][here], source[there])
+@pytest.mark.parametrize(
+    "select", [lambda rows: rows, lambda rows: rows.select([7, 1, 4]), lambda rows: rows.block(2, 11)]
+)
+def test_entries_are_those_of_the_rows(select):
+    rows = select(small_rows())
+    part = entries_of(rows)
+    assert part["begin"][0] == 0
+    for row in range(len(rows)):
+        there, here = slice(rows.begin[row], rows.end[row]), slice(part["begin"][row], part["end"][row])
+        for name, source in (("indices", rows.indices), ("values", rows.values)):
+            np.testing.assert_array_equal(part[name][here], source[there])
+    assert np.shares_memory(part["values"], rows.values) == rows.contiguous
 
 
-def test_neighbours_in_memory_are_not_copied():
-    rows = small_rows()
-    part = Trial(rows).launcher.part(3, 8)
-    assert np.shares_memory(part["indices"], rows.indices)
-    assert np.shares_memory(part["values"], rows.values)
+@pytest.mark.parametrize(("loss", "curvature"), [("squared-error", 1.0), ("log", 0.1), ("poisson", 2.5)])
+def test_longest_step_is_that_of_the_curvature(loss, curvature):
+    """Of the mean loss, the intercept included, which takes a share of the step."""
+    rows = small_rows(loss, n=30, weights=True)
+    if loss == "poisson":
+        rows.targets.flags.writeable = True
+        rows.targets[:] = 2.5
+    trial = Trial(rows, loss=loss, normalize="l2")
+    X = np.zeros((30, rows.width + 1))
+    for k in range(30):
+        part = slice(rows.begin[k], rows.end[k])
+        X[k, rows.indices[part]] = rows.values[part] * trial.arrays["scales"][k]
+    X[:, -1] = trial.problem.intercept**0.5
+    largest = np.linalg.eigvalsh(X.T @ (trial.arrays["weights"][:, None] * X) / 30)[-1]
+    assert trial.launcher.longest_step() == pytest.approx(1 / (curvature * largest), rel=0.05)
 
 
-def test_replica_launches_a_segment():
-    trial = Trial(small_rows(), l2=0.02)
-    stream = StandIn().stream()
-    launch = trial.launcher.replica(0, stream, 1)
-    for first, count in ((0, 5), (5, 0), (5, 7)):
-        launch(Segment(trial.data(), visits_of(count, first=first)))
-    trial.twin_visits(visits_of())
-    trial.assert_as_twin()
-
-
-def test_data_without_a_nonzero():
-    rows = Rows(np.zeros(5, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), [1.0, -1, 1, 1], 3)
-    for module in (linear_kernels, linear_torch):
-        trial = Trial(rows, l2=0.02)
-        trial.visit(module, visits_of(4, 4), 1)
-        trial.twin_visits(visits_of(4, 4))
-        trial.assert_as_twin()
+@pytest.mark.parametrize(("loss", "classes"), KINDS)
+def test_sums_are_the_evaluators(loss, classes, monkeypatch):
+    monkeypatch.setattr(linear, "PIECE", 40)
+    weighted = loss != "log"
+    rows = small_rows(loss, classes, n=30, weights=weighted, unit=not weighted and classes == 1)
+    trial = Trial(rows, loss=loss, normalize="l2" if weighted else "none")
+    problem = trial.problem
+    judge = Objective(
+        rows,
+        loss,
+        problem.loss_param,
+        normalize=problem.normalize,
+        labels=problem.labels,
+        width=problem.width,
+        weights=trial.arrays["weights"] if weighted else None,
+    )
+    for factor in (1.0, 20.0):
+        trial.launcher.flat *= factor
+        wanted = judge.sums(*problem.solution(trial.launcher.flat.numpy())).totals
+        np.testing.assert_allclose(trial.launcher.sums(), wanted, rtol=1e-5)
+    trial.launcher.flat[:] = float("nan")
+    assert np.isnan(trial.launcher.sums()[1])

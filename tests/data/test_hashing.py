@@ -359,7 +359,7 @@ def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
     raw = toy(400)
     X, y = raw.to_scipy()
     path = tmp_path / "x.svm"
-    from hogwild.bench.kernels.parsing import write_svmlight
+    from tests.data.svmlight_text import write_svmlight
 
     write_svmlight(path, raw)
     convert(path, tmp_path / "store", hash_bits=BITS)

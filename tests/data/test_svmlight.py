@@ -21,11 +21,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.bench.kernels.parsing import write_svmlight
 from hogwild.data.rows.container import Rows
 from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import ParseSummary, iter_svmlight, parse_svmlight
 from hogwild.errors import InputError, OutputError, UsageError
+from tests.data.svmlight_text import write_svmlight
 from tests.readers import LARGEST, reference
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

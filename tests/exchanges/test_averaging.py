@@ -21,8 +21,8 @@ from hogwild.errors import InputError, UsageError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.replicas import LINE_FLOATS, PIECE, take
 from hogwild.hosts.job import Job, Task
+from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Pool
-from hogwild.hosts.shared import Block
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint, save_checkpoint

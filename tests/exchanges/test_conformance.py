@@ -303,7 +303,7 @@ def test_refusals_are_one_sentence(name: str) -> None:
         {"adagrad": True},
         {"discipline": "hogwild"},
         {"device": "cuda"},
-        {"link": "latency=1ms,row=1us"},
+        {"link": "latency=1ms"},
         {"host": "simulator", "link": "latency=1"},
         {"host": "simulator", "link": "speed=1Gbit"},
         {"host": "simulator", "link": "bandwidth=0Gbit"},

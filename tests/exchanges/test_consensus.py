@@ -10,8 +10,8 @@ from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.exchanges.consensus import Consensus
 from hogwild.exchanges.replicas import take
-from hogwild.hosts.shared import Block
-from hogwild.hosts.timed import Network, TimedLink
+from hogwild.hosts.memory import Block
+from hogwild.hosts.network import Network, TimedLink
 from hogwild.methods import Wire
 from tests.runs import toy
 

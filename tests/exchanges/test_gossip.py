@@ -13,8 +13,8 @@ from hogwild.exchanges.gossip import LAST, SOME, Gossip, _open
 from hogwild.exchanges.packing import pack_delta, unpack_delta, unpack_entries, unpack_values
 from hogwild.exchanges.replicas import take
 from hogwild.exchanges.trade import Message
-from hogwild.hosts.shared import Block
-from hogwild.hosts.timed import Network, TimedLink
+from hogwild.hosts.memory import Block
+from hogwild.hosts.network import Network, TimedLink
 from hogwild.methods import Wire
 from tests.runs import toy
 
@@ -200,7 +200,7 @@ def test_replicas_of_a_run_end_equal(host: str) -> None:
     run = hogwild.train(toy(3000), workers=3, host=host, exchange="gossip:period=50", step=0.1, epochs=1)
     run.finish()
     job = run.engine.job
-    arrays = job.arrays("exchange")
+    arrays = job.trader.arrays
     assert arrays["ended"].tolist() == [3, 3, 3]
     assert len({mine[: job.problem.size].tobytes() for mine in arrays["replicas"]}) == 1
     assert job.export().tobytes() == arrays["replicas"][0, : job.problem.size].tobytes()

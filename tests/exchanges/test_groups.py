@@ -1,11 +1,8 @@
-"""Groups: several workers race on one replica, and the first of them trades a copy of it (``exchanges/late.py``)."""
+"""Several workers race on a replica and a copy of it is traded: machines do, and groups of the simulator's workers."""
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +12,18 @@ from numba import njit
 
 import hogwild
 from hogwild.config import TrainConfig
-from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
-from hogwild.exchanges import make_exchange
 from hogwild.exchanges.deltas_kernel import bring_together
-from hogwild.hosts.job import Job, Task
-from hogwild.hosts.threads import Threads
 from hogwild.kernels.atomics import fetch_add
-from hogwild.kernels.control import ABORT, LINE, NEXT, NO_LIMIT, ROWS, WORKERS, cells
+from hogwild.kernels.control import ABORT, cells
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import plan_tiers
-from hogwild.problems.work import InChunks, OrderSlice, Shared
 from tests.exchanges.test_conformance import CASES, spelled, trained
-from tests.runs import living, long_epochs, start, stopped_inside, toy, when
+from tests.runs import toy
 
 NO_LOCKS = np.empty(0, np.int32)
 DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered")
@@ -185,85 +177,6 @@ def test_one_replica_is_its_group_without_an_exchange(rows: Rows, name: str, dis
     assert trained(rows, exchange=grouped(name, 90, 3), **quiet) == trained(rows, **quiet)
 
 
-@named
-@pytest.mark.parametrize("host", ["threads", "simulator", "processes"])
-def test_one_replica_of_racing_workers_learns_what_they_do(rows: Rows, name: str, host: str) -> None:
-    alone = trained(rows, workers=1, host="threads", epochs=4)[1][-1]
-    found = trained(rows, workers=2, host=host, exchange=grouped(name, 100), epochs=4)[1][-1]
-    assert found <= 1.1 * alone
-
-
-class Counting(InChunks):
-    """Every row adds one to a parameter, atomically."""
-
-    discipline, size, locks = "atomic", 40, 1
-
-    def parameters(self, flat: np.ndarray) -> np.ndarray:
-        return flat
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        return []
-
-    def start(self, flat: np.ndarray, seed: int) -> None:
-        pass
-
-    def data(self, arrays: Mapping[str, np.ndarray]) -> None:
-        return None
-
-    def scratch(self, order: Any, tiers: int = 0) -> dict[str, Any]:
-        return {}
-
-    def compile(self) -> None:
-        add_atomic(np.zeros(1, np.float32), 0)
-
-    def prepare(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: Any) -> Callable[[], int]:
-        scratch["rows"] = iter(())
-
-        def turn() -> int:
-            done = 0
-            while done < part.limit:
-                row = next(scratch["rows"], None)
-                if row is None:
-                    chunk = int(take_one(shared.control))
-                    if chunk >= part.order.n_chunks:
-                        break
-                    scratch["rows"] = iter(range(chunk * part.order.chunk, (chunk + 1) * part.order.chunk))
-                elif row < part.order.n_rows:
-                    add_atomic(shared.parameters[row % self.size :][:1], 1)
-                    shared.control[WORKERS + LINE * part.worker + ROWS] += 1
-                    done += 1
-            return done
-
-        return turn
-
-
-@njit(**JIT)
-def take_one(control):
-    return fetch_add(control, NEXT, 1)
-
-
-@pytest.mark.parametrize("exchange", ["server:push=50,scale=sum", "server:push=50,scale=sum,shards=3,late=1"])
-def test_no_change_is_lost_between_groups(exchange: str) -> None:
-    """Replicas whose changes are added up: the sums are those of all rows, exactly."""
-    order, text = Order(4000, 1, False), f"{exchange},group=2"
-    problem: Any = Counting()
-    job = Job.of(problem, order, 0, 4, {}, False, exchange=make_exchange(text), group=2)
-    pool = Threads(4)
-    try:
-        pool.open(job)
-        for epoch in range(2):
-            job.begin_epoch(epoch, 0)
-            pool.begin(Task(epoch, 0, (0.1, 1.0, 0.0)))
-            while not pool.wait(1.0):
-                pass
-            job.meet()
-            assert job.done()[0] == 4000
-            assert job.flat.tolist() == [100.0 * (epoch + 1)] * 40
-        assert job.sent().messages > 0  # of the second replica
-    finally:
-        pool.close()
-
-
 @pytest.fixture(scope="module")
 def learned() -> dict[str, Any]:
     """Rows, and the objective of one worker after eight epochs, as in the conformance test."""
@@ -281,37 +194,6 @@ def test_two_virtual_groups_learn_what_one_worker_does(learned: dict, name: str,
     quiet: dict[str, Any] = {"workers": 4, "host": "simulator", "delay": "round-robin:quantum=10"}
     quiet |= learned["options"] | {"exchange": grouped(name, 100), "discipline": discipline}
     assert trained(learned["rows"], step=CASES[name].step, **quiet)[1][-1] <= 1.03 * learned[name]
-
-
-@trading
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_two_groups_of_threads_learn_what_one_worker_does(learned: dict, name: str, discipline: str) -> None:
-    quiet: dict[str, Any] = {"workers": 4, "host": "threads", "step": CASES[name].step} | learned["options"]
-    quiet |= {"exchange": grouped(name, 100), "discipline": discipline}
-    found = [trained(learned["rows"], seed=seed, **quiet)[1][-1] for seed in range(3)]
-    assert np.median(found) <= 1.1 * learned[name]
-
-
-@named
-def test_groups_of_other_problems(name: str) -> None:
-    classes, ratings = toy(1500, classes=4), hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=2000")
-    for data, options in (
-        (classes, {"l1": 1e-4, "step": 0.05, "discipline": "tiered"}),
-        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "discipline": "aig"}),
-        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "discipline": "tiered"}),
-        (ratings, {"problem": "completion", "rank": 5, "step": 0.03, "loss": "bpr"}),
-    ):
-        objectives = trained(data, workers=4, host="threads", exchange=grouped(name, 100), epochs=3, **options)[1]
-        assert objectives[-1] < objectives[0]
-
-
-def test_cuts_are_averaged_between_groups() -> None:
-    graph = hogwild.open_graph("synthetic:grid?side=9")
-    quiet: dict[str, Any] = {"problem": "cuts", "epochs": 20, "host": "threads"}
-    run = hogwild.train(graph, workers=4, exchange="averaging:group=2", **quiet)
-    alone = hogwild.train(graph, workers=1, **quiet)
-    run.finish(), alone.finish()
-    assert run.history[-1]["objective"] <= 1.2 * alone.history[-1]["objective"]
 
 
 @named
@@ -340,12 +222,11 @@ def test_an_l1_penalty_is_kept(rows: Rows) -> None:
 # ---- rows, and who takes part
 
 
-@pytest.mark.parametrize("host", ["threads", "simulator"])
-def test_rows_and_messages_are_those_of_replicas(host: str) -> None:
+def test_rows_and_messages_are_those_of_replicas() -> None:
     data = toy(4 * 640)
-    for exchange, messages in (("averaging:group=2", 4), ("averaging:group=4", 0), ("averaging", 24)):
-        row = [*hogwild.train(data, workers=4, host=host, step=0.1, epochs=1, exchange=exchange)][-1]
-        assert row["replicas"] == 4 // TrainConfig(exchange=exchange, workers=4).group
+    for exchange, count, messages in (("averaging:group=2", 2, 4), ("averaging:group=4", 1, 0), ("averaging", 4, 24)):
+        row = [*hogwild.train(data, workers=4, host="simulator", step=0.1, epochs=1, exchange=exchange)][-1]
+        assert row["replicas"] == count
         assert (row["workers"], row["messages"], row["updates"]) == (4, messages, len(data))
 
 
@@ -384,35 +265,12 @@ def test_the_step_is_found_with_as_many_replicas(rows: Rows) -> None:
 def test_workers_are_whole_groups_where_nobody_says_how_many(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hogwild.machine.physical_cores", lambda: 7)
     for group, workers in ((2, 6), (3, 6), (8, 8)):
-        run = hogwild.train(rows, step=0.1, host="threads", exchange=f"averaging:group={group}")
+        run = hogwild.train(rows, step=0.1, host="simulator", exchange=f"averaging:group={group}")
         assert (run.config.workers, run.config.replicas) == (workers, workers // group)
         run.close()
 
 
 # ---- deaths, stops, checkpoints
-
-
-@trading
-def test_a_killed_worker_does_not_end_its_replica(name: str, tmp_path: Path) -> None:
-    """Both that trades and one that only helps."""
-    data = long_epochs(tmp_path, 200)
-    run = start(data, exchange=grouped(name, 2000), workers=4, host="processes", epochs=2, discipline="hogwild")
-    next(run)
-    killed: list[int] = []
-
-    def kill() -> None:
-        for victim in (0, 3):
-            killed.append(run.engine.pool._crew[victim].pid)  # type: ignore[attr-defined]
-            os.kill(killed[-1], signal.SIGKILL)
-
-    thread = when(lambda: run.progress().rows_done > 20_000, kill)
-    row = next(run)
-    thread.join()
-    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, len(killed))
-    assert len(data) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(data)
-    row = next(run)
-    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", len(data), 2)
-    assert row["objective"] < run.history[0]["objective"]
 
 
 def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
@@ -426,32 +284,7 @@ def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
         assert mine.tolist() == ours.tolist() == [17.0] * 8
 
 
-@trading
-@pytest.mark.parametrize("host", ["threads", "processes"])
-def test_stopping_in_the_middle_and_going_on(name: str, host: str, tmp_path: Path) -> None:
-    data = long_epochs(tmp_path, 100)
-    quiet: dict[str, Any] = {"exchange": grouped(name, 300), "workers": 4, "host": host, "discipline": "hogwild"}
-    run = stopped_inside(lambda: start(data, epochs=2, checkpoint=tmp_path / "state", **quiet), 0, 3000)
-    row = run.history[-1]
-    again = start(data, epochs=1, resume=True, checkpoint=tmp_path / "state", **quiet)
-    assert again._job.export().tobytes() == run._job.export().tobytes()
-    (last,) = again
-    assert (last["status"], last["epoch"]) == ("ok", 1)
-    assert last["messages"] > row["messages"] > 0
-
-
-@trading
-def test_a_pool_that_is_closed_in_the_middle_ends(name: str, tmp_path: Path) -> None:
-    data, before = long_epochs(tmp_path, 400), living()
-    run = start(data, exchange=grouped(name, 300), workers=4, host="threads", epochs=2, discipline="locked")
-    next(run)
-    closing = when(lambda: run.progress().rows_done > 3000, run.close)
-    assert [*run] == []
-    closing.join()
-    assert not living() - before
-
-
-@pytest.mark.parametrize("discipline", ["auto", "tiered", "locked"])
+@pytest.mark.parametrize("discipline", ["tiered", "locked"])
 @pytest.mark.parametrize(
     "exchange",
     [
@@ -480,47 +313,29 @@ def test_replicas_that_last_are_resumed_to_the_bit(rows: Rows, exchange: str, di
 # ---- names and refusals
 
 
-@named
-def test_refusals(name: str) -> None:
-    for options, said in (
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
         ({"workers": 5}, "take a multiple of 2 workers, got workers=5"),
-        ({"workers": 4, "discipline": "serial"}, "race on one replica, and discipline='serial' lets nobody race"),
-        ({"workers": 4, "discipline": "round-robin"}, "discipline='round-robin' lets nobody race"),
-    ):
-        with pytest.raises(UsageError, match=said) as caught:
-            TrainConfig(exchange=grouped(name), **options)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="group=0: expected a whole number from 1 to 1024"):
-        TrainConfig(exchange=f"{name}:group=0")
-    with pytest.raises(UsageError, match="has nothing to settle: leave discipline out, or give group"):
-        TrainConfig(exchange=name, workers=4, discipline="locked")
-
-
-def test_what_makes_a_replica_wait_is_refused() -> None:
-    for text, key in (
-        ("averaging:period=9,share=0.5", "share"),
-        ("server:bound=2", "bound"),
-        ("server:warm=9", "warm"),
-    ):
-        with pytest.raises(UsageError, match=f"{key} makes a replica wait"):
-            TrainConfig(exchange=f"{text},group=2", workers=4)
-    with pytest.raises(UsageError, match="a machine's workers are one group"):
-        TrainConfig(exchange="averaging:group=2", machines=2, workers=4)
-    for problem, options, beyond in (("cuts", {}, "a simplex"), ("completion", {"nonnegative": True}, "nonnegative")):
-        with pytest.raises(UsageError, match=f"which may lead out of {beyond}"):
-            TrainConfig(exchange="averaging:mean=rows,period=9,group=2", problem=problem, workers=4, **options)
+        ({"discipline": "round-robin"}, "discipline='round-robin' lets nobody race"),
+        ({"exchange": "averaging:group=0"}, "group=0: expected a whole number from 1 to 1024"),
+        ({"exchange": "averaging:period=9,share=0.5,group=2"}, "share makes a replica wait"),
+        ({"exchange": "server:bound=2,group=2"}, "bound makes a replica wait"),
+        ({"host": "threads"}, r"group needs host='simulator' \(hogwild simulate\); got host='threads'"),
+        ({"machines": 2}, "group needs host='simulator'|their workers are processes or threads"),
+    ],
+)
+def test_refusals(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TrainConfig(**{"exchange": "averaging:group=2", "workers": 4, "host": "simulator"} | options)
 
 
 def test_a_group_is_what_races_on_an_array() -> None:
-    for options, group, replicas in (
+    for options, group, count in (
         ({}, 6, 1),
         ({"exchange": "averaging"}, 1, 6),
-        ({"exchange": "gossip:group=3"}, 3, 2),
+        ({"exchange": "gossip:group=3", "host": "simulator"}, 3, 2),
         ({"machines": 2}, 6, 2),
-        ({"exchange": "server:group=6"}, 6, 1),
     ):
         config = TrainConfig(workers=6, **options)
-        assert (config.group, config.replicas) == (group, replicas)
-    period = make_exchange("averaging:period=0.5,group=2", 100)
-    assert period is not None
-    assert (period.period, NO_LIMIT > 50) == (50, True)
+        assert (config.group, config.replicas) == (group, count)

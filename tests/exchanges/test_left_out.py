@@ -9,9 +9,9 @@ import pytest
 
 import hogwild
 from hogwild.exchanges import make_exchange, replicas
-from hogwild.exchanges.direct import DirectLink, serving
+from hogwild.exchanges.link import DirectLink, serving
 from hogwild.exchanges.trade import Served
-from hogwild.hosts.shared import Block
+from hogwild.hosts.memory import Block
 from tests.runs import toy
 
 SIZE = 64
@@ -138,7 +138,7 @@ def test_what_a_replica_itself_takes_past_zero_stays_there(name: str) -> None:
     assert (room.flat < 0).all()
 
 
-@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50,scale=sum", "averaging:period=50,late=1"])
+@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50,scale=sum", "averaging:period=50"])
 def test_an_l1_penalty_leaves_zeros(exchange: str) -> None:
     run = hogwild.train(toy(), workers=2, host="simulator", exchange=exchange, step=0.1, l1=0.01, epochs=4)
     run.finish()

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hogwild.exchanges.direct import START, DirectLink
+from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, found, send
-from hogwild.hosts.shared import Block
-from hogwild.hosts.timed import Network, TimedLink
+from hogwild.hosts.memory import Block
+from hogwild.hosts.network import Network, TimedLink
 from hogwild.methods import Wire, parse_link
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.exchanges.direct import START, DirectLink, serving
+from hogwild.exchanges.link import START, DirectLink, serving
 from hogwild.exchanges.replicas import take
 from hogwild.exchanges.server import Server
 from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message
-from hogwild.hosts.shared import Block
+from hogwild.hosts.memory import Block
 from tests.runs import long_epochs, start, toy, when
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
@@ -70,9 +70,9 @@ def trained(data: Any, exchange: str, **options: Any) -> tuple[bytes, list[dict[
 
 
 @pytest.mark.parametrize("scale", ["sum", "met", "mean"])
-@pytest.mark.parametrize(("push", "fetch", "late", "shards"), [(1, 1, 0, 1), (3, 2, 0, 3), (2, 5, 1, 1), (4, 4, 1, 2)])
-def test_the_server_has_one_replica_to_the_bit(push: int, fetch: int, late: int, shards: int, scale: str) -> None:
-    r, rng = Replicas(100, 1, push=push, fetch=fetch, late=late, shards=shards, scale=scale), np.random.default_rng(0)
+@pytest.mark.parametrize(("push", "fetch", "shards"), [(1, 1, 1), (3, 2, 3), (2, 5, 1), (4, 4, 2)])
+def test_the_server_has_one_replica_to_the_bit(push: int, fetch: int, shards: int, scale: str) -> None:
+    r, rng = Replicas(100, 1, push=push, fetch=fetch, shards=shards, scale=scale), np.random.default_rng(0)
     alone = r.flat.copy()
     for _ in range(20):
         change = moves(rng, 100)
@@ -86,7 +86,7 @@ def test_the_server_has_one_replica_to_the_bit(push: int, fetch: int, late: int,
 
 
 def test_sums_lose_nothing_even_if_a_replica_is_replaced() -> None:
-    for options in ({}, {"fetch": 3, "late": 1, "shards": 2}):
+    for options in ({}, {"fetch": 3, "shards": 2}):
         r, rng = Replicas(64, 3, push=1, scale="sum", **options), np.random.default_rng(1)
         total, size = r.flat.astype(np.float64), np.abs(r.flat)
         for turn in range(60):
@@ -250,14 +250,14 @@ def test_others_wait_while_the_first_replica_trains_alone() -> None:
 
 def test_a_killed_worker_holds_up_nobody_who_waits_for_a_bound(tmp_path: Path) -> None:
     rows = long_epochs(tmp_path, 100)
-    run = start(rows, exchange="server:push=100,bound=1,shards=3,late=1", workers=3, host="processes", epochs=2)
+    run = start(rows, exchange="server:push=100,bound=1,shards=3", workers=3, host="processes", epochs=2)
     next(run)
     victim = run.engine.pool._crew[0].pid  # type: ignore[attr-defined]
     when(lambda: run.progress().rows_done > 5000, lambda: os.kill(victim, signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
     assert len(rows) - run.engine.job.order.chunk <= row["updates"] <= len(rows)
-    assert not run.engine.job.arrays("link")["locks"].any()
+    assert not run.engine.job.trader.links["locks"].any()
     assert next(run)["status"] == "ok"
 
 

@@ -15,7 +15,7 @@ from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.replicas import PIECE, partial_mean, take
-from hogwild.hosts.shared import Block
+from hogwild.hosts.memory import Block
 from tests.runs import toy
 
 #: Options of ``averaging`` within an epoch, and further ones of the run; one replica of each is serial.
@@ -25,12 +25,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "period=50,mean=adagrad": {"adagrad": True},
     "period=50,threshold=0.01": {},
     "period=50,share=0.5": {},
-    "period=50,late=1": {},
     "period=0.25": {},
     "period=50,by=tree": {},
     "period=50,by=butterfly,mean=rows": {},
     "by=ring": {},
-    "period=50,by=ring,late=1": {},
 }
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 variants = pytest.mark.parametrize("numbers", VARIANTS)
@@ -70,7 +68,7 @@ def test_four_replicas_learn_and_do_the_same_again(rows: Rows, numbers: str) -> 
     assert first[-1] < 0.9 * first[0]
 
 
-@pytest.mark.parametrize("numbers", ["period=40,by=ring", "period=40,late=1", "period=40,share=0.5,by=tree"])
+@pytest.mark.parametrize("numbers", ["period=40,by=ring", "period=40,share=0.5,by=tree"])
 def test_threads_and_more_replicas_than_chunks(numbers: str) -> None:
     rows = toy(300)
     for period in ("period=1", "period=40"):
@@ -136,7 +134,7 @@ def test_sums_of_squares_are_the_replicas_own(rows: Rows) -> None:
     run = run_of(rows, "mean=adagrad", adagrad=True)
     run.finish()
     job = run._job
-    sums, half = job.arrays("exchange")["sums"], len(job.flat) // 2
+    sums, half = job.trader.arrays["sums"], len(job.flat) // 2
     assert len({each.tobytes() for each in sums}) == 4
     np.testing.assert_array_equal(job.flat[half:], sums.sum(axis=0))
 
@@ -200,16 +198,6 @@ def test_of_a_share_only_those_that_are_drawn_send_changes(rows: Rows) -> None:
     assert some["waited_seconds"] > row["waited_seconds"]
 
 
-def test_what_is_late_travels_while_rows_are_worked_on(rows: Rows) -> None:
-    link = {"link": "latency=3us,row=1us"}  # of four replicas: 50 rows take 50 us
-    (_, late), (_, plain) = (trained(rows, f"period=50,late={late}", **link) for late in (1, 0))
-    assert late["messages"] == plain["messages"]
-    assert plain["waited_seconds"] > 0
-    assert late["waited_seconds"] < 0.2 * plain["waited_seconds"]
-    assert late["virtual_seconds"] < plain["virtual_seconds"]
-    assert late["objective"] < 1.1 * plain["objective"]
-
-
 @pytest.mark.parametrize(
     "numbers", ["period=50,momentum=0.5", "period=50,threshold=0.05", "mean=adagrad", "period=50,by=ring"]
 )
@@ -235,12 +223,10 @@ def test_a_period_may_be_a_part_of_an_epoch() -> None:
     [
         ("share=0.5", "give a period"),
         ("threshold=1", "give a period"),
-        ("late=1", "give a period"),
         ("period=9,threshold=1,by=ring", "leave share and by out"),
         ("period=9,mean=mean", "one of moved, rows"),
         ("mean=adagrad", "give adagrad too"),
         ("momentum=1", "from 0 to 0.999"),
-        ("late=2", "from 0 to 1"),
     ],
 )
 def test_numbers_that_do_not_go_together(numbers: str, why: str) -> None:
@@ -275,7 +261,6 @@ def test_what_must_stay_in_a_set_is_averaged_whole() -> None:
         "server:soft=4",
         "server:alpha=0.1,rule=adagrad",
         "server:scale=sum,rule=elastic",
-        "server:rule=revision,late=1",
         "gossip:bits=16",
         "gossip:tau=0.1,top=3",
     ],

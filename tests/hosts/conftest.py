@@ -11,6 +11,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from tests.runs import toy
 
@@ -23,7 +24,7 @@ def make_job() -> Callable[..., Job]:
         rows = toy(n)
         problem = LinearProblem.of(TrainConfig(workers=pool.workers, discipline=discipline), rows, discipline)
         arrays = problem.row_arrays(rows, None)
-        return Job.of_rows(problem, Order.of(n), 0, pool.workers, rows, arrays, pool.shared)
+        return job_of(problem, Order.of(n), 0, pool.workers, rows, arrays, pool.shared)
 
     return make
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hogwild.hosts.channel import INLINE, Channel
-from hogwild.hosts.shared import Block
+from hogwild.hosts.memory import Block
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import hogwild
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import save_store
-from hogwild.hosts.job import Job
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 
 
@@ -22,6 +22,6 @@ def test_rows_cut_short_keep_their_own_offsets(tmp_path):
         rows = hogwild.open_data(str(store), width=2, beyond="ignore")
     assert rows.nnz == 4
     problem = LinearProblem.of(hogwild.TrainConfig(), rows, "serial")
-    data = Job.of_rows(problem, Order.of(3), 0, 1, rows, problem.row_arrays(rows, None), shared=True).data()
+    data = job_of(problem, Order.of(3), 0, 1, rows, problem.row_arrays(rows, None), shared=True).data()
     seen = [data.indices[i:j] for i, j in zip(data.begin, data.end)]
     assert max(indices.max() for indices in seen) < 2

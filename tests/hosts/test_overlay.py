@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hogwild.errors import OutputError
-from hogwild.hosts import shared as module
-from hogwild.hosts.shared import PAGE, Block, can_overlay, overlaid
+from hogwild.hosts import memory as module
+from hogwild.hosts.memory import PAGE, Block, can_overlay, overlaid
 
 pytestmark = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hogwild.errors import OutputError
-from hogwild.hosts.shared import CACHE_LINE, Block
+from hogwild.hosts.memory import CACHE_LINE, Block
 
 SPEC = {
     "a": ((3,), np.int32),
@@ -39,7 +39,7 @@ def test_arrays_are_zero_aligned_and_apart(shared: bool) -> None:
 
 def test_readonly_is_the_same_memory() -> None:
     block = Block(SPEC, shared=False)
-    view = block.readonly("b")
+    view = block.readonly()["b"]
     block["b"][2, 1] = 5
     assert view[2, 1] == 5
     assert not view.flags.writeable
@@ -72,7 +72,7 @@ def test_shared_memory_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 LIMITED = """
 import os, resource, torch
 from hogwild.errors import OutputError
-from hogwild.hosts.shared import Block
+from hogwild.hosts.memory import Block
 resource.setrlimit(getattr(resource, "RLIMIT_{name}"), ({limit},) * 2)
 try:
     Block({{"a": ((1 << 24,), "u1")}}, shared=True)

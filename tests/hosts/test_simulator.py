@@ -20,8 +20,8 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import Simulator, _Copies
+from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
-from hogwild.problems.linear.simulated_kernel import END, KINDS, LOAD, READ, STORE
 from hogwild.training.engine import start_pool
 from tests.kernels.harness import (
     FALLING,

@@ -20,7 +20,7 @@ from hogwild.hosts import threads
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
-from hogwild.problems.work import Shared
+from hogwild.problems.protocol import Shared
 from tests.runs import living, until
 
 

@@ -13,12 +13,13 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Job, Task
+from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, LAST
 from hogwild.kernels.options import JIT
 from hogwild.kernels.tiers import FLOATS
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.kernel import BEGUN
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from tests import reference
 
@@ -64,9 +65,7 @@ def make_job(
     problem = replace(problem, passive="none", page=page)  # the twin takes plain steps
     order = order or Order(len(rows), 1, True)
     arrays = problem.row_arrays(rows, None)
-    job = Job.of_rows(
-        problem, order, seed, workers, rows, arrays, shared=False, exchange=make_exchange(config.exchange)
-    )
+    job = job_of(problem, order, seed, workers, rows, arrays, shared=False, exchange=make_exchange(config.exchange))
     if start:
         rng, flat = np.random.default_rng(1), np.zeros_like(job.flat)
         for part, spread in zip(problem.parameters(flat), (rng.normal, rng.normal, rng.random, rng.random)):

@@ -13,7 +13,7 @@ import pytest
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
 from hogwild.problems.linear.kernel import DISCIPLINES
-from hogwild.problems.work import OrderSlice
+from hogwild.problems.protocol import OrderSlice
 from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
 from tests.runs import until
 

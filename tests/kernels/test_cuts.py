@@ -19,7 +19,7 @@ from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS, cells
 from hogwild.kernels.tiers import no_tiers
 from hogwild.problems.cuts.kernel import project
 from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
-from hogwild.problems.work import OrderSlice, Shared
+from hogwild.problems.protocol import OrderSlice, Shared
 from tests import reference
 
 DISCIPLINES = ("serial", "hogwild", "atomic", "aig", "locked", "round-robin")

@@ -7,9 +7,8 @@ import pytest
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.hosts.simulator import make_crew
-from hogwild.problems.linear.simulated_kernel import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
-from hogwild.problems.work import OrderSlice
+from hogwild.kernels.events import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
+from hogwild.problems.protocol import OrderSlice
 from tests.kernels.harness import (
     CONSTANT,
     FALLING,
@@ -44,7 +43,7 @@ def play(job, events, crew, chunk=0, epoch=0, step=STEP):
 
 def turn_by_turn(job, delay, loads, epochs=2, step=FALLING):
     """Epochs in which a row is stored just before the row ``delay + 1`` after it is read; worker t mod W has row t."""
-    crew = make_crew(job, window=1.0 if loads else 0.0)
+    crew = job.problem.crew(job.workers, job.order, loads)
     for epoch in range(epochs):
         job.begin_epoch(epoch, 0)
         waiting = []
@@ -113,7 +112,7 @@ def test_a_debt_to_the_intercept_is_paid_at_the_end():
     rows = Rows([0, 1, 2, 3], [0, 1, 2], np.ones(3), np.full(3, 100.0), 3)
     job = make_job(rows, "atomic", 2, Order(3, 1, False), start=False, loss="squared-error")
     share = np.float32(job.problem.intercept) * np.float32(0.5)
-    crew = make_crew(job, 0.0)
+    crew = job.problem.crew(job.workers, job.order, False)
     job.begin_epoch(0, 0)
     play(job, [(READ, 0), (STORE, 0), (READ, 1), (READ, 0), (STORE, 0)], crew)
     intercept = job.problem.parameters(job.flat).intercept
@@ -152,7 +151,7 @@ BY_HAND = {
 def test_lost_updates_by_hand(case):
     events, weights, lost, depths = BY_HAND[case]
     job = tiny([2.0, 4.0, 8.0])
-    crew = make_crew(job, 0.5)
+    crew = job.problem.crew(job.workers, job.order, True)
     job.begin_epoch(0, 0)
     play(job, READS + events, crew)
     assert job.problem.parameters(job.flat).coef.tolist() == weights
@@ -163,7 +162,7 @@ def test_lost_updates_by_hand(case):
 
 def test_without_loads_nothing_is_lost():
     job = tiny([2.0, 4.0, 8.0], "atomic")
-    crew = make_crew(job, 0.0)
+    crew = job.problem.crew(job.workers, job.order, False)
     job.begin_epoch(0, 0)
     play(job, [*READS, (STORE, 2), (STORE, 0), (STORE, 1)], crew)
     assert job.problem.parameters(job.flat).coef.tolist() == [7, 2]
@@ -173,7 +172,7 @@ def test_without_loads_nothing_is_lost():
 def test_a_row_without_a_gradient_loses_nothing():
     """Row 0 is fitted: it stores nothing, so what others stored since it was loaded stays."""
     job = tiny([0.0, 4.0])
-    crew = make_crew(job, 0.5)
+    crew = job.problem.crew(job.workers, job.order, True)
     job.begin_epoch(0, 0)
     play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 1), (STORE, 0)], crew)
     assert job.problem.parameters(job.flat).coef.tolist() == [2, 2]
@@ -185,7 +184,7 @@ def test_squares_are_overwritten_with_their_weights():
     rows = Rows([0, 1, 2], [0, 0], np.array([2.0, 4.0]), np.array([0.0, 1.0]), 1)
     options = COMBINATIONS["adagrad"][1] | {"intercept": False, "l2": 1e-9}
     job = make_job(rows, "hogwild", 2, Order(2, 1, False), start=False, **options)
-    crew = make_crew(job, 0.5)
+    crew = job.problem.crew(job.workers, job.order, True)
     job.begin_epoch(0, 0)
     play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)], crew, step=CONSTANT)
     parameters = job.problem.parameters(job.flat)
@@ -198,7 +197,7 @@ def test_classes_of_a_feature_are_lost_together():
     rows = Rows([0, 1, 2, 3], [0, 0, 1], np.ones(3), np.array([0.0, 1.0, 2.0]), 2)
     options = COMBINATIONS["multi-class"][1] | {"intercept": False, "l2": 1e-9}
     job = make_job(rows, "hogwild", 2, Order(3, 1, False), start=False, **options)
-    crew = make_crew(job, 0.5)
+    crew = job.problem.crew(job.workers, job.order, True)
     job.begin_epoch(0, 0)
     play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)], crew)
     coef, _ = job.problem.solution(job.flat)

@@ -19,7 +19,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import Ranked, degrees
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.rows.totals import Totals, facts_of
-from hogwild.hosts.shared import PAGE, can_overlay
+from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
 from hogwild.machine import one_cpu_a_core

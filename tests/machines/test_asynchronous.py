@@ -13,7 +13,7 @@ import pytest
 import hogwild
 from hogwild.errors import TrainingError, UsageError
 from hogwild.exchanges import make_exchange, replicas
-from hogwild.exchanges.direct import serving
+from hogwild.exchanges.link import serving
 from hogwild.exchanges.replicas import take
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.link import ROOM, MachineLink
@@ -298,7 +298,6 @@ def test_a_run_that_diverges_says_so(exchange: str) -> None:
     [
         ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
         ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
-        ("averaging:period=9,late=1", "late is not for machines, who train while they trade anyway: leave late out"),
         ("gossip:own=0", "own is not for machines, whose workers do not stop to wait: leave own out"),
         ("gossip:home=0", "home is not for machines, whose checkpoints hold the model only: leave home out"),
         ("server:bound=3", "bound is not for machines, whose workers do not stop to wait: leave bound out"),

@@ -14,8 +14,8 @@ import hogwild
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
-from hogwild.problems.case import case_of
 from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.protocol import case_of
 from hogwild.training.engine import Engine
 from hogwild.training.run import resolve
 from hogwild.training.schedule import make_schedule

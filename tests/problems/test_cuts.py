@@ -23,7 +23,7 @@ from hogwild.kernels.control import cells
 from hogwild.kernels.tiers import no_tiers
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.cuts.problem import DECAY, EPOCHS, STEP, CutsProblem, onto_simplex
-from hogwild.problems.work import OrderSlice, Shared
+from hogwild.problems.protocol import OrderSlice, Shared
 
 
 def train(graph, epochs=EPOCHS, discipline="serial", decay=DECAY, workers=1):

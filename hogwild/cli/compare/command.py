@@ -1,8 +1,5 @@
 """``hogwild compare``: methods on the same data, with the same objective and clock; a report and a verdict in words.
 
-``--suite paper`` instead runs the paper's experiments, by its protocol, on substitutes for its data, and
-``--suite exchanges`` sets the exchanges side by side by the simulator's clock.
-
 The rows go to disk cell by cell, so after Ctrl-C the same command continues. The report is then made from them alone,
 by the function that ``hogwild report`` calls.
 """
@@ -10,7 +7,6 @@ by the function that ``hogwild report`` calls.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import shlex
 import sys
 from pathlib import Path
@@ -21,8 +17,7 @@ import typer
 from hogwild import machine
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.compare.module import NAMED_LOSSES, check_module, read_module
-from hogwild.cli.compare.suite import TIMEOUTS as SUITES
-from hogwild.cli.compare.suite import begin_suite, follow
+from hogwild.cli.compare.report import follow
 from hogwild.cli.data.sources import CONTAINERS, Sources, check_writable, chosen
 from hogwild.cli.display import Display, clock
 from hogwild.cli.options import (
@@ -54,9 +49,9 @@ EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
 EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3", "module": "2e-1,1e-1,5e-2"}
 REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, which runs as many programs as fit
 SEEDS, OUT = 5, "comparison"
-TIMEOUT, SCALE = 600.0, 0.01
-WHAT, SUITE = "What is compared", "Suites of experiments"
-OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout oversubscribe dry_run suite scale"
+TIMEOUT = 600.0
+WHAT = "What is compared"
+OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout oversubscribe dry_run"
 
 
 @takes(
@@ -80,12 +75,12 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
         "Repeats of everything, each with its own order of the rows.",
         WHAT,
         kind=int,
-        show_default=f"{SEEDS}; of --suite paper 1, exchanges 3",
+        show_default=f"{SEEDS}",
     ),
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
-        "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}, for the suites 20 and 16",
+        "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}",
     },
     eps=row(
         "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
@@ -116,18 +111,12 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
         kind=float,
         metavar="SECONDS",
         min=0.1,
-        show_default=f"{TIMEOUT:g}; of --suite paper {SUITES['paper']:g}",
+        show_default=f"{TIMEOUT:g}",
     ),
     oversubscribe=flag(
         f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than cores.", WHAT
     ),
     dry_run=flag("List what would be run and about how long, and end.", WHAT),
-    suite=row(
-        "'paper': the table of the Hogwild paper, on generated data; 'exchanges': replicas that trade, by the "
-        "simulator's clock.",
-        SUITE,
-    ),
-    scale=row("Share of the full sizes.", SUITE, kind=float, show_default=f"{SCALE:g}; of exchanges 0.1"),
     test={"help": "Data to test on."},
     holdout={
         "help": "Fraction of DATA to hold out and test on; 0: none.",
@@ -141,7 +130,7 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
     seed={"help": "First seed, and that of the hold-out."},
     host={"default": REAL_HOSTS[0], "show_default": True},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
-    link={"help": "The link between replicas: see hogwild train and simulate."},
+    link={"help": "The link between virtual replicas: see hogwild simulate."},
     out=row(
         "Directory of the results; a comparison begun there goes on.",
         RESULTS,
@@ -168,10 +157,6 @@ def compare(
 
 def begin(given: dict[str, Any]) -> int:
     """Run the command with its parameters by name, and return the exit status."""
-    if given["suite"] is not None:
-        return begin_suite(given, inspect.signature(compare).parameters)
-    if given["scale"] is not None:
-        raise UsageError(f"--scale {given['scale']:g}: is for --suite {' or '.join(SUITES)}")
     given["problem"] = problem_of(given)
     base = make_base(given)
     plan = make_plan(given)
@@ -206,8 +191,6 @@ def make_base(given: dict[str, Any]) -> TrainConfig:
     if given["problem"] == "module":
         given["loss"] = given["loss"] or NAMED_LOSSES[0]
         options["loss"] = given["loss"] if given["loss"] in NAMED_LOSSES else "custom"
-    if given["link"] and given["host"] != "simulator":
-        options["exchange"] = "averaging"  # a link is between replicas; methods have exchanges of their own
     config = TrainConfig(**options)
     if config.l2_path:
         raise UsageError(f"--l2 {given['l2']}: a comparison is of one objective: give one number")

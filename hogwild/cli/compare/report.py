@@ -1,4 +1,7 @@
-"""``hogwild report``: rebuilds the report of a comparison from its rows, on any machine, without training again."""
+"""``hogwild report``: rebuilds the report of a comparison from its rows, on any machine, without training again.
+
+``hogwild compare`` ends with the same report.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hogwild.cli.display import Display
+from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.options import Quiet
 from hogwild.errors import UsageError
 
 if TYPE_CHECKING:
     from hogwild.compare.report.page import Report
+    from hogwild.compare.run.harness import Comparison, ComparisonProgress
 
 
 def report(
@@ -49,6 +53,32 @@ def report(
         import webbrowser
 
         webbrowser.open((Path(out) / "report.html").resolve().as_uri())
+
+
+def follow(comparison: Comparison, out: str, display: Display) -> int:
+    """Run the comparison, show the report, and return the exit status."""
+    from hogwild.compare.report.page import write_report
+
+    try:
+        with display.live(lambda: progress_line(comparison.progress)):
+            comparison.run(out)
+    except KeyboardInterrupt:
+        progress = comparison.progress
+        display.say(f"\ninterrupted: {progress.done} of {progress.total} runs are in {out}; the same command goes on")
+        return 130
+    with display.live(lambda: "drawing"):
+        report = write_report([Path(out)], Path(out))
+    show_report(display, report)
+    display.finish()
+    return 0
+
+
+def progress_line(progress: ComparisonProgress) -> str:
+    """Return the live line of a comparison."""
+    if not progress.total:
+        return progress.label
+    left = "" if progress.left is None else f"  about {clock(progress.left)} left"
+    return f"{bar(progress.done / progress.total)} {progress.done}/{progress.total} runs{left}  {progress.label}"
 
 
 def show_report(display: Display, report: Report) -> None:

@@ -28,12 +28,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.bench.plan import doubling
 from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.normalize import scaled
 from hogwild.errors import UsageError
+from hogwild.machine import worker_counts
 from hogwild.methods import SGD_LOSSES
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
@@ -303,7 +303,7 @@ OUTSIDE: dict[str, Outside] = {
             Liblinear,
             "its own",
             _refuse_liblinear,
-            lambda most: list(doubling(most)),
+            lambda most: list(worker_counts(most)),
         ),
         Outside("cornac", "cornac", "cornac", CornacMF, "file", _refuse_cornac),
     )

@@ -204,7 +204,7 @@ def _largest(source: ComparisonResult) -> list[Group]:
 
 def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, scale: float) -> None:
     reached = [group.reached(eps, source.clock) for group in found]
-    unit = UNITS[source.clock] if scale == 1 or source.virtual else "milliseconds"
+    unit = UNITS[source.clock] if scale == 1 or source.linked else "milliseconds"
     longest = scale * max((each.q75 for each in reached if each), default=0.0) or 1.0
     for place, (group, each) in enumerate(zip(found, reached)):
         count = f"{round(group.share(eps) * len(group.runs))}/{len(group.runs)}"
@@ -303,7 +303,7 @@ FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]]
         "gap-virtual",
         "How near to the optimum, by the simulator's time",
         "The same against virtual seconds: rows, and messages over the simulated link, take their time.",
-        lambda given: curves([source for source in given if source.virtual], given, "virtual_seconds"),
+        lambda given: curves([source for source in given if source.linked], given, "virtual_seconds"),
     ),
     (
         "gap-bytes",

@@ -16,7 +16,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hogwild.compare.report.paper import TITLE, paper_sentences, paper_tables
 from hogwild.compare.report.results import ComparisonResult, load
 from hogwild.compare.report.summary import (
     Group,
@@ -65,7 +64,7 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     Parameters
     ----------
     sources : sequence of path
-        Directories that hold a ``rows.jsonl``, or folders with one each, as those of a suite.
+        Directories that hold a ``rows.jsonl``, or folders with one each.
     out : path
         Directory of the report; created if missing, and may be one of the sources.
 
@@ -81,13 +80,12 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
 
     found = load(sources)
     verdicts = [sentences(source) + verdict(source) for source in found]
-    paper = paper_tables(found)
-    said = paper_sentences(found) or [
+    said = [
         f"{source.label}: {text}" if len(found) > 1 else text
         for source, texts in zip(found, verdicts)
         for text in texts
     ]
-    made = paper + traded(found) + tables(found)
+    made = traded(found) + tables(found)
     contents = {"summary.json": to_json(found, verdicts, said).encode()}
     figures = []
     with settings():
@@ -96,8 +94,8 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
             contents[f"{drawing.name}.png"] = save(drawing.figure, "png")
             svg = inline(contents[f"{drawing.name}.svg"].decode(), drawing.name)
             figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg, "name": drawing.name})
-    names = list(dict.fromkeys(str(source.about.get("set") or source.about.get("data") or "data") for source in found))
-    title = TITLE if paper else f"{' and '.join(names)}: lock-free against locks"
+    names = list(dict.fromkeys(str(source.about.get("data") or "data") for source in found))
+    title = f"{' and '.join(names)}: lock-free against locks"
     contents["report.html"] = page(title, said, made, figures, found).encode()
     return Report(said, made, _write(Path(out), contents, [name for name, *_ in FIGURES]))
 

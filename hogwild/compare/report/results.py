@@ -219,18 +219,13 @@ class ComparisonResult:
 
     @property
     def linked(self) -> bool:
-        """Whether replicas traded over a link that takes time."""
+        """Whether replicas traded over a simulated link, so that virtual seconds are meaningful."""
         return bool(self.about.get("link"))
-
-    @property
-    def virtual(self) -> bool:
-        """Whether the link was simulated, so that virtual seconds are meaningful."""
-        return self.linked and not self.timed
 
     @property
     def clock(self) -> str:
         """The field by which methods are compared."""
-        return "train_seconds" if self.timed else "virtual_seconds" if self.virtual else "epoch"
+        return "train_seconds" if self.timed else "virtual_seconds" if self.linked else "epoch"
 
     @property
     def problem(self) -> str:
@@ -279,7 +274,7 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
 
 
 def _folders(directory: Path) -> list[Path]:
-    """Return a directory of rows, or of a suite the folders in it that hold rows."""
+    """Return a directory of rows, or the folders in it that hold rows."""
     if (directory / ROWS).is_file():
         return [directory]
     return sorted(path.parent for path in directory.glob(f"*/{ROWS}")) or [directory]

@@ -46,10 +46,8 @@ def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
     notes = [
         f"Time and megabytes of all replicas until a target was reached: medians over seeds. Link: {links}. Messages "
         "take its latency, and occupy the lines of both sides for as long as its bandwidth says. Waited: share of the "
-        "replicas' time in which they waited for messages.",
+        "replicas' time in which they waited for messages. Time is virtual: a row takes as long as the link says.",
     ]
-    if any(source.virtual for source in found):
-        notes.append("Of the simulator's workers time is virtual: a row takes as long as the link says.")
     labelled = len(sources) > 1
     columns, rows = columns if labelled else columns[1:], rows if labelled else [row[1:] for row in rows]
     return [Table("Replicas that trade", tuple(columns), rows, notes)] if rows else []
@@ -69,8 +67,7 @@ def sentences(source: ComparisonResult) -> list[str]:
         for group in exchanges
         if group.share(eps) >= 0.5 and (reached := group.reached(eps, source.clock))
     ]
-    clock = "By the simulator's clock" if source.virtual else f"Over {source.about['link']}"
-    said = [f"{clock} serial reaches {race.aim} in {race.time(over)} (median)."]
+    said = [f"By the simulator's clock serial reaches {race.aim} in {race.time(over)} (median)."]
     for _, group in sorted(there, key=lambda pair: pair[0])[:MOST_SAID]:
         sent = group.reached(eps, "bytes_sent")
         size = f", after sending {_megabytes(sent.median)} MB" if sent else ""

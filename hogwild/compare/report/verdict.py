@@ -306,7 +306,7 @@ def conditions(source: ComparisonResult) -> list[str]:
     """Return conditions of the machine that make the figures doubtful."""
     about, cores = source.about, source.cores
     found = []
-    if source.virtual:
+    if source.linked:
         return ["Seconds are the simulator's: rows and messages take the time that the link says."]
     if not source.timed:
         found.append("The workers were simulated on one core, so seconds mean nothing: only epochs are compared.")

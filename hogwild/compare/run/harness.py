@@ -12,7 +12,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import Method, find, gpu
 from hogwild.compare.run.plan import FACTORS, FEWEST_SEEDS, Cell, ComparisonPlan, Prices, delay_rows, fit
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.reached import best_step, largest_that_converges, lowest
+from hogwild.compare.run.reached import best_step, lowest
 from hogwild.compare.run.runner import ComparedData, Judge, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -53,7 +53,7 @@ class Comparison:
         the result of :func:`hogwild.problems.module.training.pose`.
     plan : ComparisonPlan
     base : TrainConfig
-        The objective, the host of workers on the CPU and the link between replicas. Its step, epochs, workers,
+        The objective, the host of workers on the CPU and the link between virtual replicas. Its step, epochs, workers,
         discipline, exchange and seed come from the plan, and for a run on a GPU the method says where it runs.
     data : str
         Name of the data in the results.
@@ -70,8 +70,6 @@ class Comparison:
         For methods on a GPU: examples processed at the same time, as in ``TrainConfig``.
     command : str
         Command line, for the report.
-    suite : mapping, optional
-        Of a part of a suite: the suite, the part's name and what was asked, for the report.
 
     Raises
     ------
@@ -93,7 +91,6 @@ class Comparison:
         in_flight: int | None = None,
         command: str = "",
         named: Sequence[str] = (),
-        suite: Mapping[str, Any] | None = None,
     ) -> None:
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
@@ -102,14 +99,12 @@ class Comparison:
             raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
-        felt, simulated = ("", base.link) if base.host == "simulator" else (base.link, "")
-        shared: dict[str, Any] = {"discipline": "auto", "exchange": "none", "link": simulated}
-        base = dataclasses.replace(base, step=None, workers=None, seed=0, **shared)
+        base = dataclasses.replace(base, step=None, workers=None, seed=0, discipline="auto", exchange="none")
         self.task = ComparedData(
-            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight, felt
+            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight
         )
         self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
-        self.command, self.suite, self.cores, self.gpu = command, suite or {}, machine.physical_cores(), _gpu(plan)
+        self.command, self.cores, self.gpu = command, machine.physical_cores(), _gpu(plan)
         self.judge = Judge(self.task)
         self.progress = ComparisonProgress("starting")
         self._say: Callable[[ComparisonProgress], None] = lambda progress: None
@@ -132,7 +127,6 @@ class Comparison:
             "named": self.named,
             "cpu": machine.cpu_model(),
             "cores": self.cores,
-            **({"link": task.link} if task.link else {}),
             **machine.versions(),
         }
         return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
@@ -196,7 +190,6 @@ class Comparison:
         if ledger.about is None:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
-            facts |= self.suite
             facts |= {} if self.gpu is None else {"gpu": self.gpu}
             about = self.task, self.plan, self.judge, pools, self.cache
             ledger.begin(describe_all(*about, lambda text: self._note(f"the optimum: {text}"), facts))
@@ -273,8 +266,6 @@ class Comparison:
             first = found[0]
             if first["phase"] == "tuning" and not first["status"].startswith("refused"):
                 trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = found
-        if self.plan.one_step:
-            return {key: largest_that_converges(steps) for key, steps in trials.items()}
         start, optimum = ledger.about["start_objective"], ledger.about["objective"]
         if optimum is None:  # if it is unknown, the best of the trials replaces it
             rows = [row for steps in trials.values() for found in steps.values() for row in found]

@@ -98,7 +98,7 @@ def describe_all(
         "schedule": base.schedule,
         "order": base.order,
         "host": base.host,
-        "link": base.link or task.link,
+        "link": base.link,
         "device": "cpu" if facts.get("gpu") is None else "cuda",
         "eps": sorted(plan.eps, reverse=True),
         "epochs": plan.epochs,

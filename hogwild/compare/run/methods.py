@@ -70,10 +70,8 @@ class Method:
         step: float | None,
         seed: int,
         in_flight: int | None = None,
-        link: str = "",
     ) -> TrainConfig:
         """Return the options of one run; it has fewer workers of its own if one replica does the work of several.
-        ``link`` is the one that real replicas feel.
 
         Raises
         ------
@@ -82,8 +80,6 @@ class Method:
         """
         order = base.order if self.order is None else self.order
         about: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
-        if link and self.exchange != "none":
-            about["link"] = link
         if self.device != "cpu":
             about |= {"device": self.device, "in_flight": in_flight}
         if self.together:

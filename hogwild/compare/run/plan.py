@@ -66,8 +66,6 @@ class ComparisonPlan:
         Extra seconds per gradient, for the experiment of the paper's figure 5 (c); empty: none.
     cpu_workers : tuple of int
         Numbers of workers for methods on the CPU if ``workers`` are replicas on a GPU; empty: the same.
-    one_step : bool
-        Whether all methods take the largest step that converges with one worker, as in the paper's experiments.
     """
 
     seeds: int
@@ -79,7 +77,6 @@ class ComparisonPlan:
     first_seed: int = 0
     delays: tuple[float, ...] = ()
     cpu_workers: tuple[int, ...] = ()
-    one_step: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("epochs", 1)):
@@ -115,7 +112,6 @@ class ComparisonPlan:
             return []
         seed = self.first_seed + TUNING_SEED
         pairs = [(method, count) for method, count in self.pairs() if method.tuned]
-        pairs = [pair for pair in pairs if not self.one_step or pair[0].name == "serial"]
         steps = self.grid if steps is None else steps
         return [Cell("tuning", method.name, count, step, seed) for step in steps for method, count in pairs]
 

@@ -20,7 +20,7 @@ from hogwild.data.ratings.container import Ratings, rating_statistics
 from hogwild.data.rows.container import evenly
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import UsageError
-from hogwild.problems.case import case_of
+from hogwild.problems.protocol import case_of
 from hogwild.training.checkpoint import fingerprint, fingerprint_of
 from hogwild.training.probe import Probe
 from hogwild.training.schedule import usual_schedule
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from hogwild.data.rows.container import Rows
-    from hogwild.problems.case import Case
     from hogwild.problems.module.case import Posed
     from hogwild.problems.module.feed import Examples
+    from hogwild.problems.protocol import Case
 
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
-SLACK = 0.05  # share of the way from the start to the best end of a trial
 
 
 def lowest(rows: Iterable[Row], start: float) -> float:
@@ -56,17 +55,6 @@ def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: floa
     if not trials:
         raise ValueError("no trials")
     return min(trials, key=lambda step: (*_rank(trials[step], optimum, start, eps), step))
-
-
-def largest_that_converges(trials: Mapping[float, Sequence[Row]]) -> float:
-    """Largest step whose run ended ok and within ``SLACK`` of the way of the best run; else the smallest."""
-    ends = {step: rows[-1]["objective"] for step, rows in trials.items() if rows[-1]["status"] == "ok"}
-    ends = {step: value for step, value in ends.items() if value is not None}
-    if not ends:
-        return min(trials)
-    start = max(rows[0]["objective"] for rows in trials.values() if rows[0]["objective"] is not None)
-    best = min(ends.values())
-    return max(step for step, value in ends.items() if value - best <= SLACK * max(start - best, 0.0))
 
 
 def _rank(rows: Sequence[Row], optimum: float, start: float, eps: Sequence[float]) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import REAL_HOSTS
-from hogwild.problems.case import Case, case_of
+from hogwild.problems.protocol import Case, case_of
 from hogwild.training.engine import Clock, start_pool
 from hogwild.training.run import Run
 from hogwild.training.stopping import has_diverged
@@ -47,12 +47,11 @@ class ComparedData:
     data: str
     timeout: float  # seconds of training after which a cell is stopped
     in_flight: int | None = None  # examples, for methods on a GPU
-    link: str = ""  # that real replicas feel; a simulated one is in "base"
 
     def config(self, cell: Cell, epochs: int) -> TrainConfig:
         """Return the options of a cell's run."""
         method = find(cell.method)
-        config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight, self.link)
+        config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
         return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
 
 

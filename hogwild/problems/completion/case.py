@@ -22,7 +22,7 @@ from hogwild.training.checkpoint import fingerprint_of
 
 
 class CompletionCase:
-    """See :class:`hogwild.problems.case.Case`."""
+    """See :class:`hogwild.problems.protocol.Case`."""
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
     convex = False
@@ -111,13 +111,13 @@ class CompletionCase:
         workers, cache = c.workers or 1, machine.l2_bytes()
         about = train.users, train.items, train.values, cache, workers, c.seed
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
             return on_device.lay_out(c, p, self.n, arrays, seed=c.seed)
         self.order, arrays = p.lay_out(*about, grid=self._grid)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
-        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange, slow=c.slow, group=c.group)
+        return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 
     def search_step(self) -> Callable[[], Any]:
         raise InputError("matrix completion has a step of its own")  # config sets the step

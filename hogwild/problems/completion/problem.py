@@ -44,7 +44,7 @@ from hogwild.problems.completion.kernel import Data, Own, Parameters, Plan
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
 from hogwild.problems.linear.problem import aligned
-from hogwild.problems.work import HOLDS, OrderSlice, Shared, counted, part_of
+from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of
 from hogwild.training.schedule import Step
 
 LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
@@ -278,7 +278,7 @@ class CompletionProblem:
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**{name: arrays[name] for name in Data._fields})
 
-    def scratch(self, order: Tiles, tiers: int = 0) -> Scratch:
+    def scratch(self, order: Tiles, *_: Any) -> Scratch:
         turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
         rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
         (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)

@@ -22,7 +22,7 @@ from hogwild.training.checkpoint import fingerprint_of
 
 
 class CutsCase:
-    """See :class:`hogwild.problems.case.Case`."""
+    """See :class:`hogwild.problems.protocol.Case`."""
 
     names: tuple[str, ...] = ("x",)
     held_out, convex = "", False
@@ -62,7 +62,7 @@ class CutsCase:
         c, arrays, self._arrays = self.config, self._arrays, {}  # the job holds them
         exchange = make_exchange(c.exchange, self.n / c.replicas, sums=False)
         about = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
-        return Job.of(*about, exchange=exchange, slow=c.slow, group=c.group)
+        return Job.of(*about, exchange=exchange)
 
     def search_step(self) -> Callable[[], Any]:
         raise InputError("graph cuts have a step of their own")  # config sets the step

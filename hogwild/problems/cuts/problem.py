@@ -32,7 +32,7 @@ from hogwild.kernels.tiers import FLOATS, no_tiers
 from hogwild.problems.cuts import kernel as cuts
 from hogwild.problems.cuts.kernel import Data, Parameters, Plan
 from hogwild.problems.linear import kernel as linear
-from hogwild.problems.work import InChunks, OrderSlice, Shared, counted
+from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted
 from hogwild.training.schedule import Step
 
 # Found on grids with little and much noise and on a stereo problem: in 100 epochs all are within 0.3 % of the minimum
@@ -192,7 +192,7 @@ class CutsProblem(InChunks):
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**arrays)
 
-    def scratch(self, order: Order, tiers: int = 0) -> Scratch:
+    def scratch(self, order: Order, *_: Any) -> Scratch:
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
             np.zeros(2 * self.stride + FLOATS, dtype=np.float32),

@@ -26,18 +26,19 @@ from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.hosts.shared import PAGE, can_overlay
+from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.exact.ending import Ending, ending_of
 from hogwild.problems.linear.exact.improve import improved
+from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
-from hogwild.problems.sums import Sums
+from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 
@@ -45,7 +46,7 @@ MANY = 1 << 18  # features from which a verdict and exact steps leave out those 
 
 
 class LinearCase:
-    """See :class:`hogwild.problems.case.Case`."""
+    """See :class:`hogwild.problems.protocol.Case`."""
 
     names = ("coef", "intercept")
     convex = True
@@ -162,23 +163,13 @@ class LinearCase:
     def lay_out(self, shared: bool) -> Job:
         c, about = self.config, (self.order, self.config.seed, self.config.workers or 1)
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             entries, _ = entries_of(self._own, shared=False)
             job = on_device.lay_out(c, self.problem, self.n, entries | self._arrays, self._own.nnz)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas, shrinks=c.l1 > 0)
-            job = Job.of_rows(
-                self.problem,
-                *about,
-                self._own,
-                self._arrays,
-                shared,
-                self._tiers,
-                exchange,
-                c.slow,
-                c.group,
-            )
+            job = job_of(self.problem, *about, self._own, self._arrays, shared, self._tiers, exchange, c.group)
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
@@ -202,7 +193,7 @@ class LinearCase:
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
-        """See :class:`hogwild.problems.case.Summable`."""
+        """See :class:`hogwild.problems.protocol.Summable`."""
         if len(rows) == 0:
             raise InputError("the training data have no rows")
         labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)

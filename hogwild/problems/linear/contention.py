@@ -39,7 +39,7 @@ from hogwild.problems.linear.tiers import (
     shares,
     timed,
 )
-from hogwild.problems.work import OrderSlice, Shared
+from hogwild.problems.protocol import OrderSlice, Shared
 
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 # What a weight on a line that another core has written costs a row, for each worker that wants it: between the 4 of an
@@ -229,7 +229,7 @@ class _Side:
         flat, control, locks = aligned(problem.size), np.zeros(cells(threads), np.int64), np.zeros(1, np.int32)
         idle = as_tiers([], [0, 0], [NEVER], [NEVER], [1.0], [], [1.0, 1.0])  # of no features, and never merged
         self._shared = Shared(problem.parameters(flat), control, locks, tiers or idle)
-        made = [problem.scratch(self._order, len(self._shared.tiers.intervals)) for _ in range(threads)]
+        made = [problem.scratch(self._order, self._shared.tiers) for _ in range(threads)]
         self._scratch = made if tiers else [scratch._replace(own=flat) for scratch in made]
 
     def run(self, pool: ThreadPoolExecutor, cpus: list[int | None], epoch: int) -> tuple[np.ndarray, bool]:

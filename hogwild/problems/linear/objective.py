@@ -28,7 +28,7 @@ from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.linear.objective_kernel import tally, tally_classes, tally_log
-from hogwild.problems.sums import Sums, in_all
+from hogwild.problems.protocol import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
 

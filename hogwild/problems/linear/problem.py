@@ -25,19 +25,22 @@ from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
 from hogwild.data.rows.degrees import PACK, frequencies
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError
+from hogwild.hosts.memory import overlaid
 from hogwild.kernels.control import cells
 from hogwild.kernels.cycles import ticks_in
+from hogwild.kernels.events import FIRST
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
-from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, no_tiers, one_tier
+from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, Tiers, no_tiers, one_tier
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import multiclass_kernel as multiclass
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear import turns_kernel as turns
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
 from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights, uneven
-from hogwild.problems.work import InChunks, OrderSlice, Shared, counted
+from hogwild.problems.linear.simulated_kernel import Crew
+from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted
 from hogwild.training.schedule import Step
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
@@ -272,21 +275,49 @@ class LinearProblem(InChunks):
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
         return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
 
-    def scratch(self, order: Order, tiers: int = 0) -> Scratch:
-        """A worker's own memory, for ``tiers`` tiers."""
+    def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
+        """A worker's own memory; ``tiers`` in place need the ``flat`` array that the workers share."""
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
         replica = self.size if self.discipline == "tiered" else 0
+        many = 0 if tiers is None else len(tiers.intervals)
+        own = aligned(replica)
+        if flat is not None and tiers is not None and tiers.in_place:
+            own = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
             table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
             buffer=np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
-            own=aligned(replica),
+            own=own,
             base=aligned(replica),
             piece=aligned(PIECE),
-            counts=np.zeros((2, tiers), dtype=np.int64),
-            sums=np.zeros((3, tiers), dtype=np.float64),
+            counts=np.zeros((2, many), dtype=np.int64),
+            sums=np.zeros((3, many), dtype=np.float64),
         )
+
+    def scratches(self, workers: int, order: Order, tiers: Tiers, flat: np.ndarray) -> list[Scratch]:
+        """The memory of virtual workers, which share the table of l2 factors."""
+        first = self.scratch(order, tiers, flat)
+        return [first, *(self.scratch(order, tiers, flat)._replace(table=first.table) for _ in range(1, workers))]
+
+    def crew(self, workers: int, order: Order, loads: bool) -> Crew:
+        """The virtual workers of an epoch by events; ``loads``: they hold what they have loaded for a while."""
+        entries = self.longest if loads else 0
+        return Crew(
+            np.zeros(FIRST + 3 * (order.chunk + workers), dtype=np.int64),  # the events of one chunk fit in it
+            np.zeros((workers, 3), dtype=np.int64),
+            np.zeros(workers, dtype=np.float32),
+            np.zeros((workers, 5, self.stride), dtype=np.float32),
+            np.zeros((workers, entries * self.stride), dtype=np.float32),
+            np.zeros((workers, entries * self.stride if self.adagrad else 0), dtype=np.float32),
+            np.zeros((workers, entries), dtype=np.int64),
+            np.zeros(self.width if loads else 0, dtype=np.int64),
+            np.zeros(1, dtype=np.int64),
+        )
+
+    def copied(self, scratch: Scratch) -> tuple[bool, int]:
+        """Whether a tiered worker has its copy already, and how many rows it had done at its last merge."""
+        return bool(scratch.state[linear.BEGUN]), int(scratch.counts[0, 0])
 
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Leave the array at zeros, where training starts."""
@@ -397,7 +428,7 @@ class LinearProblem(InChunks):
         shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
         blocks = np.arange(n_rows, dtype=np.int32)
         part = OrderSlice(order, blocks, 0, 0, 0, 0, 1)
-        scratch = small.scratch(order, len(tiers.intervals))._replace(table=np.empty(0, np.float32))  # no l2 factors
+        scratch = small.scratch(order, tiers)._replace(table=np.empty(0, np.float32))  # no l2 factors
         seconds = 0.0
         for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first run may compile
             small.begin_epoch(shared.control, order, 0)

@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.control import count
+from hogwild.kernels.events import CHUNK, COUNT, FIRST, KINDS, LOAD, READ, STORE
 from hogwild.kernels.fma import fma
 from hogwild.kernels.lanes import LANES
 from hogwild.kernels.loss_kernel import dloss
@@ -44,9 +45,6 @@ from hogwild.problems.linear.kernel import (
 )
 from hogwild.problems.linear.multiclass_kernel import dots, refresh, settle, slopes, write_rows
 
-READ, LOAD, STORE, END = range(4)
-KINDS = 4  # an event is ``worker * KINDS + kind``
-CHUNK, COUNT, FIRST = range(3)  # in events: the chunk whose rows are read, the number of events, the first event
 ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
 G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in multiclass_kernel.py
 

@@ -76,7 +76,7 @@ class Posed:
 
 
 class ModuleCase:
-    """See :class:`hogwild.problems.case.Case`."""
+    """See :class:`hogwild.problems.protocol.Case`."""
 
     names: tuple[str, ...] = ("parameters", "buffers")
     held_out, convex = "", False
@@ -187,13 +187,13 @@ class ModuleCase:
     def lay_out(self, shared: bool) -> Job:
         c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
         if c.device == "cuda":
-            from hogwild.cuda import problem as on_device
+            from hogwild.cuda import streams as on_device
 
             job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
             about = (self.problem, self.order, c.seed, c.workers or 1)
-            job = Job.of(*about, arrays, shared, mapped, exchange=exchange, slow=c.slow, group=c.group)
+            job = Job.of(*about, arrays, shared, mapped, exchange=exchange)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 

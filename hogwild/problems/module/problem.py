@@ -8,7 +8,7 @@ minibatch. A step is Python around torch, about 150 microseconds for a small net
 recommended host (see ``training.py``).
 
 The hogwild pattern in torch's own examples, with an optimiser per process on ``model.share_memory()``, is the rival
-that ``hogwild/bench/modules.py`` runs beside this. Noise (dropout) comes from torch's generator, seeded for each
+that ``scripts/bench/modules.py`` runs beside this. Noise (dropout) comes from torch's generator, seeded for each
 minibatch with (seed, epoch, minibatch), whichever worker does it: one worker's run can be stopped anywhere and resumes
 to the same bits. The threads of a process share that generator, so with several threads the noise is not reproducible.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
 from hogwild.problems.module.layout import Layout
 from hogwild.problems.module.replica import ModuleReplica
-from hogwild.problems.work import InChunks, OrderSlice, Shared
+from hogwild.problems.protocol import InChunks, OrderSlice, Shared
 from hogwild.training.schedule import Step
 
 SEEDS = (1 << 63) - 1
@@ -112,7 +112,7 @@ class ModuleProblem(InChunks):
         """Function that assembles minibatches."""
         return feed_of(self.kind, arrays, self.items)
 
-    def scratch(self, order: Minibatches, tiers: int = 0) -> ModuleReplica:
+    def scratch(self, order: Minibatches, *_: Any) -> ModuleReplica:
         return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)
 
     def prepare(

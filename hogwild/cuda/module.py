@@ -1,0 +1,311 @@
+"""Any ``torch.nn.Module`` on a device: replicas on streams that race on one flat array, with a CUDA graph per step.
+
+A step is dozens of small kernels, which Python and torch launch at a fifth of the rate at which the device could run
+them. So each replica's step is captured once and then replayed, on its own stream and in its own memory pool. Capturing
+runs the step a few times without effect: what it writes, including the parameters, is copied before and restored after
+it on the same stream, and the replica is not returned before the device has reached that point. A graph reads and
+writes the addresses that it was captured with, so each minibatch is put into the same memory, and so is its step, by
+the stream that then replays the graph.
+
+A step that cannot be captured runs eagerly, of which a warning tells; so do a short minibatch, and all of sparse rows:
+only the device knows how many entries a minibatch of those has, and their number is asked for, which waits for the
+stream. Noise (dropout) comes from the device's own generator, which replays advance too: such runs are not
+reproducible, and before torch 2.13, whose graphs share the generator's position, replicas may draw the same numbers,
+of which a warning tells.
+
+A parameter gets its piece of the flat array by ``.data``, which starts a version counter of its own: autograd then
+never takes another replica's update for an error. Gradients are requested by ``torch.autograd.grad``, so no thread
+accumulates them on another stream. Buffers (batch norm's) are not views: most dtypes other than float32 lie in the
+array as sums of two numbers. They are copied from it when a segment begins and back when it ends.
+
+The rules are those of ``problems/module/kernel.py``. Dense gradients of all parameters are applied together, by the
+kernels behind torch's fused optimisers, which read the step from the device and each weight just before they write it:
+only a few cycles pass between a replica's read and its write. (There is no such kernel for adagrad on a GPU: it takes
+six launches.) Duplicate rows of a sparse gradient are added up first, except under sgd, in tables whose size is known
+without looking at the data: so the step can be captured, and nothing waits. The changes of a row are added atomically.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from hogwild.cuda.backend import Backend, DeviceStream
+from hogwild.cuda.streams import Launcher, Visits, entries_of
+from hogwild.data.rows.container import Rows
+from hogwild.errors import HogwildWarning, UsageError
+from hogwild.problems.module import kernel as on_cpu
+from hogwild.problems.module.layout import Layout, Place, unpack
+from hogwild.problems.module.problem import ModuleProblem, describe, step_at
+
+ADAGRAD_EPS, ADAM_EPS = float(on_cpu.ADAGRAD_EPS), float(on_cpu.ADAM_EPS)
+OWN_NOISE = (2, 13)  # from this version of torch on each graph has a position of its own in the generator
+
+Betas = tuple[float, float]
+
+
+class ModuleLauncher(Launcher):
+    """See :class:`hogwild.cuda.streams.Launcher`.
+
+    Parameters
+    ----------
+    batch : int
+        Rows of a minibatch; at most the number of rows.
+
+    Raises
+    ------
+    UsageError
+        If the data cannot be trained on a device, with the reason.
+    """
+
+    problem: ModuleProblem
+
+    def __init__(
+        self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int
+    ) -> None:
+        if problem.kind == "items":
+            raise UsageError(
+                "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
+            )
+        self.problem = problem
+        self.backend = backend
+        self.granule = batch
+        self.sparse = problem.kind == "sparse"
+        self.rows: torch.Tensor  # (n,) int32: the examples of an epoch, in visiting order
+        examples = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
+        if self.sparse:
+            ends = arrays["begin"], arrays["end"]
+            rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
+            examples = entries_of(rows) | examples
+        self.data = self.upload(examples)
+        self.captures = not self.sparse and batch <= len(arrays["target"])
+        if self.captures and problem.layout.workers > 1:
+            warn_of_noise(problem)
+        # by a copy, which waits: other streams would not wait for zeros set on the default stream
+        self.flat = torch.zeros(problem.size).to(backend.device)
+
+    def room(self) -> int:
+        return self.granule * self.problem.layout.workers
+
+    def shuffle(self, epoch: Visits) -> None:
+        if epoch.shuffled:
+            self.rows = self.permutation(epoch.n, epoch.key)
+        else:
+            self.rows = torch.arange(epoch.n, device=self.backend.device, dtype=torch.int32)
+
+    def minibatch(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Return the module's inputs and the target; of sparse rows ``indices, offsets, per_sample_weights``."""
+        data = self.data
+        if not self.sparse:
+            return [array.index_select(0, rows) for array in data.values()]
+        begins = data["begin"].index_select(0, rows)
+        lengths = data["end"].index_select(0, rows) - begins
+        offsets = lengths.cumsum(0) - lengths
+        total = int(lengths.sum())
+        at = torch.repeat_interleave(begins - offsets, lengths, output_size=total)
+        at += torch.arange(total, device=rows.device)
+        indices = data["indices"].index_select(0, at).long()
+        return [indices, offsets, data["values"].index_select(0, at), data["target"].index_select(0, rows)]
+
+    def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Visits], None]:
+        """Return a function that runs a segment for one replica; makes its module and captures its step."""
+        replica = DeviceReplica(self, number)
+        stream.run(replica.begin)
+        if self.captures:
+            stream.run(replica.prepare)
+            try:
+                replica.replay = stream.capture(replica.step)
+            except RuntimeError as error:
+                self.captures = False
+                what = f"the module's step cannot be captured as a CUDA graph, and runs eagerly: {describe(error)}"
+                warnings.warn(what, HogwildWarning, stacklevel=2)
+            stream.run(replica.restore)
+        stream.record().synchronize()
+        return replica
+
+
+class DeviceReplica:
+    """Runs segments on one stream, by replaying one captured step if there is one."""
+
+    def __init__(self, launcher: ModuleLauncher, worker: int) -> None:
+        self._launcher = launcher
+        self._problem = launcher.problem
+        self._layout = launcher.problem.layout
+        self._flat = launcher.flat
+        self._worker = worker
+        self.replay: Callable[[], None] | None = None
+        self._parts: list[torch.Tensor] = []  # the minibatch that a graph reads
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []  # arrays that a step writes, and their copies
+
+    def __call__(self, visits: Visits) -> None:
+        launcher, batch = self._launcher, self._launcher.granule
+        self._layout.write_buffers(self._model, self._numbers)
+        for k, rows in enumerate(launcher.rows[visits.first : visits.first + visits.size].split(batch)):
+            if k == 0 or visits.power:
+                step = visits.scale, visits.since, visits.power
+                self._step.fill_(float(step_at(step, visits.first + k * batch)))
+            if self.replay is not None and len(rows) == batch:
+                for array, part in zip(launcher.data.values(), self._parts):
+                    torch.index_select(array, 0, rows, out=part)
+                self.replay()
+            else:
+                self._run(launcher.minibatch(rows))
+        self._layout.read_buffers(self._model, self._numbers)
+        self._slot[:1].fill_(1.0)  # it has done something
+
+    def _run(self, parts: Sequence[torch.Tensor]) -> None:
+        """Process one minibatch, inputs and target: forward, backward, and the update."""
+        *inputs, target = parts
+        with torch.enable_grad():
+            loss = self._loss(self._model(*inputs), target)
+            grads = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        land(self._layout.rule, self._trained, grads, self._step, self._betas)
+        for module, name, buffer in self._held:  # a module may put a tensor in its place, instead of writing into it
+            now = module._buffers[name]
+            if now is not buffer and now is not None:
+                buffer.copy_(now.detach())
+            module._buffers[name] = buffer
+
+    # ---- run on the stream beforehand
+
+    def begin(self) -> None:
+        """Make the module, whose memory all belongs to the stream."""
+        first, second = self._problem.betas
+        self._betas = float(np.float32(first)), float(np.float32(second))  # rounded as in the CPU's kernels
+        self._model, self._loss = unpack(self._problem.program, self._layout, self._flat)
+        self._parameters = [parameter for parameter in self._model.train().parameters() if parameter.requires_grad]
+        self._trained = trained_of(self._layout, self._flat, self._worker)
+        self._slot = self._layout.slot(self._flat, self._worker)
+        self._numbers = self._layout.slot_buffers(self._slot)
+        modules = self._model.modules()
+        self._held = [(module, *pair) for module in modules for pair in module._buffers.items() if pair[1] is not None]
+        self._step = torch.zeros((), device=self._flat.device)
+
+    def prepare(self) -> None:
+        """Fill the memory that a graph reads with a minibatch, and copy what the step will write."""
+        self._parts = [array[: self._launcher.granule].clone() for array in self._launcher.data.values()]
+        shared = self._flat[: self._layout.size - self._layout.workers * self._layout.slot_size]
+        self._before = [(array, array.clone()) for array in (shared, self._slot)]
+        self._layout.write_buffers(self._model, self._numbers)
+
+    def step(self) -> None:
+        """Run one step on the minibatch in the graph's memory."""
+        self._run(self._parts)
+
+    def restore(self) -> None:
+        """Restore what the step has written."""
+        for array, before in self._before:
+            array.copy_(before)
+        self._before = []
+
+
+def warn_of_noise(problem: ModuleProblem) -> None:
+    """Warn if replicas of this module may drop out the same numbers, with this version of torch."""
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= OWN_NOISE:
+        return
+    model, _ = unpack(problem.program, problem.layout, np.zeros(problem.size, np.float32))
+    for module in model.modules():
+        share = module.p if isinstance(module, torch.nn.modules.dropout._DropoutNd) else vars(module).get("dropout", 0)
+        if isinstance(share, float) and share > 0:
+            what = (
+                f"{type(module).__name__}: with torch {torch.__version__} several replicas' graphs share one position "
+                "in the random numbers, and may drop out the same: use torch 2.13 or later, or one replica"
+            )
+            warnings.warn(what, HogwildWarning, stacklevel=4)
+            return
+
+
+class Trained(NamedTuple):
+    """One trained parameter and its optimiser's state, as views of the flat array."""
+
+    place: Place
+    weights: torch.Tensor  # (size,)
+    first: torch.Tensor  # (size,) or empty
+    second: torch.Tensor
+    counts: torch.Tensor  # (1,) or empty
+
+
+def trained_of(layout: Layout, flat: torch.Tensor, worker: int) -> list[Trained]:
+    """The trained parameters in order, with this worker's optimiser state."""
+    places = [place for place in layout.places if place.trained]
+    states: Any = layout.states(flat, worker)
+    return [Trained(place, flat[place.begin : place.end], *state) for place, state in zip(places, states)]
+
+
+def land(
+    rule: str, trained: Sequence[Trained], grads: Sequence[torch.Tensor | None], step: torch.Tensor, betas: Betas
+) -> None:
+    """Update the parameters that have a gradient; ``step`` is a scalar tensor on the device."""
+    moved, dense = [], []
+    pairs = [(one, grad) for one, grad in zip(trained, grads) if grad is not None]
+    if rule == "adam" and pairs:
+        torch._foreach_add_([one.counts for one, _ in pairs], 1.0)
+    for one, grad in pairs:
+        if grad.layout == torch.sparse_coo and grad.sparse_dim() == 1:
+            if one.place.size:
+                update_rows(rule, one, grad._indices()[0], grad._values().reshape(-1, one.place.dim), step, betas)
+        elif one.place.size:
+            grad = grad if grad.layout == torch.strided else grad.to_dense()
+            moved.append(one)
+            # the fused kernels compare strides: the gradient of a sum has strides 0, and torch considers a single
+            # element contiguous with any stride
+            dense.append(grad.reshape(()).view(1) if grad.numel() == 1 else grad.reshape(-1).contiguous())
+    if moved:
+        update(rule, moved, dense, step, betas)
+
+
+def update(rule: str, moved: list[Trained], grads: list[torch.Tensor], step: torch.Tensor, betas: Betas) -> None:
+    """Update whole parameters."""
+    weights, first = [one.weights for one in moved], [one.first for one in moved]
+    usual: Any = {"lr": step, "weight_decay": 0.0, "maximize": False}
+    if rule == "adam":
+        second, counts = [one.second for one in moved], [one.counts for one in moved]
+        usual |= {"beta1": betas[0], "beta2": betas[1], "eps": ADAM_EPS, "amsgrad": False}
+        torch._fused_adam_(weights, grads, first, second, [], counts, **usual)
+    elif rule == "adagrad":
+        torch._foreach_addcmul_(first, grads, grads)
+        roots = torch._foreach_sqrt(first)
+        torch._foreach_add_(roots, ADAGRAD_EPS)
+        # not in place: two parameters' gradients may share memory
+        torch._foreach_addcdiv_(weights, torch._foreach_mul(grads, step), roots, -1.0)
+    else:
+        beta = betas[0] if rule == "momentum" else 0.0
+        if rule == "momentum" and beta == 0.0:  # torch does not accept it as momentum
+            torch._foreach_copy_(first, grads)
+        usual |= {"momentum": beta, "dampening": 0.0, "nesterov": False, "is_first_step": False}
+        torch._fused_sgd_(weights, grads, first if beta else [], **usual)
+
+
+def update_rows(
+    rule: str, one: Trained, indices: torch.Tensor, values: torch.Tensor, step: torch.Tensor, betas: Betas
+) -> None:
+    """Update the rows of a parameter at ``indices`` (nnz,) by gradients ``values`` (nnz, dim)."""
+    dim = one.place.dim
+    if rule == "sgd":
+        one.weights.view(-1, dim).index_add_(0, indices, values * -step)
+    elif len(indices):
+        named, sums, used = coalesced(indices, values)
+        names = [name for name in ("weights", "first", "second") if getattr(one, name).numel()]
+        tables = [getattr(one, name).view(-1, dim) for name in names]
+        old = [table.index_select(0, named) for table in tables]
+        new = [rows.clone() for rows in old]
+        picked = one._replace(**{name: rows.view(-1) for name, rows in zip(names, new)})
+        update(rule, [picked], [sums.view(-1)], step, betas)
+        for table, before, after in zip(tables, old, new):
+            table.index_add_(0, named, (after - before) * used)
+
+
+def coalesced(indices: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Merge duplicate rows without changing the length: (row, sum of its values, 1 or, for unused entries, 0)."""
+    ordered, order = indices.sort()
+    new = torch.ones_like(ordered)
+    new[1:] = ordered[1:] != ordered[:-1]
+    slot = new.cumsum(0) - 1
+    named = ordered[:1].repeat(len(ordered)).scatter_(0, slot, ordered)  # unused entries name the first row, and add 0
+    sums = torch.zeros_like(values).index_add_(0, slot, values.index_select(0, order))
+    used = (torch.arange(len(ordered), device=ordered.device) <= slot[-1:]).to(values.dtype).unsqueeze(1)
+    return named, sums, used

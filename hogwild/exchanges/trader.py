@@ -1,0 +1,143 @@
+"""How the replicas of a job trade: one worker trains each, and runs the scheme's generators between its rows.
+
+All state lies in memory that the workers share, so that the replacement of a worker that died goes on with its replica.
+
+Where several workers race on a replica, beside who trades it (the simulator's groups, a machine's workers), the scheme
+works on a copy (:class:`Raced`), so that it need not know of them. Before and after a trade, each of the copy and the
+replica gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from hogwild.exchanges import replicas
+from hogwild.exchanges.deltas_kernel import bring_together
+from hogwild.exchanges.link import DirectLink, compile_locks, serving
+from hogwild.exchanges.trade import Arrays, Counts, Exchange, Served, Spec
+from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
+
+SHORTEST, LONGEST = 2e-5, 1e-3  # seconds that a replica sleeps while it waits for others
+
+
+class Trader:
+    """The replicas of a job.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    shared : mapping
+        The arrays of :meth:`spec`, among others.
+    """
+
+    def __init__(self, exchange: Exchange, shared: Mapping[str, np.ndarray], control: np.ndarray) -> None:
+        self.exchange, self._control = exchange, control
+        self.arrays, self.links = _named(shared, "exchange_"), _named(shared, "link_")
+
+    @staticmethod
+    def spec(exchange: Exchange, size: int, count: int) -> Spec:
+        """The arrays of ``count`` replicas of a model, initially zero."""
+        shards = exchange.shards if isinstance(exchange, Served) else 0
+        if shards:
+            compile_locks()  # once, here, and not by all workers at once
+        links = DirectLink.spec(count, exchange.room(size, count), shards)
+        arrays = exchange.spec(size, count)
+        return {f"link_{name}": shape for name, shape in links.items()} | {
+            f"exchange_{name}": shape for name, shape in arrays.items()
+        }
+
+    # ---- in the parent, while the workers stand still
+
+    def begin(self, flat: np.ndarray) -> None:
+        """Start a task."""
+        DirectLink.reset(self.links)
+        self.arrays["left_out"][:] = 0
+        self.exchange.begin(flat, self.arrays)
+
+    def meet(self, flat: np.ndarray, rows: np.ndarray) -> None:
+        """End a task in which each replica did ``rows`` (replicas,); ``flat`` becomes the model."""
+        for step in self.exchange.meeting(len(flat), self.arrays):
+            DirectLink.count(self.links, step)
+        self.exchange.meet(flat, self.arrays, rows)
+        if replicas.all_left_out(self.arrays, rows):
+            flat[:] = np.nan
+
+    def kept(self) -> dict[str, np.ndarray]:
+        """The arrays that a checkpoint must hold, by their names there."""
+        return {f"exchange_{name}": self.arrays[name] for name in self.exchange.kept()}
+
+    def sent(self) -> Counts:
+        """Counts of what the replicas have sent in this task, and how long they waited."""
+        return DirectLink.counted(self.links).plus(self.left_out())
+
+    def left_out(self) -> Counts:
+        """How many changes of replicas have been left out in this task."""
+        return Counts(deltas_left_out=int(self.arrays["left_out"].sum()))
+
+    def bury(self, replica: int) -> None:
+        """Free what a replica's worker held when it died, so that nobody waits for it."""
+        DirectLink.free(self.links, replica)
+        if isinstance(self.exchange, Served):
+            self.exchange.lost(self.arrays, replica)
+
+    # ---- in a worker
+
+    def train(self, replica: int, mine: np.ndarray, turn: Callable[[], int]) -> None:
+        """Train and trade a replica to the end of a task; each ``turn`` does at most a period of rows."""
+        exchange, link = self.exchange, DirectLink(self.links, replica, serving(self.exchange, self.arrays))
+        while turn() >= exchange.period:
+            if not self._drive(exchange.trade(mine, self.arrays, link, self._untraded(replica)), link):
+                return
+        if self._drive(exchange.end(mine, self.arrays, link, self._untraded(replica)), link):
+            link.leave()
+
+    def _untraded(self, replica: int) -> int:
+        """Rows of a replica since this was last asked, by its present worker or one that died."""
+        done, traded = int(self._control[WORKERS + LINE * replica + ROWS]), self.links["traded"]
+        rows = done - int(traded[replica])
+        traded[replica] = done
+        return rows
+
+    def _drive(self, trade: Iterator[None], link: DirectLink) -> bool:
+        """Run a trade, sleeping while it waits; return False if the run is over."""
+        pause = SHORTEST
+        for _ in trade:
+            if self._control[ABORT]:
+                return False
+            before = time.perf_counter()
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+            link.waited(time.perf_counter() - before)
+        return True
+
+
+class Raced(NamedTuple):
+    """A replica on which workers race, and the copy of it that is traded."""
+
+    mine: np.ndarray  # (n,) float32
+    copy: np.ndarray  # (n,) float32
+    anchor: np.ndarray  # (n,) float32: what both were when they were last equal
+    guards: np.ndarray  # (n,) int32: which lock protects a number, or -1; empty if none is needed
+    locks: np.ndarray  # int32
+    control: np.ndarray  # int64
+    shrinks: bool  # there is an l1 penalty
+
+    def traded(self, trade: Callable[[], Iterator[None]]) -> Iterator[None]:
+        """Make a trade of the copy, for which workers do not stop, and bring the result to where they race."""
+        bring_together(*self)
+        yield from trade()
+        bring_together(*self)
+
+
+def compile_raced() -> None:
+    """Compile what brings copies together, or load it from the disk cache."""
+    bring_together(*np.zeros((3, 1), np.float32), *np.zeros((2, 1), np.int32), np.zeros(1, np.int64), False)
+
+
+def _named(shared: Mapping[str, np.ndarray], prefix: str) -> Arrays:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in shared.items() if name.startswith(prefix)}

@@ -1,0 +1,375 @@
+"""The interface of a problem: what workers call (:class:`Problem`), and what the trainer calls (:class:`Case`).
+
+Every host calls ``problem.prepare(shared, scratch, data, part, step)()``. All workers write to ``shared``, one worker
+owns ``scratch``, and nobody writes to ``data``. A problem is a few numbers, so it is pickled to worker processes as it
+is; everything large reaches them through shared memory or a memory map.
+
+A case is the parent's side: one problem posed on one set of data. It takes the user's data, makes the problem and the
+arrays of its kernel, evaluates parameters and makes a model of them. The trainer knows no problem by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, TURN, WORKERS
+from hogwild.kernels.order import shuffle_blocks
+from hogwild.kernels.tiers import Tiers
+from hogwild.methods import PROBLEMS, located
+from hogwild.training.schedule import Step
+
+NO_GUARDS = np.empty(0, np.int32)
+HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a worker may die holding what others wait for
+
+
+class Cut(Protocol):
+    """How an epoch's examples are cut into the chunks that workers claim: ``data/order.Order``, or another class."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of examples in an epoch."""
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of elements of the array that ``problem.shuffle`` permutes for an epoch."""
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks that workers claim, counted from 0."""
+
+
+class Shared(NamedTuple):
+    """The arrays that all workers write to."""
+
+    parameters: Any  # the problem's named views of the flat array
+    control: np.ndarray  # int64, see kernels/control.py
+    locks: np.ndarray  # int32, as many as the discipline uses
+    tiers: Tiers  # read-only; empty unless tiered, when ``parameters`` hold the weights by rank
+
+
+class OrderSlice(NamedTuple):
+    """The part of an epoch that a call of ``work`` is to do, and the worker that does it."""
+
+    order: Any  # a Cut
+    blocks: np.ndarray  # (n_blocks,) int32
+    seed: int
+    epoch: int
+    start: int  # first chunk: nonzero when an epoch is resumed
+    worker: int
+    workers: int
+    limit: int = NO_LIMIT  # examples after which a call returns; it is then called again
+    crew: Any = None  # virtual workers, whose events are done instead (see hosts/simulator.py)
+
+
+class Problem(Protocol):
+    """The interface that hosts ask of a problem; ``linear/problem.py`` is an example."""
+
+    @property
+    def discipline(self) -> str:
+        """How an update reaches a shared coordinate."""
+
+    @property
+    def size(self) -> int:
+        """Length of the flat float32 parameter array."""
+
+    @property
+    def locks(self) -> int:
+        """Number of locks that workers take, at least 1."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+
+    def parameters(self, flat: np.ndarray) -> Any:
+        """Named views of the flat array."""
+
+    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The parts of the flat array that tiers keep by rank, as views with a row for each feature."""
+
+    def start(self, flat: np.ndarray, seed: int) -> None:
+        """Write the parameters that training starts from into an array of zeros."""
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """The kernel's read-only inputs, made of arrays by name."""
+
+    def scratch(self, order: Any, tiers: Tiers, flat: np.ndarray) -> Any:
+        """A worker's own memory, beside the ``flat`` array that all share."""
+
+    def shuffle(self, blocks: np.ndarray, order: Any, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` with an epoch's sequence."""
+
+    def begin_epoch(self, control: np.ndarray, order: Any, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at chunk ``start``."""
+
+    def position(self, control: np.ndarray, order: Any) -> int:
+        """Number of chunks done, while the workers stand still."""
+
+    def prepare(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: Step) -> Callable[[], int]:
+        """Return a function that does at most ``part.limit`` examples (modules: whole minibatches up to there), counts
+        them in ``control`` and returns how many it did; a further call continues. A return below the limit means that
+        the epoch has no more for this worker, or that the stop flag is up. State that an earlier function left in
+        ``scratch`` is discarded.
+        """
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache."""
+
+
+@runtime_checkable
+class Simulated(Problem, Protocol):
+    """A problem whose workers the simulator can play."""
+
+    @property
+    def falling(self) -> bool:
+        """Whether the step falls within an epoch."""
+
+    def scratches(self, workers: int, order: Any, tiers: Tiers, flat: np.ndarray) -> list[Any]:
+        """What :meth:`scratch` returns, for each of several virtual workers."""
+
+    def crew(self, workers: int, order: Any, loads: bool) -> Any:
+        """The memory of virtual workers whose rows are in several events (``kernels/events.py``), with arrays
+        ``events`` and ``lost``; ``loads``: some of them are ``LOAD``.
+        """
+
+    def copied(self, scratch: Any) -> tuple[bool, int]:
+        """Whether a tiered worker has its copy already, and how many rows it had done at its last merge."""
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A problem that says what its locks protect, so that others who write to the parameters can take them."""
+
+    def guards(self) -> np.ndarray:
+        """Which lock a worker holds when it writes each parameter, (size,) int32, or -1; empty if it takes none."""
+
+
+@runtime_checkable
+class WithOwnParts(Protocol):
+    """A problem whose array also holds what each worker keeps for itself, behind the parameters."""
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters, which come first: what machines trade."""
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A problem with two sides, users and items, each in ``parts``, of which machines have one each at any time: of
+    every ``parts``-th chunk they have the users, and in each turn of an epoch, its ``parts``-th part, other items.
+    """
+
+    @property
+    def parts(self) -> int:
+        """Of how many parts each side consists."""
+
+    @property
+    def numbers(self) -> int:
+        """How many parameters a user or item has."""
+
+    def rows_of_parts(self, data: Any, order: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The users, and the items, of each part that an epoch changes."""
+
+    def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
+        """The parameters of some users (``side`` 0) or items (1), float32."""
+
+    def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
+        """Set what :meth:`copy_out` has returned."""
+
+
+def guards_of(problem: Problem) -> np.ndarray:
+    """Which lock protects each parameter, or -1; empty if none does."""
+    return problem.guards() if isinstance(problem, Guarded) else NO_GUARDS
+
+
+def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
+    """The part of the items that meets a part of the users in a turn of an epoch. Over ``parts`` turns it meets all of
+    them, and an epoch begins with that with which the last one has ended.
+    """
+    return (users + turn - epoch) % parts
+
+
+def trained(problem: Problem) -> int:
+    """Return how many numbers of a problem's array, the first ones, are parameters."""
+    return problem.trained if isinstance(problem, WithOwnParts) else problem.size
+
+
+def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:
+    """Wrap a kernel's call to return how many examples it has counted for the worker."""
+    cell = WORKERS + LINE * worker + ROWS
+
+    def turn() -> int:
+        before = int(control[cell])
+        kernel()
+        return int(control[cell]) - before
+
+    return turn
+
+
+class InChunks:
+    """Shared methods of problems whose examples are cut by ``data/order.Order``; their kernels claim its chunks."""
+
+    discipline: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS
+
+    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
+        """Fill ``blocks`` with an epoch's sequence of blocks."""
+        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
+
+    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
+        """Set the shared cells for workers that start an epoch at chunk ``start``."""
+        control[:] = 0
+        control[NEXT] = start
+        control[TURN] = start * order.chunk
+        control[LAST] = order.n_rows
+
+    def position(self, control: np.ndarray, order: Order) -> int:
+        """Number of chunks done, while the workers stand still."""
+        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
+            return order.n_chunks
+        return int(min(control[NEXT], order.n_chunks))
+
+
+# ---- the parent's side
+
+
+class Sums(NamedTuple):
+    """The evaluation of some rows, before anything is divided."""
+
+    totals: np.ndarray  # (m,) float64
+    rows: int
+    scores: np.ndarray | None = None  # (n,) float32: what the rows are ranked by, for an area under a curve
+    positive: np.ndarray | None = None  # (n,) bool
+
+
+def in_all(parts: list[Sums]) -> Sums:
+    """Return the evaluation of the rows of all parts together, in the order of the parts."""
+    totals = np.sum([part.totals for part in parts], axis=0)
+    scored = [(part.scores, part.positive) for part in parts if part.scores is not None and part.positive is not None]
+    if len(scored) < len(parts):
+        return Sums(totals, sum(part.rows for part in parts))
+    scores, positive = (np.concatenate(arrays) for arrays in zip(*scored))
+    return Sums(totals, sum(part.rows for part in parts), scores, positive)
+
+
+class Ranks(Protocol):
+    """A numbering of its own in which a case has the problem's parameters."""
+
+    def size(self, problem: Any) -> int:
+        """Number of parameters in the user's numbering."""
+
+    def saved(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Arrays of a checkpoint in the user's numbering."""
+
+    def loaded(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of :meth:`saved`."""
+
+
+class Case(Protocol):
+    """What :class:`hogwild.training.run.Run` asks of a problem on its data.
+
+    It is made of a config with the number of workers filled in, the training data, and test data or None, both as
+    ``take`` returns them; that of a linear model also of held-out data, if these are not the test data.
+    """
+
+    names: tuple[str, ...]  # names of a solution's arrays
+    config: TrainConfig  # with discipline "auto" resolved
+    problem: Problem
+    order: Cut
+    n: int  # examples in an epoch
+    note: str  # what else was chosen by itself, for the user; empty if nothing
+    reason: str  # reason for what "auto" chose; empty if there was no choice
+    fingerprint: str  # of the training data
+    held_out: str  # field of the loss on data held out of the training data, which may choose; "" if there are none
+    convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
+    ranks: Ranks | None  # of the parameters, if they are not in the user's numbering; models and checkpoints are
+
+    def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
+
+    @staticmethod
+    def take(data: Any) -> Any:
+        """Convert the user's data to the problem's container, which has a length and a ``store``; raise UsageError."""
+
+    def cut(self) -> dict[str, Any]:
+        """What a checkpoint must store for its chunks to be found again, as JSON."""
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        """Cut the data as a checkpoint's :meth:`cut` says."""
+
+    def make_evaluator(self, like: Case | None = None) -> None:
+        """Prepare to evaluate; called after all quick checks.
+
+        ``like`` is a prepared case of the same objective on the same data, whose work may be shared.
+        """
+
+    def lay_out(self, shared: bool) -> Any:
+        """Return a :class:`hogwild.hosts.job.Job` with the memory that workers need; what only they need is dropped."""
+
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
+        """Prepare the search for a step when none was given; the function returned runs on the clock.
+
+        It returns the step, and what was tried as fields of the first row.
+        """
+
+    def slope(self) -> Callable[[float], float]:
+        """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
+
+    def solution(self, flat: Any) -> tuple[Any, ...]:
+        """The arrays ``names`` of flat parameters, as copies."""
+
+    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+        """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
+
+    def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
+        """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
+
+    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+        """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
+        that it may be above the optimum, None if that is unknown.
+        """
+
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        """The row's field for the speed of an epoch."""
+
+    def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> Any:
+        """The trained model."""
+
+
+class Summable(Case, Protocol):
+    """A case that can be posed on one machine's part of the rows, and whose evaluation is of sums over rows."""
+
+    @staticmethod
+    def own_facts(config: TrainConfig, rows: Any) -> tuple[dict[str, Any], Any]:
+        """What the other machines must know of these rows, as JSON, and how many rows hold each feature."""
+
+    def sums(self, solution: tuple[Any, ...]) -> list[Sums]:
+        """What an evaluation finds in the rows that this case has."""
+
+    def facts(self, solution: tuple[Any, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
+        """What :meth:`evaluate` returns, from the sums of several cases."""
+
+
+def case_of(problem: str) -> type[Case]:
+    """The class of cases of a problem, one of ``methods.PROBLEMS``."""
+    found: type[Case] = located(PROBLEMS[problem].case)
+    return found
+
+
+def size_of(case: Case) -> int:
+    """Number of parameters in the user's numbering."""
+    return case.problem.size if case.ranks is None else case.ranks.size(case.problem)
+
+
+def ranked(case: Case, arrays: dict[str, Any], back: bool = False) -> dict[str, Any]:
+    """Arrays of a checkpoint in the problem's numbering; ``back``: those of the problem in the user's."""
+    if case.ranks is None:
+        return arrays
+    return (case.ranks.saved if back else case.ranks.loaded)(case.problem, arrays)

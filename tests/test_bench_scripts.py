@@ -1,0 +1,80 @@
+"""The scripts of ``scripts/bench``: what start.py reads off a stopwatch; the GPU's script on a stand-in for one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from hogwild.cuda import backend, streams
+from tests.cuda.standin import StandIn
+
+
+@pytest.fixture
+def start() -> ModuleType:
+    return importlib.import_module("scripts.bench.start")
+
+
+def test_the_parts_of_a_run_add_up(start: ModuleType) -> None:
+    tiny = "synthetic:rcv1?rows=300", ["--holdout", "0.2", "-w", "1"]
+    head, rule, row = start.table({"tiny": tiny}, torch=1.0).splitlines()
+    title, *cells = (cell.strip() for cell in row.strip("|").split("|"))
+    found = dict(zip([name.strip() for name in head.strip("|").split("|")[1:]], cells, strict=True))
+    assert (title, rule.count("--:")) == ("tiny", len(cells))
+    seconds = {name: float(cell or 0) for name, cell in found.items()}
+    whole, over = seconds.pop("Enter to prompt"), seconds.pop("over")
+    assert whole == pytest.approx(sum(seconds.values()), abs=0.06)  # each is rounded to a hundredth
+    assert seconds["start"] > 0  # the others may be shorter than a hundredth of a second
+    assert over == pytest.approx(whole / (1 + sum(seconds[part] for part in ("l2", "step", "training"))), abs=0.05)
+
+
+def test_commands_take_turns(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(start, "stopwatch", lambda command: (float(len(calls)), calls.append(command)))
+    found = start.starts("rows.svm", 3)
+    assert calls[:4] == calls[4:8]
+    assert found["import torch"] == [4.0, 8.0, 12.0]  # without the first round
+    lines = list(start.summary({"import torch": [2.0, 1.0, 9.0], "two processes": [3.0, 3.0, 5.0]}))
+    assert lines[0].split() == ["import", "torch", "2.00", "s", "(1.00", "to", "9.00)"]
+    assert lines[1].endswith("1.50 times torch, aim 1.9")
+
+
+def test_a_command_that_fails_ends_it(start: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="status 3"):
+        start.stopwatch([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script, with a stand-in where it looks for a GPU and little to measure."""
+    module = importlib.import_module("scripts.bench.gpu")
+    device = StandIn(3)
+    for place in (backend, streams):
+        monkeypatch.setattr(place, "connect", lambda: device)
+    for name, answer in {"is_available": True, "get_device_name": "a stand-in", "synchronize": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    sizes = ("synthetic:rcv1?rows=200&features=200&nnz=8", "synthetic:netflix?users=30&items=20&ratings=150", 256, 16)
+    small = {"DEVICE": "cpu", "SIZES": {True: sizes}, "INPUTS": 12, "HIDDEN": 8, "BATCH": 16, "COPIED": 1 << 16}
+    for name, value in small.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def test_every_rate_stands_beside_its_rival(gpu: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["--quick", "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "WRONG" not in printed
+    lines = [line for line in printed.splitlines() if line.endswith("  ok")]
+    assert len(lines) == 6 + 6 + 2 * 4
+    assert sum(" 1x" in line for line in lines) >= 4  # the first of each is what the others are measured by
+    assert "times as fast to that loss as all cores" in printed
+
+
+def test_another_objective_than_the_cpus_is_said(gpu: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(gpu, "SERIAL", gpu.SERIAL | {"epochs": 5})
+    assert gpu.main(["--quick", "--correctness"]) == 1
+    assert "WRONG" in capsys.readouterr().out
