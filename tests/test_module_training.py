@@ -411,7 +411,7 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "betas": (network(), "mse", (X, Y), {"betas": (0.9, 1.0)}, "expected numbers below 1"),
     "tiered": (network(), "mse", (X, Y), {"discipline": "tiered"}, "expected one of auto, serial, hogwild, atomic"),
     "exchange": (network(), "mse", (X, Y), {"exchange": "consensus"}, "choose another exchange"),
-    "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "l2 belongs to problem"),
+    "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "unknown option l2"),
     "unknown": (network(), "mse", (X, Y), {"lr": 0.1}, "unknown option lr"),
     "problem": (network(), "mse", (X, Y), {"problem": "cuts"}, "train_module has one problem"),
     "unpicklable": (
