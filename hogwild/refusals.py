@@ -154,7 +154,6 @@ NEEDED = {
     "server": {
         "rate": ("rule", ("adagrad", "revision")),
         "soft": ("rule", ("soft",)),
-        "alpha": ("rule", ("elastic",)),
         "scale": ("rule", ("plain",)),
     },
 }
@@ -167,10 +166,6 @@ def _without_effect(config: Any) -> Iterator[str]:
         if numbers[key] != EXCHANGES[name].numbers[key].default and numbers[other] not in values:
             wanted = " or ".join(values)
             yield f"exchange={config.exchange!r}: {key} is for {other}={wanted}, got {other}={numbers[other]}"
-    if name == "gossip" and numbers["bits"] != "32" and not numbers["top"]:
-        yield f"exchange={config.exchange!r}: bits are of the values that top sends: give top"
-    if name == "gossip" and numbers["tau"] and numbers["top"]:
-        yield f"exchange={config.exchange!r}: either every weight that owes more than tau is sent, or the top ones"
 
 
 def _of_simulator(config: Any) -> Iterator[str]:

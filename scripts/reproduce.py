@@ -25,7 +25,7 @@ from typing import Any
 
 from hogwild.compare.report.results import ComparisonResult, load
 from hogwild.compare.report.summary import Group, groups, of_rule
-from hogwild.compare.report.traded import traded
+from hogwild.compare.report.tables import traded
 from hogwild.compare.report.verdict import duration, percent, target, verdict
 from hogwild.machine import physical_cores
 from hogwild.methods import DISCIPLINES

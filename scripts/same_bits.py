@@ -5,10 +5,11 @@
     .venv/bin/python scripts/same_bits.py check bits.json --case simulated --without finish
 
 PYTHONPATH says which checkout is meant: only public names are used. Runs have one worker, or are simulated, so nothing
-but the code decides their result: all arrays of the model are hashed, with the objectives of all rows and the history
-of staleness. Beside the hash stand the objectives, so a check can tell other last bits from another result. Racing runs
-have no bits; the median of their objective over five seeds may rise by a tenth of the way from the start, or by the
-spread of the recorded seeds. A case whose option is refused now is listed as gone, with the refusal.
+but the code decides their result: all arrays of the model are hashed, with the history of staleness. Beside the hash
+stand the objectives, whose last bits a compiler may change, so a check can tell other last bits from another result:
+equal are equal arrays and objectives within 1e-12. Racing runs have no bits; the median of their objective over five
+seeds may rise by a tenth of the way from the start, or by the spread of the recorded seeds. A case whose option is
+refused now is listed as gone, with the refusal.
 
 Cases named "finish" end with exact steps and those named "chosen" choose l2 or a step, whose last bits may change by
 design. The last bits of exp and log belong to a processor and a C library, so a record is for the machine it was made
@@ -281,7 +282,7 @@ def outcome(run: Any) -> Result:
     run.finish()
     objectives = [row["objective"] for row in run.history]
     stale = [(row["staleness_mean"], row["staleness_max"], row["lost_updates"]) for row in run.history]
-    return [*arrays_of(run.model), objectives, stale, run.staleness], objectives
+    return [*arrays_of(run.model), stale, run.staleness], objectives
 
 
 def trained(data: Callable[[], Any], **options: Any) -> Result:
@@ -503,14 +504,14 @@ def judged(before: dict[str, Any], now: dict[str, Any]) -> tuple[str, str]:
         most = recorded + max(WAY * abs(start - recorded), max(ends) - min(ends))
         figures = f"median {recorded:.6g}, now {median:.6g}, may be {most:.6g}"
         return ("race no worse" if median <= most else "race worse"), figures
-    if before["bits"] == now["bits"]:
-        return "equal bits", ""
-    pairs = list(zip(before["objectives"], now["objectives"]))
-    if len(before["objectives"]) != len(now["objectives"]) or not pairs:
+    same, pairs = before["bits"] == now["bits"], list(zip(before["objectives"], now["objectives"]))
+    if len(before["objectives"]) != len(now["objectives"]) or not (pairs or same):
         return "different", f"{len(before['objectives'])} objectives, now {len(now['objectives'])}"
-    changes = [(b - a) / max(abs(a), 1e-300) for a, b in pairs]
+    changes = [(b - a) / max(abs(a), 1e-300) for a, b in pairs] or [0.0]
     figures = f"largest change of an objective {max(changes, key=abs):+.1e}, of the last {changes[-1]:+.1e}"
-    return ("other bits" if max(map(abs, changes)) <= CLOSE else "different"), figures
+    if max(map(abs, changes)) > CLOSE:
+        return "different", figures
+    return ("equal bits", "") if same else ("other bits", figures)
 
 
 def main() -> int:

@@ -178,4 +178,4 @@ def command_of(pid: int) -> str:
 @pytest.fixture
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures of reports are drawn but not rendered, which takes most of a report's time: for tests of all else."""
-    monkeypatch.setattr("hogwild.compare.report.styles.save", lambda figure, kind: b"<svg></svg>")
+    monkeypatch.setattr("hogwild.compare.report.figures.save", lambda figure, kind: b"<svg></svg>")

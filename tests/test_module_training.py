@@ -15,12 +15,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import hogwild
 from hogwild import machine
 from hogwild.config import options_of
-from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.problems.module.model import ModuleModel
 from hogwild.training.engine import start_pool
@@ -180,21 +180,6 @@ def test_a_killed_worker(discipline: str) -> None:
     assert 600 - 8 <= row["updates"] <= 600
 
 
-def test_a_broken_item_ends_the_run() -> None:
-    class Fails(Dataset[Any]):
-        def __len__(self) -> int:
-            return 600
-
-        def __getitem__(self, k: int) -> Any:
-            if k == 500:
-                raise ValueError("item 500 is broken")
-            return torch.ones(10), 1
-
-    with pytest.raises(HogwildError, match="item 500 is broken") as caught:
-        hogwild.train_module(network(), "cross-entropy", Fails(), **QUIET).finish()
-    assert "\n" not in str(caught.value)
-
-
 def test_a_worker_that_fails_in_training_only() -> None:
     class Fails(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -222,19 +207,6 @@ def test_divergence() -> None:
 # ---- data
 
 
-class Pairs(Dataset[Any]):
-    """Not a TensorDataset: fetched item by item."""
-
-    def __init__(self, X: Any, y: Any) -> None:
-        self.X, self.y = X, y
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, k: int) -> Any:
-        return self.X[k], self.y[k]
-
-
 def test_whatever_holds_the_same_examples_trains_alike() -> None:
     X, y = data()
     tensors = torch.from_numpy(X), torch.from_numpy(y)
@@ -243,9 +215,6 @@ def test_whatever_holds_the_same_examples_trains_alike() -> None:
         tensors,
         (X.astype(np.float64), y.astype(np.uint8)),
         TensorDataset(*tensors),
-        Pairs(*tensors),
-        DataLoader(Pairs(*tensors)),
-        lambda: DataLoader(TensorDataset(*tensors), batch_size=5),
     ]
     states = [hogwild.train_module(network, "cross-entropy", each, **QUIET).finish().arrays for each in given]
     for state in states[1:]:
@@ -369,11 +338,6 @@ def _poison(model: Any) -> None:
         model[0].weight[1, 1] = torch.nan
 
 
-class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Iterator[Any]:
-        yield torch.zeros(10), 0
-
-
 X, Y = data()
 MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "no parameters": (nn.ReLU(), "mse", (X, X), {}, "no parameters to train"),
@@ -390,14 +354,7 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "strings": (network(), "mse", (X, np.array(["a"] * len(X))), {}, "y: expected numbers"),
     "bfloat16": (network(), "mse", (torch.zeros(4, 10).bfloat16(), Y[:4]), {}, "X: a tensor of torch.bfloat16"),
     "ragged": (network(), "mse", ([[1.0], [1.0, 2.0]], Y[:2]), {}, "X: cannot be made an array"),
-    "whole batches": (
-        network(),
-        "mse",
-        DataLoader(TensorDataset(torch.zeros(4, 10)), batch_size=None),
-        {},
-        "whose items are whole batches",
-    ),
-    "stream": (network(), "mse", Stream(), {}, "an IterableDataset has no numbered items"),
+    "a dataset": (network(), "mse", DataLoader(TensorDataset(torch.zeros(4, 10))), {}, "got a Dataset: stack it"),
     "classes": (network(), "cross-entropy", (X, Y + 1), {}, "out of bounds"),
     "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
     "loss of nothing": (network(), 3, (X, Y), {}, "loss: expected a name or a function"),

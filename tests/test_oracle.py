@@ -20,7 +20,8 @@ RACE = {"race": [1.0, 0.5, 0.5, 0.51, 0.52, 0.5]}
 @pytest.mark.parametrize(
     ("before", "now", "verdict"),
     [
-        (BITS, BITS, "equal bits"),
+        (BITS, {"bits": "a", "objectives": [1.0, 0.5 + 1e-14]}, "equal bits"),
+        (BITS, {"bits": "a", "objectives": [1.0, 0.6]}, "different"),
         (BITS, {"bits": "b", "objectives": [1.0, 0.5 + 1e-14]}, "other bits"),
         (BITS, {"bits": "b", "objectives": [1.0, 0.5 + 1e-9]}, "different"),
         (BITS, {"bits": "b", "objectives": [1.0]}, "different"),

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
+from hogwild.bench.scaling import SHORTEST
 from hogwild.compare.reference.outside import OUTSIDE, Outside
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
@@ -161,7 +162,7 @@ class Fits:
         self._reusable = solver if solver.seconds_replace else None
         start = time.perf_counter()
         solver.advance(effort)
-        seconds = time.perf_counter() - start - solver.untimed
+        seconds = max(time.perf_counter() - start - solver.untimed, SHORTEST)
         coef, intercept = solver.solution()
         return Fit(seconds, np.ravel(coef).astype(np.float64), float(np.ravel(intercept)[0]))
 

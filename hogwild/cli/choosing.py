@@ -72,7 +72,7 @@ def unasked(
 
 def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Callable[[str], None]) -> None:
     """Say what was chosen, if anything, and draw it if a file is named."""
-    for line in () if chosen is None else lines_of_choice(chosen) if given else (line_of_choice(chosen),):
+    for line in () if chosen is None else lines_of_choice(chosen, given):
         say(line)
     if plot is not None and chosen is not None:
         draw(chosen, plot)
@@ -81,44 +81,29 @@ def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Cal
         say(f"l2 is not chosen in this run: nothing is drawn in {plot}")
 
 
-def line_of_choice(chosen: L2Choice) -> str:
-    """Say what was chosen where nobody asked for it."""
-    values = [each["l2"] for each in chosen.path]
-    then = "" if chosen.folds > 1 else " before the fit on all" if chosen.refitted else ""
-    worth, usual = chosen.value(chosen.l2), chosen.value(USUAL)
-    against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
-    return (
-        f"l2 {chosen.l2:g} of {len(values)} from {values[0]:g} to {values[-1]:g}: {_metric(chosen)} {worth:.5g} on "
-        f"{_held_out(chosen)}{then}{against} ({chosen.seconds:.2f} s)"
-    )
-
-
-def _metric(chosen: L2Choice) -> str:
-    return chosen.metric.removeprefix("held_out_")
-
-
-def _held_out(chosen: L2Choice) -> str:
+def lines_of_choice(chosen: L2Choice, asked: bool) -> Iterator[str]:
+    """Yield what was chosen, and before it a line for each candidate if somebody ``asked`` for the choice."""
+    metric, path = chosen.metric.removeprefix("held_out_"), chosen.path
+    if asked:
+        how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
+        yield f"choosing l2: {len(path)} values {how}"
+        yield f"{'l2':>9}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
+        for each in path:
+            step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
+            worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
+            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
+            yield f"{each['l2']:>9.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+    total, then = chosen.rows + chosen.held_out, " before the fit on all" if chosen.refitted else ""
+    held_out = f"{chosen.held_out:,} rows held out of {total:,}{then}"
     if chosen.folds > 1:
         again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
-        return f"{chosen.folds} parts of {chosen.rows + chosen.held_out:,} rows, each held out once{again}"
-    return f"{chosen.held_out:,} rows held out of {chosen.rows + chosen.held_out:,}"
-
-
-def lines_of_choice(chosen: L2Choice) -> Iterator[str]:
-    """Yield what ``--l2 auto`` found: a line for each candidate, and what the winner was worth."""
-    what = f"l2 by the {_metric(chosen)} on {_held_out(chosen)}"
-    how = f"values side by side, {chosen.epochs} epochs" if chosen.epochs else "values, each fitted to its optimum"
-    yield f"choosing {what}: {len(chosen.path)} {how}, {chosen.seconds:.2f} s"
-    yield f"{'l2':>9}  {'step':>9}  {f'held-out {_metric(chosen)}':>14}  {'epochs':>6}"
-    for each in chosen.path:
-        none = "schedule's" if chosen.epochs else "exact"
-        numbers = none if each["step"] is None else f"{each['step']:.4g}"
-        worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
-        note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
-        yield f"{each['l2']:>9.2g}  {numbers:>9}  {worth:>14}  {each['epochs']:>6}{note}"
-    best, default = chosen.value(chosen.l2), chosen.value(USUAL)
-    against = "" if default is None or chosen.l2 == USUAL else f", against {default:.5g} of the default {USUAL:g}"
-    yield f"chosen: l2 {chosen.l2:g}, the strongest near the lowest {_metric(chosen)}: {best:.5g}{against}"
+        held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
+    usual = chosen.value(USUAL)
+    against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
+    yield (
+        f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
+    )
 
 
 def draw(chosen: L2Choice, path: str) -> None:
@@ -134,7 +119,7 @@ def draw(chosen: L2Choice, path: str) -> None:
             panel.plot([l2], [losses[l2]], marker="o", markersize=8, linestyle="", color=color, label=f"{name}: {l2:g}")
     panel.set_xscale("symlog" if 0.0 in losses else "log", **({"linthresh": 1e-9} if 0.0 in losses else {}))
     panel.set_xlabel("l2")
-    panel.set_ylabel(f"{_metric(chosen)} on {chosen.held_out:,} rows held out")
+    panel.set_ylabel(f"{chosen.metric.removeprefix('held_out_')} on {chosen.held_out:,} rows held out")
     panel.grid(alpha=0.3)
     panel.legend(fontsize="small")
     save_figure(figure, path)

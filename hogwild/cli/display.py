@@ -44,7 +44,8 @@ REFRESHES = 5  # per second
 BAR = 20  # width of the bar of an epoch
 WIDE = 200  # columns of a table in a file
 LINE, NAME = 100, 21  # columns at which a fact is wrapped, and of its name
-ENTRIES = 25  # most that are shown of a list; JSON has all of it
+UNBROKEN = "\0"  # a space at which no line is broken, until lines are
+ENTRIES = 40  # most that are shown of a list; JSON has all of it
 
 
 class Display:
@@ -187,25 +188,30 @@ def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
 
 
 class Reading:
-    """The live line while data are read or generated; its ``update`` is the reader's progress callback."""
+    """The live line while data are read, generated or fetched; ``update`` is the reader's progress callback."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = "", verb: str = "") -> None:
         self.name = name
-        self.done, self.total, self.start = 0, 0, time.monotonic()
+        self.verb = verb or ("generating" if name.startswith("synthetic:") else "reading")
+        self.first, self.done, self.total, self.start = 0, 0, 0, time.monotonic()
 
     def update(self, done: int, total: int | None) -> None:
         self.done, self.total = done, total or 0
 
+    def step(self, what: str, done: int, total: int | None) -> None:
+        """Go on with the next file, a resumed download of which begins with ``done`` bytes."""
+        if what != self.name:
+            self.name, self.first, self.start = what, done, time.monotonic()
+        self.update(done, total)
+
     def line(self) -> str:
         seconds = time.monotonic() - self.start
         times = f"{clock(seconds)} elapsed"
-        if self.name.startswith("synthetic:"):  # its progress is counted in rows
-            verb = "generating"
-        else:
-            verb, times = "reading", f"{self.done / max(seconds, 1e-3) / 1e6:.0f} MB/s  {times}"
+        if self.verb != "generating":  # whose progress is counted in rows
+            times = f"{(self.done - self.first) / max(seconds, 1e-3) / 1e6:.0f} MB/s  {times}"
         if not self.total:
-            return f"{verb} {self.name}  {times}"
-        return f"{verb} {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {times}"
+            return f"{self.verb} {self.name}  {times}"
+        return f"{self.verb} {self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {times}"
 
 
 def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]], Iterable[str]] | None = None) -> None:
@@ -217,23 +223,26 @@ def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]],
 def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
     """Yield each fact, wrapped beside its name."""
     for name, value in facts.items():
-        yield from textwrap.wrap(
+        for line in textwrap.wrap(
             fact_text(value),
             width,
             initial_indent=f"{name.replace('_', ' '):<{name_width - 1}} ",
             subsequent_indent=" " * name_width,
             break_long_words=False,
             break_on_hyphens=False,
-        )
+        ):
+            yield line.replace(UNBROKEN, " ")
 
 
 def fact_text(value: Any) -> str:
-    """Format a number, a text, or a list or dictionary of them."""
+    """Format a number, a text, or a list or dictionary of them, in whose entries no line is broken."""
+    if hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
     if isinstance(value, dict):
         value = [f"{str(key).replace('_', ' ')} {fact_text(entry)}" for key, entry in value.items()]
     if hasattr(value, "__len__") and not isinstance(value, str):
         rest = [f"and {len(value) - ENTRIES:,} more"] if len(value) > ENTRIES else []
-        return ", ".join([*map(fact_text, value[:ENTRIES]), *rest]) or "none"
+        return ", ".join(fact_text(entry).replace(" ", UNBROKEN) for entry in [*value[:ENTRIES], *rest]) or "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):

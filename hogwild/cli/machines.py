@@ -148,7 +148,6 @@ def check(
             print(line, flush=True)
 
     with Cluster.of(Meeting(meet, machines, number, job), {}, say) as cluster:
-        cluster.allow(LOAD)
         if not cluster.leads:
             _answer(cluster)
             say(f"machine {cluster.number} of {machines}: done; the figures are machine 0's")
@@ -178,7 +177,7 @@ def _answer(cluster: Cluster) -> None:
     """Send back what machine 0 sends, until it says that it has done."""
     import numpy as np
 
-    from hogwild.machines.frames import MODEL, Frame, Message
+    from hogwild.machines.pair import MODEL, Frame, Message
 
     while (note := cluster.next_note(0, ("ping", "load", "end")))["kind"] != "end":
         if note["kind"] == "ping":

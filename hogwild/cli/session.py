@@ -21,7 +21,7 @@ from hogwild import machine
 from hogwild.cli.choosing import tell_choice, unasked
 from hogwild.cli.data.sources import CONTAINERS, HOLDOUTS, Sources, check_outputs, check_readable, check_writable
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.summary import describe_run, summary, table_of
+from hogwild.cli.summary import describe_run, summary
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
@@ -203,18 +203,17 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
             for line in describe(run).split("\n"):
                 display.say(line)
             saved = drive(run, display, rows_file, request, histogram)
-        return close(run, display, saved, interrupts, request.verbose)
-
-
-def close(run: Run, display: Display, saved: list[str], interrupts: Interrupts, verbose: bool = False) -> int:
-    """Report how the run ended and where its results are; return the exit status."""
-    parts = run.stopwatch.seconds
-    lines = summary(run.history[-1], interrupts.number, sum(parts.values())).split("\n")
-    for line in (*lines, *saved, *(table_of(parts) if verbose else ())):
-        display.say(line)
-    if not interrupts.status:
-        display.finish()
-    return interrupts.status
+        parts = run.stopwatch.seconds
+        total = sum(parts.values())
+        lines = [*summary(run.history[-1], interrupts.number, total).split("\n"), *saved]
+        if request.verbose:
+            for part, seconds in (*parts.items(), ("in all", total)):
+                lines.append(f"{part:<10} {seconds:9.2f} s {seconds / total:6.0%}")
+        for line in lines:
+            display.say(line)
+        if not interrupts.status:
+            display.finish()
+        return interrupts.status
 
 
 def save(request: TrainRequest, model: Any) -> list[str]:

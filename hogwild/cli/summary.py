@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from hogwild.config import TrainConfig
@@ -53,13 +52,6 @@ def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
         + (f"\n{config.discipline} because {reason}" if reason else "")
         + (f"\n{note}" if note else "")
     )
-
-
-def table_of(parts: dict[str, float]) -> Iterator[str]:
-    """Yield where the time went, a line per part: seconds, and shares of the total."""
-    total = sum(parts.values())
-    for part, seconds in (*parts.items(), ("in all", total)):
-        yield f"{part:<10} {seconds:9.2f} s {seconds / total:6.0%}"
 
 
 def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:

@@ -30,8 +30,7 @@ NAMED_LOSSES = LOSSES[1:]
     f"exchange workers oversubscribe host device {STOPS} {KEPT}",
     ("module",),
     data=row(
-        "What makes the data: (X, y), a Dataset, a DataLoader, Rows; or data as hogwild train reads them, given "
-        "to the module as bags.",
+        "What makes the data: (X, y) or Rows; or data as hogwild train reads them, given to the module as bags.",
         DATA,
         default=REQUIRED,
         metavar=FUNCTION,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -21,7 +22,6 @@ from hogwild.cli.options import Quiet
 from hogwild.errors import TrainingError, UsageError, expected_one_of
 
 CODE = "import sys; from hogwild.cli.warm_up import PARTS; PARTS[sys.argv[1]]()"
-POLL = 0.1  # seconds between checks of the running parts
 ROWS, WIDTH = 64, 32  # of a part's data
 
 
@@ -44,39 +44,26 @@ def warm_up(
             raise UsageError(f"{name}: {expected_one_of(PARTS, name)}")
     display, began = Display(sys.stdout, quiet), time.perf_counter()
     display.say(f"compiling kernels for {', '.join(names)}: once on this machine, which takes up to some minutes")
-    running: dict[str, subprocess.Popen[str]] = {}
-    waiting = list(names)
+    done: list[str] = []
+
+    def compile_part(name: str) -> None:
+        command = [sys.executable, "-W", "ignore", "-c", CODE, name]
+        child = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        if child.returncode != 0:
+            reason = child.stderr.strip().rpartition("\n")[2] or f"status {child.returncode}"
+            raise TrainingError(f"warm-up of {name} failed: {reason}")
+        done.append(name)
+
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
-        with display.live(lambda: _line(len(names) - len(waiting) - len(running), len(names), running)):
-            while waiting or running:
-                while waiting and len(running) < len(os.sched_getaffinity(0)):
-                    name = waiting.pop(0)
-                    running[name] = _start(name)
-                time.sleep(POLL)
-                for name in [name for name, child in running.items() if child.poll() is not None]:
-                    _finish(name, running.pop(name))
+        with display.live(lambda: f"compiling {bar(len(done) / len(names))} {len(done)} of {len(names)}"):
+            for part in [pool.submit(compile_part, name) for name in names]:
+                part.result()
     finally:
-        for child in running.values():  # after a failure, or Ctrl-C
-            child.kill()
-            child.communicate()
+        pool.shutdown(cancel_futures=True)  # after a failure or Ctrl-C none is begun any more
     display.say(f"compiled in {time.perf_counter() - began:.1f} s")
-
-
-def _line(done: int, total: int, running: dict[str, subprocess.Popen[str]]) -> str:
-    return f"compiling {bar(done / total)} {done} of {total}: {', '.join(running)}"
-
-
-def _start(name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-c", CODE, name]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-
-
-def _finish(name: str, child: subprocess.Popen[str]) -> None:
-    said = child.communicate()[1].strip().rpartition("\n")[2]
-    if child.returncode != 0:
-        raise TrainingError(f"warm-up of {name} failed: {said or f'status {child.returncode}'}")
 
 
 # ---- the parts

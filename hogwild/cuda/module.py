@@ -37,7 +37,7 @@ import torch
 from hogwild.cuda.backend import Backend, DeviceStream
 from hogwild.cuda.streams import Launcher, Visits, entries_of
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning, UsageError
+from hogwild.errors import HogwildWarning
 from hogwild.problems.module import kernel as on_cpu
 from hogwild.problems.module.layout import Layout, Place, unpack
 from hogwild.problems.module.problem import ModuleProblem, describe, step_at
@@ -55,11 +55,6 @@ class ModuleLauncher(Launcher):
     ----------
     batch : int
         Rows of a minibatch; at most the number of rows.
-
-    Raises
-    ------
-    UsageError
-        If the data cannot be trained on a device, with the reason.
     """
 
     problem: ModuleProblem
@@ -67,10 +62,6 @@ class ModuleLauncher(Launcher):
     def __init__(
         self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int
     ) -> None:
-        if problem.kind == "items":
-            raise UsageError(
-                "device cuda: a Dataset is fetched item by item, on the CPU: give tensors or arrays (X, y), or Rows"
-            )
         self.problem = problem
         self.backend = backend
         self.granule = batch

@@ -97,17 +97,6 @@ def absorb_signs(mine, base, moved, start, entries, count, tau):
         base[i] = start[i] + moved[i]
 
 
-@njit(**JIT)
-def absorb(mine, base, moved, start, entries, values):
-    """Add others' entries with values (n,) float32 to the replica and its base."""
-    for n in range(len(values)):
-        prefetch_all(mine, base, moved, start, entries[min(n + AHEAD, len(values) - 1)] & INDEX)
-        i = entries[n] & INDEX
-        mine[i] += values[n]
-        moved[i] += values[n]
-        base[i] = start[i] + moved[i]
-
-
 @inlined
 def prefetch_all(mine, base, moved, start, i):
     """Prefetch a weight of every array: those that move lie far apart."""
@@ -118,8 +107,8 @@ def prefetch_all(mine, base, moved, start, i):
 
 
 @njit(**JIT)
-def magnitude(mine, base, stride, share, part, bins):
-    """Return how much the largest ``share`` of the weights owes at least, or the largest ``part`` of those that owe
+def magnitude(mine, base, stride, share, bins):
+    """Return how much the largest ``share`` of the weights owes at least, or the larger half of those that owe
     anything, if these are fewer; 0 if none does. It is a power of two times 4, 5, 6 or 7, found in every ``stride``-th
     weight; ``bins`` (BINS,) int64 is overwritten.
     """
@@ -131,7 +120,7 @@ def magnitude(mine, base, stride, share, part, bins):
         bins[(owed.view(np.int32) & np.int32(0x7FFFFFFF)) >> SHIFT] += 1
         seen += 1
     b, above = (255 << 2) - 1, 0  # above it are infinity and NaN
-    wanted = min(share * seen, part * (seen - bins[0]))
+    wanted = min(share * seen, 0.5 * (seen - bins[0]))
     while b > 0 and above + bins[b] <= wanted:
         above += bins[b]
         b -= 1
@@ -239,20 +228,3 @@ def bring_together(mine, ours, anchor, guards, locks, control, l1):
         ours[i] = anchor[i] = new
     if held >= 0:
         release(locks, held)
-
-
-@njit(**JIT)
-def to_bfloat16(values, halves):
-    """Round float32 ``values`` to the upper halves of their bits, uint16, to nearest and ties to even; NaN stays."""
-    for n in range(len(values)):
-        bits = np.float32(values[n]).view(np.uint32)
-        whole = np.uint64(bits)
-        rounded = (whole + np.uint64(0x7FFF) + (whole >> np.uint64(16) & ONE)) >> np.uint64(16)
-        halves[n] = np.uint16(0x7FC0) if values[n] != values[n] else np.uint16(rounded)
-
-
-@njit(**JIT)
-def from_bfloat16(halves, values):
-    """Set ``values`` (n,) float32 from the upper halves of their bits, uint16."""
-    for n in range(len(halves)):
-        values[n] = np.uint32(np.uint32(halves[n]) << np.uint32(16)).view(np.float32)

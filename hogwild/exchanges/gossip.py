@@ -1,21 +1,19 @@
 """Gossip: every replica sends all others the few weights that moved most, each by a fixed amount (Strom 2015).
 
 A replica owes the others what it has learned and not sent, ``mine - base``. In a trade, every weight that owes more
-than ``tau`` is sent as plus or minus ``tau``, one sign and the code of its index (``packing.py``), 9 bits at a density
-of 1 % instead of 64; the rest stays owed and is sent when enough has come together. What arrives is added, whenever it
-arrives. No server, no rounds: nobody ever waits but for room in a log.
+than ``tau`` is sent as plus or minus ``tau``, one sign and the code of its index, 9 bits at a density of 1 % instead of
+64; the rest stays owed and is sent when enough has come together. What arrives is added, whenever it arrives. No
+server, no rounds: nobody ever waits but for room in a log.
 
 ``tau=0`` finds tau at each trade, such that ``density`` of all weights are sent: a fixed tau sends nearly everything at
-first and nearly nothing in the end. ``top=k`` instead sends the ``k`` largest entries with their values, which
-``bits=16`` rounds to bfloat16; rounding stays owed. ``own=0`` trains on what all have in common only, as published:
-what a replica has learned counts for itself when it is sent. By default a replica sees its own steps at once.
+first and nearly nothing in the end. ``own=0`` trains on what all have in common only, as published: what a replica has
+learned counts for itself when it is sent. By default a replica sees its own steps at once.
 
 At the end of a task, every replica sends all it owes and waits for the others'. With ``home=0`` it goes on owing that
 in the next task, and the parent adds it up for the measurements only: where a model is wide, the last message of an
-epoch is longer than all before it. The sum of what was sent is kept apart
-from the weights at the start of the task. It is exact, as every ``tau`` has only three bits, so it is the same in all
-replicas though deltas arrive in another order: in the end replicas are equal to the last bit (with ``top``, within
-rounding; the model is then the first replica's). A delta that is not finite is left out.
+epoch is longer than all before it. The sum of what was sent is kept apart from the weights at the start of the task. It
+is exact, as every ``tau`` has only three bits, so it is the same in all replicas though deltas arrive in another order:
+in the end replicas are equal to the last bit. A delta that is not finite is left out.
 
 Costs: three arrays more a replica (four with ``own=0``), each message to each of the others, and steps that are added
 up, not averaged: with many replicas they have to be smaller. ``period`` is how stale the others' steps become.
@@ -23,18 +21,23 @@ up, not averaged: with many replicas they have to be smaller. ``period`` is how 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges import replicas
-from hogwild.exchanges.packing import Own, absorb, pack_delta, pack_signs, pack_top, unpack_delta
+from hogwild.exchanges import deltas_kernel, replicas
 from hogwild.exchanges.trade import ALL, HEADER, Arrays, Link, Message, Spec, Step, send
 
 SOME, LAST = range(2)  # kinds of messages
 LOG = 1 << 18  # bytes of messages that a replica may be ahead of the others
+PLAIN = 255  # instead of the code's parameter: every entry takes four bytes
+MOST_BITS = 30  # of a gap that the code does not write in unary
+SAMPLE = 1 << 14  # weights by which tau is found
+FEWEST = 64  # entries: their code is as long as the header of a message
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,8 @@ class Gossip:
     period: int = 250
     tau: float = 0.0
     density: float = 0.01
-    top: int = 0
     own: int = 1
     home: int = 1
-    bits: str = "32"
     code: str = "golomb"
     shrinks: bool = False  # there is an l1 penalty
 
@@ -154,12 +155,10 @@ class Gossip:
         link.receive()
         for queue in link.inbox:
             while queue and queue[0].kind == SOME:
-                absorb(own, queue.popleft().values, bool(self.top), int(self.bits))
+                absorb(own, queue.popleft().values)
 
     def _take_out(self, own: Own) -> np.ndarray:
         """Take what is sent now from what is owed; return it packed."""
-        if self.top:
-            return pack_top(own, self.top, int(self.bits), self.code == "golomb")
         return pack_signs(own, np.float32(self.tau), self.density, self.code == "golomb")
 
 
@@ -208,8 +207,99 @@ def _open(mine: np.ndarray, arrays: Arrays, me: int) -> tuple[Own, np.ndarray | 
 
 @lru_cache(None)
 def compile_kernels() -> None:
-    """Compile the kernels in the parent, before workers start, by a trade of each kind."""
+    """Compile the kernels in the parent, before workers start, by a trade."""
     own = Own(*np.zeros((4, 64), np.float32))
     own.mine[:9] = np.arange(9)
-    absorb(own, pack_signs(own, np.float32(0), 0.1, True), False, 32)
-    absorb(own, pack_top(own, 3, 16, True), True, 16)
+    absorb(own, pack_signs(own, np.float32(0), 0.1, True))
+
+
+# ---- which entries are sent, and how: ascending indices in a Golomb-Rice code or plainly, whichever is shorter. Packed
+# entries begin with two numbers, how many they are and the code's parameter; all parts are multiples of four bytes.
+
+
+class Own(NamedTuple):
+    """One replica's arrays, (size,) float32."""
+
+    mine: np.ndarray
+    base: np.ndarray  # start + moved; mine - base is owed
+    moved: np.ndarray  # the sum of what it has sent and received
+    start: np.ndarray  # the model at the start of the task
+
+
+def parameter(count: int, size: int) -> int:
+    """The lowest bits of a gap to write as they are, if ``count`` random ones of ``size`` weights are sent."""
+    return min(max(round(math.log2(math.log(2) * size / max(count, 1))), 0), MOST_BITS)
+
+
+def pack_entries(entries: np.ndarray, size: int, signs: bool, golomb: bool) -> np.ndarray:
+    """Pack ascending entries (n,) uint32, indices below ``size`` with a sign in the highest bit if there are ``signs``.
+
+    Returns
+    -------
+    ndarray, uint32
+    """
+    count, k = len(entries), parameter(len(entries), size)
+    if golomb and count:
+        words = np.empty((size >> k) // 32 + count * (k + 2) // 32 + 3, np.uint32)
+        used = deltas_kernel.rice_encode(entries, int(signs), k, words)
+        if used < count:
+            return np.concatenate((np.array([count, k], np.uint32), words[:used]))
+    return np.concatenate((np.array([count, PLAIN], np.uint32), entries))
+
+
+def unpack_entries(data: np.ndarray, signs: bool) -> np.ndarray:
+    """Return the entries that :func:`pack_entries` packed at the beginning of ``data`` (uint32)."""
+    count, k = int(data[0]), int(data[1])
+    if k == PLAIN:
+        return data[2 : 2 + count]
+    entries = np.empty(count, np.uint32)
+    words = np.append(data[2:], np.uint32(0))  # the decoder reads one ahead
+    deltas_kernel.rice_decode(words, int(signs), k, entries)
+    return entries
+
+
+def pack_delta(delta: np.ndarray, golomb: bool) -> np.ndarray:
+    """Pack a whole delta (size,) float32: as it is, or the bytes (uint8) of its entries, whichever is shorter."""
+    indices = np.flatnonzero(delta).astype(np.uint32)  # NaN is not zero
+    if 4 * len(indices) < delta.nbytes:
+        entries = pack_entries(indices, len(delta), signs=False, golomb=golomb)
+        if entries.nbytes + 4 * len(indices) < delta.nbytes:
+            return np.concatenate((entries, delta[indices].view(np.uint32))).view(np.uint8)
+    return delta
+
+
+def unpack_delta(packed: np.ndarray, size: int) -> np.ndarray:
+    """Return the delta (size,) float32 that :func:`pack_delta` packed."""
+    if packed.dtype == np.float32:
+        return packed
+    data, delta = packed.view(np.uint32), np.zeros(size, np.float32)
+    entries = unpack_entries(data, signs=False)
+    delta[entries] = data[len(data) - len(entries) :].view(np.float32)
+    return delta
+
+
+def pack_signs(own: Own, tau: np.float32, density: float, golomb: bool) -> np.ndarray:
+    """Take plus or minus ``tau`` from each weight that owes more, and pack that, (n,) uint8.
+
+    ``tau`` is rounded to three bits, so that sums of many are exact. A ``tau`` of 0 stands for the one that a share
+    ``density`` of the weights exceeds, or half of those that owe anything, if these are fewer.
+    """
+    size = len(own.mine)
+    if not tau:
+        stride = max(size // SAMPLE, 1) | 1  # odd: weights may lie in rows of even length
+        counts = np.empty(deltas_kernel.BINS, np.int64)
+        share = max(density, FEWEST / size)
+        tau = np.float32(deltas_kernel.magnitude(own.mine, own.base, stride, share, counts))
+    bins = tau.view(np.int32) + (1 << deltas_kernel.SHIFT - 1) >> deltas_kernel.SHIFT
+    tau = np.int32(bins << deltas_kernel.SHIFT).view(np.float32)
+    entries = np.empty(size, np.uint32)
+    count = deltas_kernel.quantised(*own, tau, entries) if tau else 0
+    packed = pack_entries(entries[:count], size, signs=True, golomb=golomb)
+    return np.concatenate((tau.reshape(1).view(np.uint32), packed)).view(np.uint8)
+
+
+def absorb(own: Own, packed: np.ndarray) -> None:
+    """Add the plus and minus tau that another replica packed."""
+    data = packed.view(np.uint32)
+    entries = unpack_entries(data[1:], signs=True)
+    deltas_kernel.absorb_signs(*own, entries, len(entries), data[:1].view(np.float32)[0])

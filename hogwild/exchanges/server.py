@@ -1,8 +1,8 @@
 """A parameter server: replicas push what they have changed, and pull what others have; nobody waits for a round.
 
 Downpour (Dean et al. 2012): a replica trains on its own copy, pushes its change every ``push`` rows, and pulls what has
-changed every ``fetch`` rows. The server adds what arrives, or does with it what ``rule`` says (``rules.py``). The
-parameters are cut into ``shards``, each with a clock of its own, on the machines of different replicas.
+changed every ``fetch`` rows. The server adds what arrives, or does with it what ``rule`` says. The parameters are cut
+into ``shards``, each with a clock of its own, on the machines of different replicas.
 
 Everything is a change against a base. A replica has ``mine``, which it trains, and ``base``, what the server holds as
 far as it knows. It pushes ``mine - base``; what it pulls is assigned to the base, and added as a change to ``mine``,
@@ -17,6 +17,18 @@ trains its first n rows alone; the others wait after their first push.
 A change is sent as indices and values or as all values of the shard, whichever is shorter, and a pull brings only what
 has changed since the last one: the server keeps the clock of each parameter's last change, four bytes each. What is not
 finite is sent too, for the evaluation then detects the divergence.
+
+What a server does with a push is its rule. ``plain`` adds it. Changes that were computed at the same time then add up:
+R replicas move a weight that all of them meet R times as far as one replica alone, and this diverges once they are so
+late that nobody sees it. ``scale=mean`` divides by R, which leaves a weight that only one replica meets R times too
+slow. ``scale=met`` divides by the number of replicas that meet a weight in a round of R pushes, counted so far.
+
+``scaled`` divides by the push's staleness (Zhang, Gupta, Lian, Liu 2016): the updates of the shard since its sender
+read it. ``soft`` applies the mean of ``soft`` pushes at a time (n-softsync, the same paper).
+
+Two rules take a push for a step along a gradient g = -change / step and choose their own step. ``adagrad`` divides by
+the root of the sum of g². ``revision`` (AdaptiveRevision: McMahan, Streeter 2014) knows which gradients others applied
+since the sender read; where these agree with g the step has been too long, and it is revised for them too.
 """
 
 from __future__ import annotations
@@ -25,17 +37,190 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from hogwild.exchanges import replicas
 from hogwild.exchanges.replicas import cuts_of
-from hogwild.exchanges.rules import STALEST, Plain, apply, make_rule
 from hogwild.exchanges.trade import BOTH, BYE, NOTHING, PULL, PUSH, REPLY, Arrays, Link, Message, Spec, Step, packed
 from hogwild.kernels.control import NO_LIMIT
 
 ROUNDS = 8  # pushes at the end of a task; two are enough for numbers that are finite
 SINCE_PUSH, SINCE_PULL = range(2)
+STALEST = 1023  # the last cell of the histogram of staleness holds all from here
+TINY = np.float32(1e-10)  # below AdaGrad's root, as in the kernels
+
+
+class Push(NamedTuple):
+    """What a replica pushes to a shard."""
+
+    where: np.ndarray  # (n,) int64 coordinates of the flat array
+    change: np.ndarray  # (n,) float32
+    sender: int
+    staleness: int  # updates of the shard since the sender read it
+    clock: int  # pushes to the shard, with this one
+    cut: slice  # coordinates of the shard
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Add what is pushed, divided as ``scale`` says."""
+
+    scale: str = "sum"
+    soft: int = 1  # pushes in an update
+
+    def spec(self, size: int, count: int) -> Spec:
+        """Arrays of the rule, initially zero."""
+        return {"met": ((size,), np.int32)} if self.scale == "met" else {}
+
+    def kept(self) -> tuple[str, ...]:
+        """Names of the arrays that a checkpoint must hold."""
+        return ()
+
+    def begin(self, arrays: Arrays) -> None:
+        """Start a task."""
+        if "met" in arrays:
+            arrays["met"][:] = 0
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        """Apply a push."""
+        change, count = push.change, len(arrays["rows"])
+        if self.scale == "mean":
+            change = change / np.float32(count)
+        elif self.scale == "met":
+            arrays["met"][push.where] += 1
+            share = arrays["met"][push.where] / np.float32(push.clock)  # of the pushes that move the weight
+            change = change / np.maximum(share * np.float32(count), np.float32(1))
+        arrays["centre"][push.where] += change
+
+    def read(self, arrays: Arrays, sender: int, cut: slice) -> None:
+        """Note that a replica has read a shard."""
+
+    def end(self, arrays: Arrays) -> None:
+        """End a task."""
+
+
+@dataclass(frozen=True)
+class Scaled(Plain):
+    """Divide by the staleness, if it is at least 1."""
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        arrays["centre"][push.where] += push.change / np.float32(max(push.staleness, 1))
+
+
+@dataclass(frozen=True)
+class Soft(Plain):
+    """Collect pushes and apply the mean of ``soft`` of them at a time."""
+
+    def spec(self, size: int, count: int) -> Spec:
+        return {"sum": ((size,), np.float32)}
+
+    def begin(self, arrays: Arrays) -> None:
+        arrays["sum"][:] = 0
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        arrays["sum"][push.where] += push.change
+        if push.clock % self.soft == 0:
+            self._apply(arrays, push.cut, push.clock, self.soft)
+
+    def end(self, arrays: Arrays) -> None:
+        for shard, cut in enumerate(cuts_of(len(arrays["sum"]), len(arrays["clock"]))):
+            clock = int(arrays["clock"][shard])
+            if left := clock % self.soft:
+                self._apply(arrays, cut, clock, left)
+
+    def _apply(self, arrays: Arrays, cut: slice, clock: int, pushes: int) -> None:
+        """Add the mean of the pushes of which the sum consists; nobody has read a result yet."""
+        total = arrays["sum"][cut]
+        moved = np.flatnonzero(total)
+        arrays["centre"][cut][moved] += total[moved] / np.float32(pushes)
+        arrays["version"][cut][moved] = clock
+        total[:] = 0
+
+
+@dataclass(frozen=True)
+class AdaGrad(Plain):
+    """Divide a gradient by the root of the sum of all gradients' squares."""
+
+    rate: float = 1.0  # times the step
+
+    def spec(self, size: int, count: int) -> Spec:
+        return {"squares": ((size,), np.float32), "step": ((count,), np.float32)}
+
+    def kept(self) -> tuple[str, ...]:
+        return ("squares",)
+
+    def begin(self, arrays: Arrays) -> None:
+        pass
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        step, where = arrays["step"][push.sender], push.where
+        squares = arrays["squares"][where] + (push.change / step) ** 2
+        arrays["squares"][where] = squares
+        arrays["centre"][where] += np.float32(self.rate) * push.change / np.sqrt(squares + TINY)
+
+
+@dataclass(frozen=True)
+class Revision(AdaGrad):
+    """AdaptiveRevision: algorithm 4 of the paper, with ``rate`` times the step for alpha."""
+
+    def spec(self, size: int, count: int) -> Spec:
+        one: Spec = dict.fromkeys(("gradients", "z", "most"), ((size,), np.float32))  # z and its maximum, less 1
+        return one | {"seen": ((count, size), np.float32), "step": ((count,), np.float32)}
+
+    def kept(self) -> tuple[str, ...]:
+        return ("gradients", "z", "most")
+
+    def begin(self, arrays: Arrays) -> None:
+        arrays["seen"][:] = arrays["gradients"]
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        step, where = arrays["step"][push.sender], push.where
+        g = -push.change / step
+        others = arrays["gradients"][where] - arrays["seen"][push.sender, where]
+        before, z = arrays["most"][where], arrays["z"][where] + g * (g + 2 * others)
+        most = np.maximum(before, z)
+        alpha = np.float32(self.rate) * step
+        rate = alpha / np.sqrt(1 + most)
+        arrays["centre"][where] += (alpha / np.sqrt(1 + before) - rate) * others - rate * g
+        arrays["z"][where], arrays["most"][where] = z, most
+        arrays["gradients"][where] += g
+
+    def read(self, arrays: Arrays, sender: int, cut: slice) -> None:
+        arrays["seen"][sender, cut] = arrays["gradients"][cut]
+
+
+def apply(rule: Plain, arrays: Arrays, shard: int, cut: slice, sender: int, request: Message) -> None:
+    """Take in a push to a shard."""
+    where, change = request.indices, request.values
+    if not len(where):
+        where = np.flatnonzero(change)
+        change = change[where]
+    clock = int(arrays["clock"][shard]) + 1
+    staleness = (clock - 1) // rule.soft - request.clock // rule.soft
+    push = Push(where.astype(np.int64) + cut.start, change, sender, staleness, clock, cut)
+    if request.rows:  # otherwise it is only what rounding has left
+        arrays["staleness"][min(staleness, STALEST)] += 1
+    # Before the change, so that others will read all of it even if the sender dies in the middle.
+    arrays["version"][push.where] = arrays["clock"][shard] = clock
+    with np.errstate(all="ignore"):
+        rule.push(arrays, push)
+    arrays["pushes"][sender, shard] += 1
+    if sender == 0:
+        arrays["warmed"][shard] += request.rows
+
+
+def make_rule(rule: str, scale: str, soft: int, rate: float) -> Plain:
+    """Return a rule by its name."""
+    made: dict[str, Plain] = {
+        "plain": Plain(scale),
+        "scaled": Scaled(),
+        "soft": Soft(soft=soft),
+        "adagrad": AdaGrad(rate=rate),
+        "revision": Revision(rate=rate),
+    }
+    return made[rule]
 
 
 @dataclass(frozen=True)
@@ -50,7 +235,6 @@ class Server:
     rule: str = "plain"
     scale: str = "met"
     soft: int = 1
-    alpha: float = math.inf  # of rule elastic; the default is 0.9 divided by the number of replicas
     rate: float = 1.0  # of rules adagrad and revision: their rate, as a multiple of the step
     shrinks: bool = False  # there is an l1 penalty
 
@@ -95,17 +279,13 @@ class Server:
         return 0
 
     def kept(self) -> tuple[str, ...]:
-        own = ("replicas", "begun") if self.rule == "elastic" else ()
-        return own + self._rule.kept() + (("warmed",) if self.warm else ())
+        return self._rule.kept() + (("warmed",) if self.warm else ())
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         for name in ("version", "clock", "known", "pushes", "resting", "taking", "since", "staleness"):
             arrays[name][:] = 0
         arrays["centre"][:] = flat
-        if self.rule == "elastic":
-            arrays["base"][:, : len(flat)] = flat
-        else:  # the replicas' contents are out of date
-            arrays["begun"][:] = 0
+        arrays["begun"][:] = 0  # the replicas' contents are out of date
         self._rule.begin(arrays)
 
     # ---- a replica's side
@@ -117,10 +297,7 @@ class Server:
         pushes, pulls = since[SINCE_PUSH] >= self.push, since[SINCE_PULL] >= self._fetch
         if pushes and replicas.left_out(mine, arrays, link.replica):  # it goes on from what it knows of the server
             mine[:] = arrays["base"][link.replica, : len(mine)]
-        if self.rule == "elastic":
-            if pushes:
-                yield from self._pull_together(mine, arrays, link)
-        elif pushes or pulls:
+        if pushes or pulls:
             self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, mine, arrays, link)
         if pulls:
             since[SINCE_PULL] = 0
@@ -133,9 +310,9 @@ class Server:
         if replicas.left_out(mine, arrays, link.replica):
             mine[:] = base
         for _ in range(ROUNDS):
-            self._ask(BYE, base if self.rule == "elastic" else mine, arrays, link)
+            self._ask(BYE, mine, arrays, link)
             yield from self._settle(mine, arrays, link)
-            if self.rule == "elastic" or not np.any(mine != base):
+            if not np.any(mine != base):
                 break
 
     def _mend(self, mine: np.ndarray, arrays: Arrays, me: int) -> None:
@@ -146,16 +323,16 @@ class Server:
             arrays["known"][me, shard] = -1
             arrays["taking"][me, shard] = 0
 
-    def _ask(self, kind: int, goal: np.ndarray, arrays: Arrays, link: Link) -> None:
-        """Send a request to each shard, with what is missing to ``goal`` unless it is a ``PULL``."""
+    def _ask(self, kind: int, mine: np.ndarray, arrays: Arrays, link: Link) -> None:
+        """Send a request to each shard, with what the replica owes unless it is a ``PULL``."""
         me = link.replica
         known, since = arrays["known"][me], arrays["since"][me]
-        for shard, cut in enumerate(cuts_of(len(goal), self.shards)):
+        for shard, cut in enumerate(cuts_of(len(mine), self.shards)):
             request = Message(kind, int(known[shard]), 0)
             if kind != PULL:
                 base = arrays["base"][me, cut]
                 with np.errstate(all="ignore"):
-                    owed = goal[cut] - base
+                    owed = mine[cut] - base
                     where = np.flatnonzero(owed)
                     base[where] += owed[where]
                 request = packed(request._replace(rows=int(since[SINCE_PUSH])), owed, where)
@@ -181,28 +358,16 @@ class Server:
             with np.errstate(all="ignore"):
                 before = base[where].copy()
                 base[where] = reply.values
-                if self.rule != "elastic":
-                    mine_before = own[where].copy() if self.shrinks else None
-                    replicas.subtract(own, where, before - reply.values)  # -0.0 stays where nothing has changed
-                    if mine_before is not None:
-                        now = own[where].copy()
-                        moved = now.copy()
-                        replicas.keep_sign(moved, before, mine_before, reply.values)
-                        passed = np.flatnonzero((moved == 0) & (now != 0))
-                        own[passed if isinstance(where, slice) else where[passed]] = 0
+                mine_before = own[where].copy() if self.shrinks else None
+                replicas.subtract(own, where, before - reply.values)  # -0.0 stays where nothing has changed
+                if mine_before is not None:
+                    now = own[where].copy()
+                    moved = now.copy()
+                    replicas.keep_sign(moved, before, mine_before, reply.values)
+                    passed = np.flatnonzero((moved == 0) & (now != 0))
+                    own[passed if isinstance(where, slice) else where[passed]] = 0
         arrays["known"][me, shard] = reply.clock
         arrays["taking"][me, shard] = 0
-
-    def _pull_together(self, mine: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
-        """Move the replica and the server towards each other (rule elastic)."""
-        self._ask(PULL, mine, arrays, link)
-        yield from self._settle(mine, arrays, link)
-        base = arrays["base"][link.replica, : len(mine)]
-        alpha = np.float32(0.9 / link.replicas if math.isinf(self.alpha) else self.alpha)
-        with np.errstate(all="ignore"):
-            move = alpha * (mine - base)
-            mine -= move
-            self._ask(PUSH, base + move, arrays, link)
 
     # ---- a server's side
 

@@ -13,8 +13,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import Cluster
-from hogwild.machines.comeback import Door
+from hogwild.machines.cluster import Cluster, Door
 from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
@@ -72,7 +71,6 @@ class Leader:
             If one does not; the line names both sides.
         """
         cluster, facts = self.cluster, facts_of(case, config)
-        cluster.allow(trained(case.problem))  # before anybody may send a model
         plan = {"kind": "plan", "discipline": case.problem.discipline, "cut": case.cut(), "facts": facts}
         cluster.tell(plan)
         for other in range(1, cluster.machines):
@@ -118,7 +116,6 @@ def confirm(cluster: Cluster, case: Case, config: TrainConfig, plan: dict[str, A
         If any machine differs.
     """
     unlike = difference(plan["facts"], facts_of(case, config))
-    cluster.allow(trained(case.problem))
     cluster.tell({"kind": "agreed", "unlike": unlike}, 0)
     try:
         note = cluster.next_note(0, ("go", "refused", "end"))

@@ -2,6 +2,11 @@
 
 A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
 machine was suspended, or paged), everybody gets ten more seconds.
+
+A machine that is gone comes back into its run (:class:`Door`): it asks at the address where all met, and machine 0 lets
+it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names of its
+new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands in all
+keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
 """
 
 from __future__ import annotations
@@ -17,14 +22,28 @@ import numpy as np
 
 from hogwild.errors import HogwildError, TrainingError
 from hogwild.exchanges.trade import Message
-from hogwild.machines.frames import BEAT, MODEL, MOST_TEXT, PIECE, TEXT, TRADE, Frame, text_frame, text_of
-from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, meet
-from hogwild.machines.pair import Pair, connect
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, difference, meet
+from hogwild.machines.pair import (
+    BEAT,
+    MODEL,
+    MOST_TEXT,
+    PIECE,
+    TEXT,
+    TRADE,
+    Frame,
+    Pair,
+    connect,
+    text_frame,
+    text_of,
+)
 
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
+PAUSE = 0.2  # seconds between two looks for machines that come back
 COMING = 10.0  # seconds in which a machine that may come back has to connect
 LONGEST_REASON = 1000  # characters
+OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
+ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
 Note = tuple[int, dict[str, Any]]  # sender and content
 
 
@@ -62,9 +81,8 @@ class Cluster:
         self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
         self._closed, self._beside = threading.Event(), list[threading.Thread]()
-        self.notes, self._run = met.notes, met.run
+        self.notes = met.notes
         self._ready = np.ones(self.machines, bool)  # who can take part
-        self._most = MOST_TEXT  # bytes of a payload
         if met.here is not None:
             self.alive[:] = False
             self.alive[[*met.here, self.number]] = True
@@ -106,15 +124,13 @@ class Cluster:
         came = int(self.came[other])
         with self.changed:  # what arrives waits
             self.alive[other] = True
-            pair = self._pairs[other] = Pair(
+            self._pairs[other] = Pair(
                 group,
                 int(self.number > other),
-                self._run,
                 lambda frame: self._deliver(other, frame),
                 lambda why: self._lose(other, came, why),
                 lambda: self.own_progress(),
             )
-            pair.most = self._most
             self.tell_threads()
 
     def admit(self, machine: int, came: int, about: dict[str, Any]) -> None:
@@ -158,12 +174,6 @@ class Cluster:
         """Raise TrainingError with the reason if a machine is gone."""
         if not self.alive[machine]:
             raise TrainingError(f"{self.name(machine)} is gone: {self.reasons[machine]}")
-
-    def allow(self, size: int) -> None:
-        """Accept payloads for a model of ``size`` parameters."""
-        self._most = max(MOST_TEXT, 32 * size)
-        for pair in [*self._pairs.values()]:
-            pair.most = self._most
 
     def send(self, to: int, frame: Frame) -> None:
         """Send to a machine, if it is still there."""
@@ -342,6 +352,71 @@ class Cluster:
                 elif self.alive[other] and now - pair.heard > SILENCE:
                     pair.give_up(f"it has said nothing for {SILENCE:.0f} seconds")
             looked = now
+
+
+class Door:
+    """Lets machines in that come back, on machine 0, until the cluster is left."""
+
+    def __init__(self, cluster: Cluster, plan: dict[str, Any]) -> None:
+        self._cluster, self._notes, self._plan = cluster, cluster.notes, plan
+        self._came = 0
+        cluster.beside(self._watch)
+
+    def _watch(self) -> None:
+        seen, waiting = 0, list[int]()
+        while not self._cluster.closed(PAUSE):
+            asked = self._notes.count("backs", 0)
+            waiting += range(seen + 1, asked + 1)
+            seen = asked
+            waiting = [request for request in waiting if not self._settled(f"back/{request}")]
+
+    def _settled(self, request: str) -> bool:
+        """Answer a request if that can be done now; whether it was, or nobody waits any more."""
+        cluster, hello = self._cluster, self._notes.get(request, self)
+        if hello is None or hello is self:  # withdrawn, or about to be written
+            return hello is None
+        facts = self._plan["facts"]
+        if why := OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else "":
+            self._notes.put(f"{request}/answer", {"why": why})
+            return True
+        free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
+        number = hello["number"] if hello["number"] is not None else free[0] if free else None
+        if number not in free:
+            return False
+        if unlike := difference(self._notes.get("hello/0"), hello):
+            why = f"machine {number} ({hello['host']}) differs from {cluster.name(0)}: {unlike}"
+            self._notes.put(f"{request}/answer", {"why": why})
+            return True
+        self._came += 1
+        here = cluster.members(ready=False)
+        for other in here[1:]:
+            cluster.tell({"kind": "comes", "machine": number, "came": self._came, "about": hello}, other)
+        seats = [hello if seat.number == number else seat.about for seat in cluster.seats]
+        answer = {"number": number, "came": self._came, "here": here, "seats": seats}
+        self._notes.put(f"{request}/answer", answer)
+        try:
+            cluster.admit(number, self._came, hello)
+        except TrainingError:  # it has gone again
+            return True
+        cluster.beside(lambda: self._agree(number))
+        return True
+
+    def _agree(self, machine: int) -> None:
+        """Have a machine confirm that it trains the same, and let it take part."""
+        cluster = self._cluster
+        try:
+            cluster.next_note(machine, ("here",), lambda: cluster.closed(0.0))
+            cluster.tell(self._plan, machine)
+            answer = cluster.next_note(machine, ("agreed",), lambda: cluster.closed(0.0))
+        except TrainingError:
+            return
+        if unlike := answer.get("unlike"):
+            why = f"{cluster.name(machine)} differs from {cluster.name(0)}: {unlike}"
+            cluster.tell({"kind": "refused", "why": why}, machine)
+            return
+        if answer["kind"] == "agreed":
+            cluster.tell({"kind": "go"}, machine)
+            cluster.ready(machine)
 
 
 def gather(

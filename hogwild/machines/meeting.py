@@ -3,7 +3,7 @@
 Machine 0 listens at the address of ``--meet``, on that address only, with a TCPStore of torch. Everybody writes what it
 is and wants under its number, and machine 0 answers with a verdict that all read, so that a difference or a missing
 machine is the same one line everywhere. Numbers are given (``--machine``) or taken from a counter. The number of the
-run is new whenever machine 0 starts, and stands in every key and frame.
+run is new whenever machine 0 starts, and stands in every key.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ class Met(NamedTuple):
     """The result of a meeting."""
 
     notes: Notes  # where the machines still leave notes for each other
-    run: int
     seats: list[Seat]
     number: int  # this machine's
     came: int = 0  # with which number it has come (back)
@@ -142,7 +141,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
     notes = notes.under(f"{run}/")
     if not leads and notes.get("verdict", None) == "":  # the run has begun
-        return _ask_back(meeting, notes, run, _own_facts(meeting) | about, say)
+        return _ask_back(meeting, notes, _own_facts(meeting) | about, say)
     number = _number(meeting, notes, leads)
     token = f"{socket.gethostname()}, process {os.getpid()}"
     if (other := notes.claim(f"seat/{number}", token)) != token:
@@ -160,10 +159,10 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
             raise InputError(verdict)
     hellos = [notes.get(f"hello/{k}") for k in range(meeting.machines)]
     seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(hellos)]
-    return Met(notes, run, seats, number)
+    return Met(notes, seats, number)
 
 
-def _ask_back(meeting: Meeting, notes: Notes, run: int, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
+def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
     """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
 
     Raises
@@ -184,7 +183,7 @@ def _ask_back(meeting: Meeting, notes: Notes, run: int, hello: dict[str, Any], s
     if "why" in answer:
         raise InputError(answer["why"])
     seats = [Seat(k, about["address"], about) for k, about in enumerate(answer["seats"])]
-    return Met(notes, run, seats, answer["number"], answer["came"], answer["here"])
+    return Met(notes, seats, answer["number"], answer["came"], answer["here"])
 
 
 def _own_facts(meeting: Meeting) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """The connection of two machines: a gloo group of two, with a thread that sends and one that receives.
 
+They send frames: a header of ten int64, and then as many bytes as it says, an array of numbers or JSON. Nothing is
+unpickled.
+
 What gloo asks for: operations of a group come in one order from one thread each way; a wait takes its own time limit,
 since a timeout closes all connections of the group; ``is_completed()`` of a receive stays false until it is waited for,
 so nothing is polled. An end that is killed is noticed at once, since the connection breaks. One that is stopped, or
@@ -11,24 +14,63 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import json
 import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
 from hogwild.errors import TrainingError, reason_of
-from hogwild.exchanges.trade import EMPTY, Message
-from hogwild.machines.frames import BEAT, BYE, CELLS, MOST_TEXT, Frame, frame_of, header_of, payload_size
+from hogwild.exchanges.trade import EMPTY, NO_INDICES, Message
 
+CELLS = 10  # of a header
+MOST_TEXT = 1 << 20  # bytes of JSON
+BEAT, TEXT, TRADE, MODEL, PIECE, BYE = range(6)
+NOTHING = Message(0, 0, 0)
 BEAT_SECONDS = 1.0
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
 DAY = datetime.timedelta(days=1)  # a wait without an end: who is silent is given up by the cluster
 LEAVING_SECONDS = 3.0
+
+
+class Frame(NamedTuple):
+    """A message of an exchange, a model, a text, or a piece of an array, and the task that it belongs to."""
+
+    kind: int  # BEAT, TEXT, TRADE, MODEL, PIECE, BYE
+    task: int = 0  # counted by machine 0 from 1; of a piece: the number of its array
+    ended: int = 0  # whether the sender's workers have done their share of the task
+    message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``
+
+    def header(self) -> np.ndarray:
+        """The header (CELLS,) int64; the values and then the indices of the message follow."""
+        m = self.message
+        sizes = m.indices.nbytes, m.values.nbytes, m.values.dtype == np.uint8
+        return np.array([self.kind, self.task, self.ended, m.kind, m.clock, m.rows, m.step, *sizes], np.int64)
+
+    @classmethod
+    def of(cls, header: np.ndarray, payload: np.ndarray) -> Frame:
+        """The frame of a header and the bytes (n,) uint8 that follow it."""
+        kind, task, ended, about, clock, rows, step, _, size, coded = (int(cell) for cell in header)
+        values = payload[:size] if coded else payload[:size].view(np.float32)
+        indices = payload[size:].view(np.int32)
+        message = Message(about, clock, rows, values if size else EMPTY, indices if len(indices) else NO_INDICES, step)
+        return cls(kind, task, ended, message)
+
+
+def text_frame(content: dict[str, Any]) -> Frame:
+    """Return a frame that carries a dict as JSON."""
+    return Frame(TEXT, message=Message(0, 0, 0, np.frombuffer(json.dumps(content).encode(), np.uint8).copy()))
+
+
+def text_of(frame: Frame) -> dict[str, Any]:
+    """Return the dict that a frame carries."""
+    content: dict[str, Any] = json.loads(frame.message.values.tobytes())
+    return content
 
 
 def connect(store: Any, name: str, rank: int, address: str, seconds: float) -> Any:
@@ -57,8 +99,6 @@ class Pair:
         A group of two.
     rank : int
         This end's rank in it.
-    run : int
-        Number of the run, in every frame.
     deliver : callable
         Called with every frame that arrives, but beats' only for their counts; in the receiving thread.
     lost : callable
@@ -71,14 +111,12 @@ class Pair:
         self,
         group: Any,
         rank: int,
-        run: int,
         deliver: Callable[[Frame], None],
         lost: Callable[[str], None],
         beat: Callable[[], tuple[int, int]],
     ) -> None:
-        self._group, self._rank, self._run = group, rank, run
+        self._group, self._rank = group, rank
         self._deliver, self._lost, self._beat = deliver, lost, beat
-        self.most = MOST_TEXT  # bytes of a payload; more once the model's size is known
         self.heard = time.monotonic()
         self.waiting_bytes = 0
         self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
@@ -135,8 +173,6 @@ class Pair:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except TrainingError as error:  # a frame that makes no sense
-            self._end(str(error))
         except Exception as error:
             gone = "closed" in str(error) or "reset" in str(error).lower() or "abort" in str(error).lower()
             self._end("the connection is closed" if gone else reason_of(error))
@@ -157,7 +193,7 @@ class Pair:
             if frame is None:
                 return
             message, size = frame.message, frame.message.size
-            self._put(header_of(self._run, frame))
+            self._put(frame.header())
             parts = [np.ascontiguousarray(part).view(np.uint8) for part in (message.values, message.indices)]
             self._put(np.concatenate(parts) if all(map(len, parts)) else max(parts, key=len))  # as it is received
             with self._lock:
@@ -167,10 +203,9 @@ class Pair:
         header = np.empty(CELLS, np.int64)
         while True:
             self._get(header)
-            size = payload_size(header, self._run, self.most)
-            payload = np.empty(size, np.uint8) if size else EMPTY.view(np.uint8)
+            payload = np.empty(int(header[7:9].sum()), np.uint8)
             self._get(payload)
-            frame = frame_of(header, payload)
+            frame = Frame.of(header, payload)
             if frame.kind == BYE:
                 self._end(frame.message.values.tobytes().decode(errors="replace"))
                 return

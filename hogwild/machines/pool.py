@@ -24,7 +24,7 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP
 from hogwild.machines.cluster import Cluster
-from hogwild.machines.frames import MODEL, Frame, Message
+from hogwild.machines.pair import MODEL, Frame, Message
 from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 
@@ -200,8 +200,6 @@ class Replicas(Machines):
     def restore(self, header: dict[str, Any]) -> None:
         if self._totals is not None:
             self._starts = {k: int(header["starts"].get(one, 0)) for k, one in enumerate(self._totals.prints)}
-            if min(self._starts.values()) < 0:
-                raise ValueError("starts holds a number below zero")
 
     def open(self, job: Job) -> None:
         super().open(job)

@@ -26,9 +26,9 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import ABORT, END, NEXT, STOP
 from hogwild.machines.cluster import Cluster
-from hogwild.machines.frames import TRADE, Frame
-from hogwild.machines.link import MachineLink
+from hogwild.machines.pair import TRADE, Frame
 from hogwild.machines.pool import Machines
+from hogwild.machines.trading import MachineLink
 from hogwild.problems.protocol import InParts, part_of
 
 USERS, ITEMS = range(2)  # sides of the problem

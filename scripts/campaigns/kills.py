@@ -56,11 +56,9 @@ CELLS += [
             "averaging:period=200,share=0.5",
             "averaging:period=200,threshold=1e-4",
             "gossip:period=200",
-            "gossip:period=200,top=20,bits=16",
             "consensus:period=200",
             "server:push=100,shards=3",
             "server:push=100,bound=1",
-            "server:push=100,rule=elastic",
         ),
         "completion": ("averaging:period=200", "server:push=200", "consensus:period=200"),
     }.items()

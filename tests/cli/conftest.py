@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,19 @@ def hogwild(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Result]
     yield call
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def refused(hogwild: Callable[..., Result]) -> Callable[..., str]:
+    """``refused("train", "none")``: the line on standard error of a command that must fail, and says why in one."""
+
+    def call(*arguments: object) -> str:
+        result = hogwild(*arguments)
+        assert result.status in (1, 2), arguments
+        assert re.fullmatch(r"hogwild: error: [^\n]+\n", result.err), (arguments, result.err)
+        return result.err
+
+    return call
 
 
 @pytest.fixture

@@ -79,51 +79,36 @@ def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
     }
 
 
-def mistakes(folder: Path) -> list[tuple[tuple[object, ...], int, str]]:
+def mistakes(folder: Path) -> list[tuple[tuple[object, ...], str]]:
     (folder / "bad.max").write_text(MAX.replace("a 2 3 1", "a 2 9 1"))
-    (folder / "edges.tsv").write_text("a b 3\nb c x\n")
     (folder / "model").write_text("nothing")
     cut = ("train", GRID, *QUICK)
     return [
-        (("train", folder / "bad.max"), 1, "bad.max:7: "),
-        (("train", folder / "edges.tsv", "--problem", "cuts"), 1, "edges.tsv"),
-        ((*cut, "--holdout", 0.1), 2, "--holdout 0.1: a cut is of one graph"),
-        ((*cut, "--test", GRID), 2, "nothing to test on"),
-        ((*cut, "--segmentation", folder / "x.csv"), 2, "expected a name that ends in .npy"),
-        ((*cut, "--plot", folder / "x.gif"), 2, ".png"),
-        ((*cut, "--l2", 0.1), 2, "unknown option l2"),
-        ((*cut, "--rank", 3), 2, "unknown option rank"),
-        ((*cut, "--features", 3), 2, "--features is for rows"),
-        ((*cut, "--loss", "hinge"), 2, "loss='hinge': expected one of cut"),
-        ((*cut, "--discipline", "tiered"), 2, "tiered"),
-        ((*cut, "--out", folder / "same.npy", "--segmentation", folder / "same.npy"), 2, "would overwrite"),
-        (("train", "synthetic:clusters", "--plot", folder / "x.png", *QUICK), 2, "is no grid"),
-        (("train", "synthetic:grid?sides=3"), 1, "sides"),
-        (("train", "synthetic:rcv1", "--segmentation", folder / "x.npy"), 2, "is for --problem cuts"),
-        (("convert", folder / "bad.max", folder / "store"), 2, "graphs are not kept in stores"),
-        (("labels", folder / "model"), 1, "not a hogwild model"),
-        (("train", GRID, "--problem", "cut"), 2, "expected one of linear, completion, cuts"),
+        (("train", folder / "bad.max"), "bad.max:7: "),
+        ((*cut, "--holdout", 0.1), "--holdout 0.1: a cut is of one graph"),
+        ((*cut, "--test", GRID), "nothing to test on"),
+        ((*cut, "--segmentation", folder / "x.csv"), "expected a name that ends in .npy"),
+        ((*cut, "--plot", folder / "x.gif"), ".png"),
+        ((*cut, "--features", 3), "--features is for rows"),
+        ((*cut, "--out", folder / "same.npy", "--segmentation", folder / "same.npy"), "would overwrite"),
+        (("train", "synthetic:clusters", "--plot", folder / "x.png", *QUICK), "is no grid"),
+        (("train", "synthetic:rcv1", "--segmentation", folder / "x.npy"), "is for --problem cuts"),
+        (("convert", folder / "bad.max", folder / "store"), "graphs are not kept in stores"),
+        (("labels", folder / "model"), "not a hogwild model"),
+        (("train", GRID, "--problem", "cut"), "expected one of linear, completion, cuts"),
     ]
 
 
-def test_mistakes_are_one_line(hogwild: Callable, tmp_path: Path) -> None:
-    for arguments, status, said in mistakes(tmp_path):
-        result = hogwild(*arguments)
-        assert result.status == status, (arguments, result)
-        assert said in result.err, (arguments, result.err)
-        assert result.err.count("\n") == 1, result.err
-        assert "Traceback" not in result.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.max", "edges.tsv", "model"]
+def test_mistakes_are_one_line(refused: Callable, tmp_path: Path) -> None:
+    for arguments, said in mistakes(tmp_path):
+        assert said in refused(*arguments), arguments
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.max", "model"]
 
 
-def test_a_linear_model_has_no_labels(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+def test_a_linear_model_has_no_labels(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
     assert hogwild("train", svm, "--workers", 1, "--host", "threads", "--out", tmp_path / "m").status == 0
     for command in ("labels", "recommend", "similar"):
-        result = hogwild(command, tmp_path / "m")
-        assert result.status == 1
-        assert "got a linear model" in result.err
+        assert "got a linear model" in refused(command, tmp_path / "m")
     assert hogwild("train", GRID, *QUICK, "--out", tmp_path / "c").status == 0
     for command in ("predict", "evaluate"):
-        result = hogwild(command, tmp_path / "c", svm)
-        assert result.status == 1
-        assert "see hogwild labels" in result.err
+        assert "see hogwild labels" in refused(command, tmp_path / "c", svm)

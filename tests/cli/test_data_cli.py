@@ -35,13 +35,10 @@ def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["1 x\n", "", "1 30:1\n", "\x00\x01"])
-def test_convert_leaves_nothing_after_an_error(hogwild: Callable, tmp_path: Path, text: str) -> None:
+def test_convert_leaves_nothing_after_an_error(refused: Callable, tmp_path: Path, text: str) -> None:
     source = tmp_path / "source"
     source.write_text(text)
-    result = hogwild("convert", source, tmp_path / "store", "--features", 20)
-    assert result.status == 1
-    assert result.err.startswith(f"hogwild: error: {source}")
-    assert result.err.count("\n") == 1
+    assert str(source) in refused("convert", source, tmp_path / "store", "--features", 20)
     assert list(tmp_path.iterdir()) == [source]
 
 
@@ -57,7 +54,7 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     assert "targets       min" in hogwild("info", "synthetic:rcv1?rows=200&features=200&nnz=5&task=regress").out
 
 
-def test_info_on_more_machines(hogwild: Callable, svm: Path) -> None:
+def test_info_on_more_machines(hogwild: Callable, refused: Callable, svm: Path) -> None:
     link = ("--machines", 2, "--link", "latency=0.2ms,bandwidth=1Gbit,row=1ms")
     found = json.loads(hogwild("info", svm, *link, "--json").out)["machines"]
     assert (found["count"], found["epoch_seconds"]) == (2, 0.2)
@@ -75,9 +72,7 @@ def test_info_on_more_machines(hogwild: Callable, svm: Path) -> None:
         link: "give the data too",
         ("synthetic:grid", *link): "is for rows of features",
     }.items():
-        result = hogwild("info", *command)
-        assert (result.status, result.err.count("\n")) == (2, 1), result.err
-        assert said in result.err
+        assert said in refused("info", *command)
 
 
 def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:
@@ -99,11 +94,9 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
 
 
 @pytest.mark.parametrize("command", [("info", "missing"), ("convert", "missing", "store"), ("info", "synthetic:x")])
-def test_missing(hogwild: Callable, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing(refused: Callable, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = hogwild(*command)
-    assert result.status == 1
-    assert result.err.startswith(f"hogwild: error: {command[1]}: ")
+    assert refused(*command).startswith(f"hogwild: error: {command[1]}: ")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -43,35 +43,25 @@ def test_plain_arrays_take_their_labels_and_loss_from_options(hogwild: Callable,
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "message"),
+    ("words", "message"),
     [
-        (["export", "MODEL", "--to", "liblinear", "-o", "x"], 2, "'liblinear' is not one of 'npz', 'sklearn', 'onnx'"),
-        (["import", "MODEL", "--from", "onnx", "-o", "x"], 2, "'onnx' is not one of 'npz', 'sklearn'"),
-        (["export", "none", "--to", "npz", "-o", "x"], 1, "none: "),
-        (["export", "bad", "--to", "npz", "-o", "x"], 1, "bad: not a hogwild model"),
-        (["export", "MODEL", "--to", "npz", "-o", "MODEL"], 2, "would overwrite"),
-        (["export", "MODEL", "--to", "npz", "-o", "none/x"], 1, "--out none/x: cannot write there"),
-        (["export", "MODEL", "--to", "npz"], 2, "Missing option '--out' / '-o' (see hogwild export --help)"),
-        (["import", "bad", "--from", "npz", "-o", "x"], 1, "bad: not an npz archive"),
-        (["import", "bad", "--from", "npz", "-o", "x", "--labels", "a,b"], 2, "--labels a,b: expected numbers"),
-        (["import", "bad", "--from", "npz", "-o", "bad"], 2, "would overwrite"),
+        (["export", "MODEL", "--to", "liblinear", "-o", "x"], "'liblinear' is not one of 'npz', 'sklearn', 'onnx'"),
+        (["import", "MODEL", "--from", "onnx", "-o", "x"], "'onnx' is not one of 'npz', 'sklearn'"),
+        (["export", "none", "--to", "npz", "-o", "x"], "none: "),
+        (["export", "bad", "--to", "npz", "-o", "x"], "bad: not a hogwild model"),
+        (["export", "MODEL", "--to", "npz", "-o", "MODEL"], "would overwrite"),
+        (["export", "MODEL", "--to", "npz", "-o", "none/x"], "--out none/x: cannot write there"),
+        (["export", "MODEL", "--to", "npz"], "Missing option '--out' / '-o' (see hogwild export --help)"),
+        (["import", "bad", "--from", "npz", "-o", "x"], "bad: not an npz archive"),
+        (["import", "bad", "--from", "npz", "-o", "x", "--labels", "a,b"], "--labels a,b: expected numbers"),
+        (["import", "bad", "--from", "npz", "-o", "bad"], "would overwrite"),
     ],
 )
 def test_mistakes_are_one_line(
-    hogwild: Callable,
-    model: Path,
-    words: list[str],
-    status: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    refused: Callable, model: Path, words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad").write_text("nothing of the kind\n")
     before = sorted(tmp_path.iterdir())
-    result = hogwild(*[model if word == "MODEL" else word for word in words])
-    assert result.status == status
-    assert result.err.startswith("hogwild: error: ")
-    assert message in result.err
-    assert result.err.count("\n") == 1
+    assert message in refused(*[model if word == "MODEL" else word for word in words])
     assert sorted(tmp_path.iterdir()) == before

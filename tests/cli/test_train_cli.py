@@ -121,11 +121,11 @@ def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, t
     more = "--holdout", 0.25, "--test", SMALL, "--epochs", 2, "--step", 0.1, "--json", tmp_path / "rows", *QUICK
     out = hogwild("train", SMALL, "--l2", "1e-5,1e-3", *more).out
     first, *_, last = rows_of((tmp_path / "rows").read_text())
-    assert "choosing l2 by the loss on 150 rows held out of 600: 2 values side by side, 2 epochs" in out
+    assert "choosing l2: 2 values side by side, 2 epochs" in out
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     best = min(losses, key=lambda l2: losses[l2])
     assert re.search(rf"^ +0.001 +0.1 +{losses[1e-3]:.5g}", out, re.MULTILINE)
-    assert f"chosen: l2 {best:g}, the strongest near the lowest loss: {losses[best]:.5g}" in out
+    assert f"\nl2 {best:g} of 2 from 1e-05 to 0.001: loss {losses[best]:.5g} on 150 rows held out of 600" in out
     assert last["l2"] == best
     assert last["test_loss"] not in (last["train_loss"], last["held_out_loss"])  # of 600, 450 and 150 rows
     both = hogwild("train", SMALL, *more)
@@ -215,13 +215,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     ([SMALL, "--test", "missing.svm"], "missing.svm: No such file"),
     ([SMALL, "--out", "nowhere/model"], "--out nowhere/model: cannot write there"),
     ([SMALL, "--out", "."], "--out .: is a directory"),
-    ([SMALL, "--out", "/dev/null"], "--out /dev/null: not a regular file"),
-    ([SMALL, "--json", "nowhere/rows"], "--json nowhere/rows: cannot write there"),
     ([SMALL, "--checkpoint", "bad.svm/state"], "--checkpoint bad.svm/state: cannot write there"),
     (["bad.svm"], "bad.svm:2: "),
     (["one.svm"], "one.svm: all 2 rows have the label 1"),
     (["synthetic:nothing"], "synthetic:nothing"),
-    (["synthetic:rcv1?rows=x"], "rows"),
 ]
 MAKE_THEM = """
 import json, sys
@@ -255,12 +252,6 @@ def test_no_gpu_is_one_line(hogwild: Callable, tmp_path: Path, arguments: tuple[
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_every_few_epochs(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild("train", SMALL, *QUICK, "--epochs", 5, "--evaluate-every", 2, "--json", tmp_path / "rows")
-    assert result.status == 0
-    assert [row["epoch"] for row in rows_of((tmp_path / "rows").read_text())] == [0, 2, 4, 5]
-
-
 def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path) -> None:
     data = SMALL + "&task=regress"
     options = ("--loss", "squared-error", "--step", 1e6, "--l2", 0, "--schedule", "constant")
@@ -271,12 +262,6 @@ def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path)
     found = rows_of(rows.read_text())
     assert found[-1]["status"] == "diverged"
     assert np.isfinite(load_model(out).coef_).all()
-
-
-def test_full_disk_for_rows(hogwild: Callable) -> None:
-    result = hogwild("train", SMALL, *QUICK, "--epochs", 1, "--json", "/dev/full")
-    assert result.status == 1
-    assert result.err == "hogwild: error: --json /dev/full: No space left on device\n"
 
 
 def test_live_line_on_a_terminal(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from torch import nn
 
 from hogwild import machine
+from hogwild.compare.report.figures import STYLES
 from hogwild.compare.report.results import load
-from hogwild.compare.report.styles import STYLES
 from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import verdict
 from hogwild.compare.run.harness import Comparison

@@ -53,7 +53,7 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(rows: Rows, name: 
     method = METHODS[name]
     if workers > 1 and not method.parallel:
         return
-    task = ComparedData(rows, None, BASE, "rows", 60.0)
+    task = ComparedData(rows, None, BASE, "rows", 600.0)
     reason = method.refusal(BASE, rows, workers, cores=2)
     if workers == 4 and method.kind == "locks":
         assert reason is not None

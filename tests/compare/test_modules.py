@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import Dataset
 
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
@@ -66,16 +65,6 @@ class Halved(Scaled):
 
 
 Halved.__qualname__ = Halved.__name__ = "Scaled"  # only what it computes is another
-
-
-class Numbered(Dataset):
-    """Items one by one."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
-        return torch.full((4,), float(row)), row % 2
 
 
 @pytest.fixture
@@ -160,7 +149,6 @@ def test_modules_are_told_apart() -> None:
         "code of the loss": (network, smoother, (X, y), 0),
         "own class": (Scaled, "cross-entropy", (X, y), 0),
         "code of the class": (Halved, "cross-entropy", (X, y), 0),
-        "items": (network, "cross-entropy", Numbered(), 0),
     }
     prints = {name: MODULE.fingerprint(pose(*about[:3], seed=about[3])[0]) for name, about in others.items()}
     assert len(set(prints.values())) == len(others)
@@ -178,12 +166,11 @@ def test_the_loss_is_the_module_s(posed: Posed) -> None:
         MODULE.take(BASE, data(), None)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "sparse", "items"])
+@pytest.mark.parametrize("kind", ["arrays", "sparse"])
 def test_some_of_the_examples(kind: str) -> None:
     given = {
         "arrays": data,
         "sparse": lambda: open_data("synthetic:rcv1?rows=120&features=30&nnz=5"),
-        "items": Numbered,
     }[kind]()
     examples = take_data(given, "cross-entropy")
     whole = Posed(network(), smooth, examples)
@@ -193,9 +180,6 @@ def test_some_of_the_examples(kind: str) -> None:
     rest, test = hold_out(examples, 0.25, 3)
     assert (len(rest), len(test)) == (90, 30)
     assert len(hold_out(examples, 0.999, 3)[0]) == 1
-    if kind == "items":
-        numbers = [int(part.dataset[k][0][0]) for part in (rest, test) for k in range(len(part))]
-        assert sorted(numbers) == list(range(N))
     if kind == "arrays":
         rows = np.concatenate([rest.inputs[0], test.inputs[0]])
         assert sorted(map(tuple, rows)) == sorted(map(tuple, examples.inputs[0]))

@@ -137,10 +137,7 @@ def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
 def test_comparisons_of_the_same_problem_share_the_optimum(tmp_path: Path) -> None:
     write(tmp_path / "a", about(), run("serial", [1.0, 0.5]))
     write(tmp_path / "b", about(), run("serial", [1.0, -1.0]))
-    write(tmp_path / "c", about(l2=1.0), run("serial", [1.0, 0.5]))
-    found = load([tmp_path / name for name in "abc"])
-    assert [source.scale.optimum for source in found] == [-1.0, -1.0, 0.0]
-    assert [source.label for source in found] == ["a", "b", "c"]
+    assert [source.scale.optimum for source in load([tmp_path / "a", tmp_path / "b"])] == [-1.0, -1.0]
 
 
 def test_labels_tell_directories_apart(tmp_path: Path) -> None:

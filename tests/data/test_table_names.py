@@ -1,4 +1,4 @@
-"""Names of a table's features: gathered while rows are made, kept in stores and models; forged ones are refused."""
+"""Names of a table's features: gathered while rows are made, kept in stores and models."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from math import floor, log2
 from typing import Any
 
@@ -79,14 +77,6 @@ def test_the_sum_in_as_many_steps_and_bytes_as_the_schedule_has(by: str, count: 
 
 
 @pytest.mark.parametrize("by", SCHEDULES)
-def test_the_28_of_seven_nodes_and_arrays_shorter_than_a_line(by: str) -> None:
-    network = Network(7, Wire(latency=0.0))
-    links = [TimedLink(network, replica) for replica in range(7)]
-    values = np.arange(1, 8, dtype=np.float32)[:, None]
-    assert [each.tolist() for each in reduced(by, values, links)] == [[28]] * 7
-
-
-@pytest.mark.parametrize("by", SCHEDULES)
 def test_through_logs_that_hold_one_message(by: str) -> None:
     arrays = np.random.default_rng(0).standard_normal((5, 100)).astype(np.float32)
     shared = Block(DirectLink.spec(5, START + 4 * 100), shared=False).arrays
@@ -105,24 +95,3 @@ def test_a_round_that_one_gives_up_ends_for_all(by: str) -> None:
         links[5].post(other, Message(GIVEN_UP, 1, 0))
     found = reduced(by, np.ones((5, 50), np.float32), links[:5])
     assert [each for each in found if each is not None] == []
-
-
-@pytest.mark.parametrize("by", SCHEDULES)
-def test_the_sum_is_that_of_gloo(by: str) -> None:
-    """torch's own all-reduce, here between threads."""
-    dist = pytest.importorskip("torch.distributed")
-    import torch
-
-    count, size = 3, 1000
-    arrays = np.random.default_rng(5).standard_normal((count, size)).astype(np.float32)
-    store, sums = dist.HashStore(), [torch.from_numpy(array.copy()) for array in arrays]
-
-    def side(rank: int) -> None:
-        group = dist.ProcessGroupGloo(store, rank, count, timedelta(seconds=60))
-        group.allreduce([sums[rank]]).wait()
-
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(side, range(count)))
-    network = Network(count, Wire())
-    for found, theirs in zip(reduced(by, arrays, [TimedLink(network, r) for r in range(count)]), sums):
-        np.testing.assert_allclose(found, theirs.numpy(), rtol=1e-6, atol=1e-6)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +19,18 @@ from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.replicas import LINE_FLOATS, PIECE, take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.memory import Block
-from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
-from hogwild.model_file import load_checkpoint, save_checkpoint
-from hogwild.models import load_model
+from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
 from hogwild.training.probe import Probe
 from hogwild.training.run import resolve
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
-from tests.runs import QUIET, living, long_epochs, start, stopped_inside, toy, until, when
+from tests.runs import living, toy, until
 
 AVERAGING, ONE_SHOT = [*EXCHANGES][1:3]
 ROWS = f"{AVERAGING}:mean=rows"
 both = pytest.mark.parametrize("exchange", [AVERAGING, ONE_SHOT])
-hosts = pytest.mark.parametrize("host", ["threads", "processes"])
 
 
 # ---- the arrays
@@ -99,29 +93,6 @@ def test_without_a_row_nothing_changes(one_shot: bool) -> None:
     assert r.flat.tobytes() == before
 
 
-def test_averaging_starts_afresh_in_every_task() -> None:
-    r = replicas(1, 2)
-    for value in (1.0, 2.0):
-        r.begin()
-        assert [float(r.take(worker)[0]) for worker in range(2)] == [r.flat[0]] * 2
-        r.take(0)[:], r.take(1)[:] = value, 0.0
-        r.meet(np.array([1, 3]))
-        assert r.flat[0] == value / 4
-
-
-def test_one_shot_replicas_never_hear_of_each_other() -> None:
-    r = replicas(1, 3, one_shot=True)
-    r.flat[:] = 0.5
-    for epoch in (1, 2):
-        r.begin()
-        for worker in range(2):
-            r.take(worker)[:] += worker + 1
-        r.meet(np.array([3, 1, 0]))
-        assert r.replicas[:, 0].tolist() == [0.5 + epoch, 0.5 + 2 * epoch, 0.5]  # who began late did so at the start
-        assert r.flat[0] == 0.5 + 1.25 * epoch
-        assert r.rows.tolist() == [3 * epoch, epoch, 0]
-
-
 # ---- a job whose workers are driven by hand
 
 
@@ -178,33 +149,6 @@ def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> Non
         starts = ends if exchange == ONE_SHOT else [job.flat.copy()] * 3
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_one_epoch_of_either_is_the_same(name: str) -> None:
-    made, options = OPTIONS[name]
-    rows, found = awkward_rows(n=500, **made), []
-    for exchange in (ROWS, ONE_SHOT):
-        job = job_of(rows, exchange, **options)
-        drive(job, [(0, 3), (1, 8)])
-        found.append(bits(job))
-        drive(job, [(1, 4), (0, 8)], epoch=1)
-        found.append(bits(job))
-    assert found[0] == found[2]
-    assert found[1] != found[3]
-
-
-@both
-@pytest.mark.parametrize("name", OPTIONS)
-def test_one_worker_is_serial_to_the_bit(name: str, exchange: str) -> None:
-    made, options = OPTIONS[name]
-    rows, found = awkward_rows(n=200, **made), []
-    for job in (make_job(rows, "serial", **options), job_of(rows, exchange, 1, **options)):
-        for epoch in range(2):
-            run_epoch(job, epoch, CONSTANT)
-            job.meet()
-        found.append(bits(job))
-    assert found[0] == found[1]
-
-
 @both
 def test_who_replaces_a_dead_worker_goes_on_with_its_replica(exchange: str) -> None:
     rows = awkward_rows(n=500)
@@ -212,21 +156,6 @@ def test_who_replaces_a_dead_worker_goes_on_with_its_replica(exchange: str) -> N
     drive(whole, [(0, 8)])
     drive(job, [(0, 3), (0, 8)])  # the second time with another memory of its own
     assert bits(job) == bits(whole)
-
-
-@both
-def test_one_worker_stopped_goes_on_to_the_bit(exchange: str) -> None:
-    rows = awkward_rows(n=500)
-    whole, parts = job_of(rows, exchange, 1), job_of(rows, exchange, 1)
-    drive(whole, [(0, 8)])
-    drive(parts, [(0, 3)])
-    assert parts.problem.position(parts.control, parts.order) == 3
-    again = job_of(rows, exchange, 1)
-    again.restore(parts.export())
-    for name, array in parts.kept().items():
-        again.kept()[name][...] = array
-    drive(again, [(0, 8)], start=3)
-    assert bits(again) == bits(whole)
 
 
 def test_an_average_after_every_row_is_a_step_along_the_mean_gradient() -> None:
@@ -260,80 +189,8 @@ def test_no_exchange_has_no_replicas() -> None:
 
 
 @pytest.fixture(scope="module")
-def pools() -> Iterator[Callable[[str], Pool]]:
-    made = {host: start_pool(host, 2) for host in ("processes", "threads")}
-    yield made.__getitem__
-    for each in made.values():
-        each.close()
-
-
-RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "plain": ({}, {}),
-    "l1": ({}, {"l1": 1e-3, "l2": 0.0}),
-    "no intercept": ({}, {"intercept": False}),
-    "classes": ({"classes": 3}, {"class_weight": "balanced"}),
-    "softmax": ({"classes": 3}, {"loss": "softmax"}),
-    "real targets": ({"classes": 0}, {"loss": "huber", "step": 0.05}),
-}
-
-
-@both
-@hosts
-@pytest.mark.parametrize("name", RUNS)
-def test_every_kind_of_run(pools: Callable, name: str, host: str, exchange: str) -> None:
-    made, options = RUNS[name]
-    rows, options = toy(8000, **made), {"step": 0.5, "epochs": 4} | options
-    if not made:
-        weights = np.linspace(0.5, 1.5, len(rows))
-        rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, weights)
-    serial = hogwild.train(rows, workers=1, **options)
-    serial.finish()
-    run = hogwild.train(rows, exchange=exchange, pool=pools(host), **options)
-    found = list(run)
-    first, last = found[0], found[-1]
-    assert {(row["method"], row["exchange"], row["discipline"]) for row in found} == {(exchange, exchange, "serial")}
-    assert (last["workers"], last["host"], last["updates"], last["workers_lost"]) == (2, host, len(rows), 0)
-    gained = first["objective"] - serial.history[-1]["objective"]
-    assert last["objective"] < serial.history[-1]["objective"] + 0.3 * gained  # fewer steps in a row, so behind
-    coef, intercept = run.model.coef_, run.model.intercept_
-    judged = run._case._evaluator.train.evaluate(coef[0] if len(coef) == 1 else coef, intercept)
-    assert judged["objective"] == last["objective"]
-
-
-@both
-@hosts
-def test_one_worker_as_without(rows: Rows, host: str, exchange: str, tmp_path: Path) -> None:
-    options = {"step": 0.5, "epochs": 3, "l1": 1e-4, "workers": 1, "host": host}
-    serial = hogwild.train(rows, **options)
-    serial.finish()
-    run = hogwild.train(rows, exchange=exchange, **options)
-    assert [row["objective"] for row in run] == [row["objective"] for row in serial.history]
-    np.testing.assert_array_equal(run.model.coef_, serial.model.coef_)
-    hogwild.train(rows, exchange=exchange, checkpoint=tmp_path, **options | {"epochs": 2}).finish()
-    again = hogwild.train(rows, exchange=exchange, checkpoint=tmp_path, resume=True, **options)
-    again.finish()
-    np.testing.assert_array_equal(again.model.coef_, serial.model.coef_)
-    model = tmp_path / "model"
-    again.model.save(model)
-    assert load_model(model).config["exchange"] == exchange
-
-
-@pytest.fixture(scope="module")
 def rows() -> Rows:
     return toy()
-
-
-@both
-def test_averaging_halves_the_suboptimality(exchange: str) -> None:
-    rows = toy(20_000)
-    best = hogwild.train(rows, workers=1, step=0.5, epochs=60, l2=1e-3)
-    best.finish()
-    lowest = best.history[-1]["objective"]
-    rest = []
-    for seed in range(3):
-        found = list(hogwild.train(rows, workers=2, exchange=exchange, step=0.5, epochs=5, l2=1e-3, seed=seed))
-        rest.append((found[-1]["objective"] - lowest) / (found[0]["objective"] - lowest))
-    assert np.median(rest) < 0.5
 
 
 def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,13 +201,6 @@ def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.Mo
             found = resolve(dataclasses.replace(config, workers=asked), 100)
             assert (found.workers, found.discipline, found.exchange) == (expected, "serial", AVERAGING)
         assert resolve(config, 4).workers == 4
-
-
-@both
-def test_the_step_of_one_replica_is_probed_for_as_without(rows: Rows, exchange: str) -> None:
-    without, run = (hogwild.train(rows, workers=1, epochs=1, exchange=name) for name in ("none", exchange))
-    assert run.config.step == without.config.step
-    run.close(), without.close()
 
 
 def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
@@ -373,44 +223,6 @@ def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
 # ---- faults, stopping, resuming
 
 
-@both
-def test_a_killed_worker(tmp_path: Path, exchange: str) -> None:
-    """The run goes on with what the worker had learnt, short of a chunk at most."""
-    rows = long_epochs(tmp_path, 300)
-    run = start(rows, exchange=exchange, workers=2, host="processes", epochs=2)
-    next(run)
-    victim = run.engine.pool._crew[0].pid  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
-    row = next(run)
-    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(rows) - run.engine.job.order.chunk <= row["updates"] <= len(rows)
-    assert row["objective"] < run.history[0]["objective"]
-    row = next(run)
-    assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", 1, len(rows))
-
-
-@both
-@hosts
-def test_stopped_and_resumed(tmp_path: Path, host: str, exchange: str) -> None:
-    rows = long_epochs(tmp_path)
-    options = {"workers": 2, "host": host, "exchange": exchange, "checkpoint": tmp_path / "state"}
-    run = stopped_inside(lambda: start(rows, epochs=2, **options), 0, 5000)
-    row = run.history[-1]
-    assert list(run) == []
-    assert row["updates"] / len(rows) == pytest.approx(row["epoch"], abs=1e-3)
-    again = start(rows, epochs=1, resume=True, **options)
-    assert again._job.export().tobytes() == run._job.export().tobytes()
-    if exchange == ONE_SHOT:
-        mine, theirs = again._job.kept(), run._job.kept()
-        assert {name: array.tobytes() for name, array in mine.items()} == {
-            name: array.tobytes() for name, array in theirs.items()
-        }
-        assert theirs["exchange_rows"].sum() == row["updates"]
-    (row,) = again
-    assert (row["status"], row["epoch"], row["updates"]) == ("ok", 1, len(rows))
-    assert row["objective"] < run.history[0]["objective"]
-
-
 def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
     """One-shot replicas are of workers, so these have to be as many; the mean of ``averaging`` is of all."""
     options = {"step": 0.5, "host": "threads", "resume": True}
@@ -431,26 +243,9 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
 
 
-def test_files_of_before_there_were_exchanges(rows: Rows, tmp_path: Path) -> None:
-    whole = hogwild.train(rows, epochs=2, **QUIET).finish()
-    hogwild.train(rows, epochs=1, checkpoint=tmp_path, **QUIET).finish()
-    arrays, header = load_checkpoint(tmp_path)
-    for name in ("exchange", "gradient_delay"):
-        del header["config"][name]
-    save_checkpoint(tmp_path, arrays, header)
-    with pytest.raises(InputError, match="exchange was 'none'"):
-        hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, exchange=AVERAGING, **QUIET)
-    model = hogwild.train(rows, epochs=2, checkpoint=tmp_path, resume=True, **QUIET).finish()
-    np.testing.assert_array_equal(model.coef_, whole.coef_)
-    del model.config["exchange"], model.config["gradient_delay"]
-    model.save(tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").coef_, whole.coef_)
-
-
-@hosts
-def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str) -> None:
+def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
     """Replicas are of the job: another one in between changes nothing, and what was dropped is forgotten."""
-    pool = pools(host)
+    pool = start_pool("threads", 2)
     options = {"step": 0.5, "epochs": 3, "pool": pool}
     runs = [hogwild.train(rows, exchange=exchange, **options) for exchange in ("none", AVERAGING, ONE_SHOT)]
     for found in zip(*runs, strict=True):
@@ -458,6 +253,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: Callable, host: str)
     assert all(run.history[-1]["objective"] < 0.5 * run.history[0]["objective"] for run in runs)
     assert until(lambda: pool.job is None)
     assert all(run._job.control[LAST] == len(rows) for run in runs)
+    pool.close()
 
 
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -232,18 +232,7 @@ def test_replicas_learn(name: str) -> None:
     assert np.median(found) <= 1.02 * best.history[-1]["objective"]
 
 
-@trading
-def test_a_diverging_step_is_named(name: str) -> None:
-    rows = toy(2000, classes=0)
-    run = hogwild.train(
-        rows, loss="squared-error", step=50.0, epochs=3, workers=3, host="simulator", exchange=spelled(name, 50)
-    )
-    with pytest.raises(hogwild.TrainingError, match="diverged"):
-        run.finish()
-    assert run.history[-1]["status"] == "diverged"
-
-
-@trading
+@named
 def test_a_killed_worker_is_missed_by_nobody(name: str, tmp_path: Path) -> None:
     """Whether it died at work or in a trade: the others go on, its replacement takes part, nothing stays held."""
     rows = long_epochs(tmp_path, 200)

@@ -9,14 +9,12 @@ import pytest
 
 import hogwild
 from hogwild.exchanges import make_exchange
-from hogwild.exchanges.gossip import LAST, SOME, Gossip, _open
-from hogwild.exchanges.packing import pack_delta, unpack_delta, unpack_entries, unpack_values
+from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_delta, unpack_entries
 from hogwild.exchanges.replicas import take
 from hogwild.exchanges.trade import Message
 from hogwild.hosts.memory import Block
 from hogwild.hosts.network import Network, TimedLink
 from hogwild.methods import Wire
-from tests.runs import toy
 
 SIZE = 400
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
@@ -81,19 +79,15 @@ class Table:
         self.network.now[replica] += 3 * self.rng.random()
 
 
-def sent(exchange: Gossip, message: Message) -> np.ndarray:
+def sent(message: Message) -> np.ndarray:
     """What a message says, (SIZE,) float64."""
     found = np.zeros(SIZE)
     if message.kind == LAST:
         return found + unpack_delta(message.values, SIZE)
     data = message.values.view(np.uint32)
-    if exchange.top:
-        entries = unpack_entries(data, signs=False)
-        found[entries] = unpack_values(data, len(entries), int(exchange.bits))
-    else:
-        entries = unpack_entries(data[1:], signs=True)
-        tau = float(data[:1].view(np.float32)[0])
-        found[entries & np.uint32(2**31 - 1)] = np.where(entries >> 31, -tau, tau)
+    entries = unpack_entries(data[1:], signs=True)
+    tau = float(data[:1].view(np.float32)[0])
+    found[entries & np.uint32(2**31 - 1)] = np.where(entries >> 31, -tau, tau)
     return found
 
 
@@ -111,7 +105,7 @@ def test_what_is_sent_and_what_is_owed_are_all_updates_exactly(own: int, code: s
         table.update(0, delta.astype(np.float32))
         updates += delta
         table.trade(0)
-        all_sent = sum(sent(table.exchange, message) for message in table.links[0].posted)
+        all_sent = sum(sent(message) for message in table.links[0].posted)
         mine, base = table.mine[0], table.arrays["base"][0, :SIZE]
         owed = mine - base if own else table.arrays["rest"][0, :SIZE]
         assert (all_sent % tau == 0).all()
@@ -128,7 +122,7 @@ def brought_home(table: Table) -> np.ndarray:
     return base[0] + owed.sum(axis=0) / np.maximum((owed != 0).sum(axis=0), 1)
 
 
-@pytest.mark.parametrize("options", [{}, {"tau": 0.05}, {"own": 0}, {"top": 9}, {"top": 9, "bits": "16"}])
+@pytest.mark.parametrize("options", [{}, {"tau": 0.05}, {"own": 0}])
 def test_replicas_end_equal_and_nothing_is_lost(options: dict[str, Any]) -> None:
     table = Table(Gossip(**options), 4, seed=len(options))
     total = table.flat.astype(np.float64)
@@ -149,14 +143,11 @@ def test_replicas_end_equal_and_nothing_is_lost(options: dict[str, Any]) -> None
     assert all(table.network.next_arrival(replica) is None for replica in range(4))  # nothing is under way
     np.testing.assert_allclose(table.mine[0], expected, rtol=1e-5, atol=1e-5)
     for mine in table.mine[1:]:
-        if options.get("top"):  # values of any bits are added up in any order
-            np.testing.assert_allclose(mine, table.mine[0], rtol=1e-5, atol=1e-6)
-        else:
-            assert mine.tobytes() == table.mine[0].tobytes()
+        assert mine.tobytes() == table.mine[0].tobytes()
     assert table.model().tobytes() == table.mine[0].tobytes()
 
 
-@pytest.mark.parametrize("options", [{}, {"own": 0}, {"top": 9}])
+@pytest.mark.parametrize("options", [{}, {"own": 0}])
 def test_what_is_owed_lasts_if_it_is_not_brought_home(options: dict[str, Any]) -> None:
     table = Table(Gossip(home=0, **options), 3)
     total = table.flat.astype(np.float64)
@@ -175,8 +166,7 @@ def test_what_is_owed_lasts_if_it_is_not_brought_home(options: dict[str, Any]) -
         np.testing.assert_allclose(table.arrays["base"][0, :SIZE] + owed.sum(axis=0), total, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(table.model(), brought_home(table), rtol=1e-5, atol=1e-5)
         assert np.abs(table.model() - total).max() > 0.1
-        if not options.get("top"):
-            assert len({base.tobytes() for base in table.arrays["base"]}) == 1
+        assert len({base.tobytes() for base in table.arrays["base"]}) == 1
 
 
 def test_a_replica_whose_worker_died_catches_up_if_nothing_is_brought_home() -> None:
@@ -195,39 +185,13 @@ def test_a_replica_whose_worker_died_catches_up_if_nothing_is_brought_home() -> 
     np.testing.assert_allclose(table.model(), before, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("host", ["threads", "simulator"])
-def test_replicas_of_a_run_end_equal(host: str) -> None:
-    run = hogwild.train(toy(3000), workers=3, host=host, exchange="gossip:period=50", step=0.1, epochs=1)
-    run.finish()
-    job = run.engine.job
-    arrays = job.trader.arrays
-    assert arrays["ended"].tolist() == [3, 3, 3]
-    assert len({mine[: job.problem.size].tobytes() for mine in arrays["replicas"]}) == 1
-    assert job.export().tobytes() == arrays["replicas"][0, : job.problem.size].tobytes()
-
-
-def test_the_largest_entries_are_sent_and_their_bytes_are_counted() -> None:
-    for bits, size in (("32", 4), ("16", 2)):
-        table = Table(Gossip(top=6, code="plain", bits=bits), 3)
-        delta = table.rng.normal(size=SIZE).astype(np.float32)
-        table.update(0, delta)
-        table.trade(0)
-        (message,) = table.links[0].posted
-        assert message.kind == SOME
-        assert message.size == 64 + 8 + 6 * (4 + size)
-        assert set(np.flatnonzero(sent(table.exchange, message))) == set(np.argsort(np.abs(delta))[-6:])
-        assert table.network.counts.bytes_sent == 2 * message.size
-        owed = table.mine[0] - table.arrays["base"][0, :SIZE]
-        np.testing.assert_allclose(owed + sent(table.exchange, message), delta, atol=1e-6)
-
-
 def test_tau_aims_at_the_density() -> None:
     table = Table(Gossip(density=0.25), 2)
     for _ in range(5):
         table.update(0, table.rng.normal(size=SIZE).astype(np.float32))
         table.trade(0)
     for message in table.links[0].posted:
-        assert 0.15 * SIZE <= np.count_nonzero(sent(table.exchange, message)) <= 0.25 * SIZE
+        assert 0.15 * SIZE <= np.count_nonzero(sent(message)) <= 0.25 * SIZE
         assert message.size < 64 + 12 + SIZE / 4 * 4  # a code is shorter than plain indices
 
 
@@ -237,7 +201,7 @@ def test_what_is_not_finite_is_never_sent() -> None:
     delta[[3, 7]] = np.nan, np.inf
     table.update(0, delta)
     table.trade(0)
-    assert not sent(table.exchange, table.links[0].posted[0])[[3, 7]].any()
+    assert not sent(table.links[0].posted[0])[[3, 7]].any()
     table.network.now[:] = [1e6, 1e6]
     table.trade(1)
     assert np.isfinite(table.mine[1]).all()
@@ -257,8 +221,8 @@ def test_a_whole_delta_is_packed(share: float) -> None:
 
 
 def test_options_are_read() -> None:
-    exchange: Any = make_exchange("gossip:period=7,tau=0.5,own=0,bits=16,code=plain,top=3")
-    assert exchange == Gossip(7, 0.5, 0.01, 3, 0, bits="16", code="plain")
-    for wrong in ("bits=8", "own=2", "density=0", "tau=-1", "code=zip"):
+    exchange: Any = make_exchange("gossip:period=7,tau=0.5,own=0,code=plain")
+    assert exchange == Gossip(7, 0.5, own=0, code="plain")
+    for wrong in ("own=2", "density=0", "tau=-1", "code=zip"):
         with pytest.raises(hogwild.UsageError, match=wrong):
             make_exchange(f"gossip:{wrong}")

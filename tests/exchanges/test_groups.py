@@ -26,7 +26,6 @@ from tests.exchanges.test_conformance import CASES, spelled, trained
 from tests.runs import toy
 
 NO_LOCKS = np.empty(0, np.int32)
-DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered")
 TRADING = [name for name, case in CASES.items() if case.numbers]
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 named = pytest.mark.parametrize("name", CASES)
@@ -79,17 +78,6 @@ def test_the_copy_and_the_replica_get_what_the_other_has_gained(l1: bool, locked
     for found in (mine, ours, anchor):
         np.testing.assert_array_equal(found, expected)
     assert not locks.any()
-
-
-def test_where_one_of_them_moved_both_get_its_bits() -> None:
-    rng = np.random.default_rng(1)
-    anchor = rng.normal(0, 1, 500).astype(np.float32) * np.float32(1e6)
-    small = rng.normal(0, 1e-6, 500).astype(np.float32)  # a sum of differences would round it
-    for moves in ("mine", "ours"):
-        arrays = {"mine": anchor.copy(), "ours": anchor.copy(), "anchor": anchor.copy()}
-        arrays[moves][:] = small
-        bring_together(*arrays.values(), NO_LOCKS, NO_LOCKS, np.zeros(cells(1), np.int64), False)
-        assert all(array.tobytes() == small.tobytes() for array in arrays.values())
 
 
 @njit(**JIT)
@@ -196,29 +184,6 @@ def test_two_virtual_groups_learn_what_one_worker_does(learned: dict, name: str,
     assert trained(learned["rows"], step=CASES[name].step, **quiet)[1][-1] <= 1.03 * learned[name]
 
 
-@named
-def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
-    quiet: dict[str, Any] = {
-        "workers": 4,
-        "host": "simulator",
-        "exchange": grouped(name, 100),
-        "delay": "random:shape=2",
-        "link": "latency=20us,bandwidth=1Gbit",
-        "discipline": "hogwild",
-    }
-    first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
-    assert first == again
-    assert first != trained(rows, seed=2, **quiet)
-
-
-def test_an_l1_penalty_is_kept(rows: Rows) -> None:
-    quiet: dict[str, Any] = {"step": 0.1, "epochs": 8, "l1": 3e-3, "workers": 4, "host": "simulator"}
-    run = hogwild.train(rows, exchange="averaging:period=100,group=2", discipline="tiered", **quiet)
-    alone = hogwild.train(rows, exchange="averaging:period=100", **quiet)
-    found, usual = (np.count_nonzero(each.finish().coef_) for each in (run, alone))
-    assert found <= 1.2 * usual
-
-
 # ---- rows, and who takes part
 
 
@@ -238,12 +203,6 @@ def test_a_period_counts_the_rows_of_the_whole_group() -> None:
     assert 2 * (0.5 * trades + 1) <= row["messages"] <= 2 * (trades + 1)
 
 
-def test_a_part_of_an_epoch_is_that_of_a_replica(rows: Rows) -> None:
-    run = hogwild.train(rows, workers=4, host="simulator", step=0.1, exchange="averaging:period=0.25,group=2")
-    assert run.engine.job.exchange is not None
-    assert run.engine.job.exchange.period == len(rows) // 2 // 4
-
-
 def test_tiers_are_planned_for_those_who_share_them(rows: Rows) -> None:
     problem = LinearProblem.of(TrainConfig(), rows, "tiered")
     arrays, price = problem.row_arrays(rows, None), (1e-7, 1e-9)
@@ -252,14 +211,6 @@ def test_tiers_are_planned_for_those_who_share_them(rows: Rows) -> None:
         np.testing.assert_array_equal(one, other)  # the plan depends on a worker's rows; who shares is the kernel's
     single = plan_tiers(problem, rows, arrays, 4, price, 1)
     assert single.intervals.min() > two.intervals.max()  # nobody else to merge with
-
-
-def test_the_step_is_found_with_as_many_replicas(rows: Rows) -> None:
-    quiet: dict[str, Any] = {"host": "simulator", "epochs": 1}
-    run = hogwild.train(rows, workers=4, exchange="averaging:period=200,group=2", discipline="hogwild", **quiet)
-    alike = hogwild.train(rows, workers=2, exchange="averaging:period=200", **quiet)
-    run.finish(), alike.finish()
-    assert run.config.step == alike.config.step
 
 
 def test_workers_are_whole_groups_where_nobody_says_how_many(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +242,6 @@ def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
         "one-shot-averaging:group=2",
         "averaging:period=100,threshold=1e-3,group=2",
         "gossip:home=0,group=2",
-        "server:rule=elastic,push=100,group=2",
     ],
 )
 def test_replicas_that_last_are_resumed_to_the_bit(rows: Rows, exchange: str, discipline: str, tmp_path: Path) -> None:

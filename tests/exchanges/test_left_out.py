@@ -29,7 +29,6 @@ SCHEMES = (
     "gossip:period=1,home=0",
     "server:push=1",
     "server:push=1,scale=sum",
-    "server:push=1,rule=elastic",
     "server:push=1,shards=2,rule=soft,soft=2",
 )
 

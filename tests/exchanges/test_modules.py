@@ -55,10 +55,9 @@ def test_one_replica_is_serial_to_the_bit(exchange: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:4 workers share")
-@pytest.mark.parametrize("exchange", [*SCHEMES, "averaging:group=2"])
+@pytest.mark.parametrize("exchange", SCHEMES)
 def test_replicas_learn(exchange: str) -> None:
-    group = 1 + exchange.endswith("group=2")
-    rows, state = trained(exchange, 2 * group, oversubscribe=True)
+    rows, state = trained(exchange, 2, oversubscribe=True)
     assert (rows[-1]["status"], rows[-1]["updates"], rows[-1]["replicas"]) == ("ok", 640, 2)
     assert rows[-1]["messages"] > 0
     assert rows[-1]["objective"] < 0.5 * rows[0]["objective"]
@@ -94,8 +93,3 @@ def test_machines_with_unlike_modules_are_refused() -> None:
 def test_consensus_is_refused() -> None:
     with pytest.raises(UsageError, match="would pull optimisers' states together"):
         trained("consensus", 2)
-
-
-def test_machines_that_have_not_met() -> None:
-    with pytest.raises(UsageError, match="machines meet first"):
-        hogwild.train_module(network(), "cross-entropy", data(), machines=2, **OPTIONS)

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -215,21 +214,6 @@ def test_errors_of_starting_are_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
         Processes(1)
 
 
-def test_threads_that_start_pools_keep_the_main_module() -> None:
-    main = sys.modules["__main__"].__dict__
-    before = {name: main.get(name) for name in ("__spec__", "__file__")}
-    pools: list[Processes] = []
-    threads = [threading.Thread(target=lambda: pools.append(Processes(1))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for pool in pools:
-        pool.close()
-    assert len(pools) == 4
-    assert {name: main.get(name) for name in before} == before
-
-
 def test_a_worker_computes_on_one_thread(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
     """No pool of BLAS or OpenMP threads beside it: its own thread, and the one that waits for the parent's death."""
     job = make_job(pool)
@@ -283,14 +267,3 @@ def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
     assert result.stdout == "started\n"
     assert result.returncode == (1 if how == "in an error" else 0), result.stderr
     assert result.stderr.count("Traceback") == (how == "in an error")
-
-
-def test_a_long_name_of_the_temporary_directory(tmp_path: Path) -> None:
-    """A socket's name has 108 bytes."""
-    long = tmp_path / ("x" * 120)
-    long.mkdir()
-    code = "from hogwild.hosts.processes import Processes; Processes(1).close(); print('started')"
-    environment = os.environ | {"TMPDIR": str(long)}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert (result.stdout, result.stderr) == ("started\n", "")
-    assert list(long.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -177,29 +176,6 @@ def test_the_longer_the_window_the_more_is_lost() -> None:
     assert lost[0] == 0
     assert lost == sorted(lost)
     assert lost[-1] > 1000
-
-
-@pytest.mark.parametrize("delay", ["round-robin", "straggler"])
-@pytest.mark.parametrize("discipline", ["locked", "serial"])
-def test_locked_rows_are_never_stale(discipline: str, delay: str) -> None:
-    job, _ = job_of(discipline, 1 if discipline == "serial" else 5)
-    pool = play(job, delay)
-    assert pool.staleness == {0: 300}
-    assert pool.measured() == {"staleness_mean": 0, "staleness_max": 0, "lost_updates": 0}
-    assert job.done()[0] == 300
-
-
-def test_copies_are_as_stale_as_their_merges_are_rare() -> None:
-    """By the definition, from what the kernel leaves behind: rows of others since this worker's last merge."""
-    mean = {}
-    for workers in (2, 8):
-        found = run("tiered", workers, n=4000)
-        rows = list(found)
-        assert rows[-1]["lost_updates"] == 0
-        assert sum(found.staleness.values()) == rows[-1]["updates"] == 4000
-        mean[workers] = rows[-1]["staleness_mean"]
-    assert 0 < mean[2] < mean[8]
-    assert max(list(run("tiered", 1))[-1]["staleness_max"], 0) == 0
 
 
 def test_staleness_of_copies_by_hand() -> None:
@@ -412,15 +388,6 @@ def test_row_times_have_mean_one(delay: str) -> None:
     assert np.mean(drawn) == pytest.approx(1, rel=0.02 if "straggler" not in delay else 0.6)
 
 
-def test_slow_workers_do_less() -> None:
-    schedule = DelaySchedule(Law("straggler:alpha=1000,slow=2,factor=5", 10), (0, 0, 0), 0.0)
-    events = schedule.read(5000) + schedule.end()
-    rows = Counter(event // KINDS for event in events if event % KINDS == READ)
-    assert rows[9] == pytest.approx(rows[0] / 5, rel=0.1)
-    assert rows[8] == pytest.approx(rows[9], rel=0.1)
-    assert rows[7] == pytest.approx(rows[0], rel=0.1)
-
-
 def test_all_laws_have_a_test() -> None:
     assert {law.partition(":")[0] for law in LAWS} == set(DELAYS)
 
@@ -437,25 +404,3 @@ def test_orders_of_chunks_do_not_matter_to_the_positions() -> None:
 
 
 # --- what it is for
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", ["tfidf", "binary", "counts"])
-def test_copies_reach_what_one_worker_reaches(values: str) -> None:
-    """At serial's best step, 16 workers with replicas end within 2 % of its objective: the median of three seeds."""
-    rows = hogwild.open_data(f"synthetic:rcv1?rows=20000&values={values}")
-
-    def objective(step: float, seed: int, **options: Any) -> float:
-        try:
-            run = hogwild.train(rows, step=step, seed=seed, epochs=5, evaluate_every=5, **options)
-            return float(list(run)[-1]["objective"])
-        except hogwild.HogwildError:  # diverged
-            return np.inf
-
-    serial = {2.0**k: objective(2.0**k, 0, discipline="serial") for k in range(-12, 5, 2)}
-    best = min(serial, key=lambda step: serial[step])
-    ratios = []
-    for seed in range(3):
-        many = objective(best, seed, discipline="tiered", workers=16, host="simulator")
-        ratios.append(many / objective(best, seed, discipline="serial"))
-    assert statistics.median(ratios) <= 1.02, f"{values}, step {best}: tiered / serial {ratios}, serial {serial}"

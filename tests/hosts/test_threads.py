@@ -17,7 +17,7 @@ import pytest
 
 from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts import threads
-from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.job import Job, Task
 from hogwild.hosts.threads import Threads
 from hogwild.kernels.control import ABORT, STOP
 from hogwild.problems.protocol import Shared
@@ -120,21 +120,6 @@ def test_a_worker_that_fails_does_not_keep_the_others_waiting(
     before = time.monotonic()
     pool.close()
     assert time.monotonic() - before < 10
-    assert not alive()
-
-
-def test_a_worker_that_cannot_lay_out_its_job(
-    make_job: Callable, monkeypatch: pytest.MonkeyPatch, alive: Callable
-) -> None:
-    def fail(self: WorkerState, message: object) -> None:
-        raise MemoryError("too large")
-
-    pool = Threads(2)
-    with monkeypatch.context() as patch:
-        patch.setattr(WorkerState, "take", fail)
-        with pytest.raises(TrainingError, match="too large"):
-            pool.open(make_job(pool))
-    pool.close()
     assert not alive()
 
 

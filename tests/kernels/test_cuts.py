@@ -151,13 +151,10 @@ class Twin:
 
 
 @pytest.mark.parametrize("step", [CONSTANT, FALLING], ids=["constant", "falling"])
-@pytest.mark.parametrize(
-    ("labels", "directed", "scalar"),
-    [(2, True, None), (2, False, None), (2, False, False), (3, False, None), (5, False, None), (17, False, None)],
-)
-def test_every_kind_of_graph_follows_its_twin(labels, directed, scalar, step):
+@pytest.mark.parametrize(("labels", "directed"), [(2, True), (2, False), (3, False), (5, False), (17, False)])
+def test_every_kind_of_graph_follows_its_twin(labels, directed, step):
     graph = random_graph(labels, directed=directed)
-    bench = Bench(graph, scalar=scalar, order=Order(CutsProblem.of(graph, "serial").n_rows, 2, True))
+    bench = Bench(graph, order=Order(CutsProblem.of(graph, "serial").n_rows, 2, True))
     twin, before = Twin(bench), bench.x
     for epoch in range(3):
         bench.epoch(epoch, step)
@@ -180,28 +177,19 @@ def test_round_robin_is_late_by_its_workers(labels, workers):
     np.testing.assert_allclose(bench.x, twin.x, atol=2e-5)
 
 
-@pytest.mark.parametrize(("labels", "scalar"), [(2, None), (2, False), (4, None)])
-def test_one_worker_is_the_same_in_all_disciplines(labels, scalar):
+@pytest.mark.parametrize("labels", [2, 4])
+def test_one_worker_is_the_same_in_all_disciplines(labels):
     found = set()
     for discipline in DISCIPLINES:
-        if discipline == "atomic" and (labels > 2 or scalar is False):
+        if discipline == "atomic" and labels > 2:
             continue
-        bench = Bench(random_graph(labels), discipline, scalar=scalar)
+        bench = Bench(random_graph(labels), discipline)
         for epoch in range(2):
             bench.epoch(epoch, FALLING)
         found.add(tuple(bench.bits()))
         assert not bench.shared.locks.any()
         assert bench.shared.control[WORKERS + ROWS] == bench.order.n_rows
     assert len(found) == 1
-
-
-def test_two_labels_are_the_same_as_one_number_and_as_rows():
-    one, two = Bench(random_graph()), Bench(random_graph(), scalar=False)
-    for epoch in range(5):
-        one.epoch(epoch)
-        two.epoch(epoch)
-    np.testing.assert_allclose(one.x, two.x, atol=1e-5)
-    assert np.ptp(one.x[:, 1]) == 1.0
 
 
 @pytest.mark.parametrize("far", [False, True])

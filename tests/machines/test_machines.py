@@ -202,30 +202,6 @@ def test_an_error_is_told_to_the_others() -> None:
     assert str(first).endswith("is gone: part1.svm:7: no number")
 
 
-def test_who_leaves_is_missed_by_nobody() -> None:
-    rows = toy()
-    leaving = threading.Event()
-
-    def work(cluster: Cluster) -> Any:
-        run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 8}))
-        if cluster.number == 2:
-            threading.Thread(target=lambda: leaving.wait() and cluster.leave("its cable was cut"), daemon=True).start()
-        for row in run:
-            if row["epoch"] == 3:
-                leaving.set()
-                while cluster.alive.all():
-                    pass
-        return run.history if cluster.leads else run.model
-
-    history, model, gone = together(3, work)
-    assert history[-1]["status"] == "ok"
-    assert history[-1]["epoch"] == 8
-    assert history[-1]["workers_lost"] == 1
-    assert history[-1]["updates"] == len(rows)
-    assert isinstance(gone, TrainingError)
-    assert isinstance(model, hogwild.LinearModel)
-
-
 def test_other_data_are_refused_everywhere() -> None:
     rows, other = toy(), toy(seed=1)
     found = together(2, lambda cluster: fit(other if cluster.number else rows)(cluster))
@@ -301,8 +277,6 @@ def test_addresses(address: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"exchange": "consensus"},
-        {"exchange": "averaging:by=ring"},
         {"host": "simulator"},
         {"discipline": "round-robin"},
         {"problem": "cuts", "exchange": "averaging"},

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,8 @@ from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.kernels.control import NEXT
 from hogwild.machines.cluster import Cluster
-from hogwild.machines.meeting import DEADLINE
 from hogwild.machines.own_rows import settle
-from hogwild.model_file import load_checkpoint, save_checkpoint
 from hogwild.problems.linear.case import LinearCase
-from hogwild.training.checkpoint import fingerprint
 from tests.machines.test_machines import OPTIONS, free_address, together
 from tests.machines.test_processes import ALONE, TRAIN, ended, measured
 from tests.runs import toy, until
@@ -145,22 +141,6 @@ def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
         assert history[-1]["test_auc"] is not None
 
 
-def test_training_ends_where_that_on_shared_rows_does() -> None:
-    rows = toy(3000)
-    last = []
-    for seed in range(3):
-        own = together(2, fit_parts(parts_of(rows, 1500), epochs=6, seed=seed))[0][0]
-
-        def shared(cluster: Cluster, seed: int = seed) -> Any:
-            run = hogwild.train(rows, cluster=cluster, **(OPTIONS | {"epochs": 6, "seed": seed}))
-            run.finish()
-            return run.history
-
-        last.append((own[-1]["objective"], together(2, shared)[0][-1]["objective"]))
-    own_, shared_ = np.array(last).T
-    assert np.median(own_) < 1.02 * shared_.max()
-
-
 def test_a_class_and_a_feature_that_only_machine_1_has() -> None:
     rows = toy(600, classes=3)
     rows = rows.select(np.argsort(rows.targets == 2, kind="stable")).compact()
@@ -175,16 +155,6 @@ def test_a_class_and_a_feature_that_only_machine_1_has() -> None:
     assert model.coef_.shape == other.coef_.shape == (3, 1000)
     assert model.coef_[2, 999] != 0
     assert history[-1]["train_accuracy"] > 0.8
-
-
-def test_a_machine_with_one_class_only() -> None:
-    rows = toy(800)
-    rows = rows.select(np.argsort(rows.targets)).compact()
-    ones = int((rows.targets < 0).sum())
-    cuts = [rows.block(ones // 2, len(rows)).compact(), rows.block(0, ones // 2).compact()]
-    (history, model, _), _ = together(2, fit_parts(cuts, epochs=10))
-    agree(history[-1], evaluated(rows, model))
-    assert history[-1]["objective"] < 0.7 * history[0]["objective"]
 
 
 def test_a_label_that_only_test_rows_have() -> None:
@@ -226,23 +196,6 @@ def test_a_stopped_run_goes_on_with_the_same_rows(tmp_path: Any) -> None:
     found = together(2, fit_parts(parts_of(rows, 501), epochs=6, resume=True, **kept))
     assert "the training data are not those of the checkpoint" in str(found[0])
     assert "the training data are not those of the checkpoint" in str(found[1])
-
-
-@pytest.mark.parametrize("starts", [None, [], {"": 1}, {"1": -1}, {"1": "x"}], ids=str)
-def test_a_damaged_checkpoint_is_refused(starts: Any, tmp_path: Path) -> None:
-    parts, kept = parts_of(toy(400), 250), {"checkpoint": tmp_path / "c"}
-    together(2, fit_parts(parts, epochs=1, **kept))
-    arrays, header = load_checkpoint(tmp_path / "c")
-    assert header["starts"] == {}
-    if isinstance(starts, dict):
-        starts = {fingerprint(parts[1]) if key else "of other rows": start for key, start in starts.items()}
-    save_checkpoint(tmp_path / "c", arrays, header | {"starts": starts})
-    found = together(2, fit_parts(parts, epochs=2, resume=True, **kept))
-    if starts == {"of other rows": 1}:
-        assert found[0][0][-1]["epoch"] == 2
-        return
-    assert isinstance(found[0], InputError)
-    assert "the checkpoint is damaged" in str(found[0])
 
 
 def test_a_run_that_was_stopped_within_an_epoch_does_each_row_once(tmp_path: Any) -> None:
@@ -432,23 +385,6 @@ def write_svmlight(rows: Rows, path: Path) -> None:
     path.write_text("".join(lines))
 
 
-def test_a_missing_file_is_told_to_the_others(tmp_path: Path) -> None:
-    address, began, started = free_address(), time.monotonic(), {}
-    present = tmp_path / "rows.svm"
-    present.write_text("1 1:1\n-1 2:1\n")
-    for number in range(2):
-        name = tmp_path / "nothing.svm" if number else present
-        command = [*TRAIN, str(name), "--own-rows", "--machines", "2", "--meet", address, "--machine", f"{number}"]
-        started[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for number, process in started.items():
-        said = process.communicate(timeout=120)[1]
-        assert process.returncode == 1
-        assert len(said.splitlines()) == 1
-        assert "nothing.svm" in said
-        assert ("machine 1 (" in said) == (number == 0)
-    assert time.monotonic() - began < DEADLINE
-
-
 def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:
     rows = toy(2400)
     write_svmlight(rows.block(0, 1000), tmp_path / "part0.svm")
@@ -475,16 +411,3 @@ def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:
     history, model = measured(tmp_path), hogwild.load(tmp_path / "model")
     agree(history[-1] | {"objective": None}, evaluated(rows.block(0, 1700).compact(), model), "train_loss")
     assert history[1]["updates"] == len(rows)
-
-
-@pytest.mark.slow
-def test_programs_with_files_that_do_not_go_together(tmp_path: Path) -> None:
-    rows = toy(200)
-    write_svmlight(rows, tmp_path / "part0.svm")
-    write_svmlight(shifted(toy(100, seed=2), 0, 1), tmp_path / "part1.svm")
-    for process in started(tmp_path, ["part0.svm", "part1.svm"]):
-        status, said = ended(process)
-        assert status == 1
-        assert len(said.splitlines()) == 1
-        assert "machine 1 (" in said
-        assert "write them alike" in said

@@ -54,7 +54,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     engine = Engine(case.lay_out, "threads", 1)
     try:
         for epoch in range(config.epochs):
-            engine.advance([schedule.plan(epoch)])
+            engine.advance(schedule.plan(epoch))
             engine.next_epoch()
         users, items = case.problem.rows_of_parts(engine.job.data(), engine.job.order)
         rows = config.epochs * (machines - 1) * sum(map(len, items))

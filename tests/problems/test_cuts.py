@@ -233,10 +233,6 @@ def test_what_makes_no_sense_is_refused():
         CutsProblem.of(graph, "tiered")
     with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):
         CutsProblem.of(many, "atomic")
-    with pytest.raises(UsageError, match="3 labels do not go into one number"):
-        CutsProblem.of(many, "serial", scalar=True)
-    with pytest.raises(UsageError, match="neither directions nor discipline atomic"):
-        CutsProblem.of(graph, "serial", scalar=False)
     with pytest.raises(InputError, match="no edges but between terminals"):
         CutsProblem.of(Graph([0], [1], [1.0], [1.0], 2, [0, 1], [0, 1]), "serial")
 

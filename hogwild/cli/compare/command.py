@@ -36,9 +36,8 @@ from hogwild.cli.options import (
 from hogwild.cli.train import DEFAULT_DATA
 from hogwild.cli.user_file import FUNCTION
 from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
-from hogwild.methods import PROBLEMS
 from hogwild.errors import UsageError
-from hogwild.methods import REAL_HOSTS
+from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.screen import Screen
 
 if TYPE_CHECKING:

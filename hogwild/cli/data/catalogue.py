@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hogwild.cli.data.commands import size
-from hogwild.cli.display import Display, Reading, bar, clock, fact_lines, show
+from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import Quiet
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.screen import Screen, printable
@@ -182,45 +181,17 @@ def fetch_one(card: Card, role: str | None, source: list[str], force: bool, disp
     from hogwild.data.public.catalogue import is_fetched, place
     from hogwild.data.public.fetch import fetch as parts
 
-    reading = Fetching()
+    reading = Reading(verb="fetching")
     display.say(f"{card.name}: {card.title}; terms: {card.licence}")
-    steps = parts(card, [role] if role else None, sources=source, force=force, progress=reading.step)
-    while True:
-        with display.live(reading.line):
-            done = next(steps, None)
-        if done is None:
-            break
-        title = card.title_of(done.role)
-        if not done.found:
-            display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
-            continue
-        counts = ", ".join(f"{count:,} {name}" for name, count in done.found.items())
-        display.say(f"{title}: {counts}, in {done.path}")
-        for name in done.unchecked:
-            display.say(
-                f"{title}: the known checksum is of {name} as it comes, packed; here counts alone were compared"
-            )
+    with display.live(reading.line):
+        for done in parts(card, [role] if role else None, sources=source, force=force, progress=reading.step):
+            title = card.title_of(done.role)
+            if not done.found:
+                display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
+                continue
+            counts = ", ".join(f"{count:,} {name}" for name, count in done.found.items())
+            display.say(f"{title}: {counts}, in {done.path}")
+            for name in done.unchecked:
+                display.say(f"{title}: the checksum is of the packed {name}: only counts were compared")
     test = f" --test {card.name}:test" if "test" in card.roles and is_fetched(place(card, "test")) else ""
     display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")
-
-
-class Fetching(Reading):
-    """The live line while a data set is fetched and read."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-    def step(self, what: str, done: int, total: int | None) -> None:
-        if what != self.name:
-            super().__init__(what)
-            self.first = done  # of a resumed download
-        self.update(done, total)
-
-    def line(self) -> str:
-        if not self.name:
-            return ""
-        seconds = max(time.monotonic() - self.start, 1e-3)
-        speed = f"{(self.done - self.first) / seconds / 1e6:.1f} MB/s  {clock(seconds)}"
-        if not self.total:
-            return f"{self.name}  {size(self.done)}  {speed}"
-        return f"{self.name} {bar(self.done / self.total)} {self.done / self.total:.0%}  {speed}"

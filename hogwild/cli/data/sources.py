@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hogwild.data.graphs.container import Graph
     from hogwild.data.ratings.container import Ratings
     from hogwild.data.rows.container import Rows
-    from hogwild.data.tables.plan import AskedColumns
 
 #: Formats of rows, of ratings and of graphs.
 FORMATS = (
@@ -130,23 +129,19 @@ class Sources:
 
     def options(self) -> dict[str, Any]:
         """The options that determine how a source is read, as keywords of ``open_data``."""
+        columns, given = None, {option: getattr(self, option) for option in COLUMNS}
+        if any(given.values()):
+            from hogwild.data.tables.plan import AskedColumns
+
+            columns = AskedColumns.of(**given)
         return {
             "format": self.format,
             "zero_based": self.zero_based,
             "width": self.features,
             "targets": self.targets,
             "hash_bits": self.hash_bits,
-            "columns": self.columns(),
+            "columns": columns,
         }
-
-    def columns(self) -> AskedColumns | None:
-        """The options for a table's columns, if any are given."""
-        given = {option: getattr(self, option) for option in COLUMNS}
-        if not any(given.values()):
-            return None
-        from hogwild.data.tables.plan import AskedColumns
-
-        return AskedColumns.of(**given)
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """Yield the rows in order, in blocks of bounded size. Text, or standard input for "-", is not kept."""

@@ -30,40 +30,7 @@ COUNT, FEW = 10, 3  # heaviest features of each sign; with several classes, of e
 NAME = 40  # characters of a name
 STEEP = 4  # ratio of largest to smallest value above which the plot's scale is logarithmic
 CLASSES, ARRAYS, EPOCHS = 25, 40, 7  # lines of a list; JSON has all of it
-OPTIONS = (
-    "loss",
-    "loss_param",
-    "l1",
-    "l2",
-    "penalty",
-    "rank",
-    "nonnegative",
-    "negatives",
-    "normalize",
-    "class_weight",
-    "step",
-    "schedule",
-    "adagrad",
-    "optimizer",
-    "momentum",
-    "batch",
-    "epochs",
-    "discipline",
-    "exchange",
-    "workers",
-    "host",
-    "device",
-    "order",
-    "seed",
-)
-PENALISED = ("loss", "l1", "l2")  # not options of a cut
-UNSAID: dict[str, tuple[Any, ...]] = {
-    "l1": (0,),
-    "normalize": ("none",),
-    "exchange": ("none",),
-    "device": ("cpu",),
-    "negatives": (1,),
-}
+OFF = (None, False, "", "none")  # values of options that are not shown
 CURVES = {
     "objective": "objective",
     "held_out_loss": "held-out loss",
@@ -114,7 +81,7 @@ def inspect(
         **FACTS[kind](trained, count, names, zero_based),
         "trained_by": f"hogwild {trained.version}",
         "data": trained.fingerprint,
-        "options": chosen_options(trained.config),
+        "options": {name: value for name, value in trained.config.items() if value not in OFF},
         "history": curve,
     }
     if plot is not None:
@@ -125,16 +92,6 @@ def inspect(
         display, last = Display(), len(trained.history) - 1
         for at in sorted({round(last * step / (EPOCHS - 1)) for step in range(EPOCHS)}):
             display.row(trained.history[at])
-
-
-def chosen_options(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the informative options, without those that are off."""
-    given = {name: config.get(name) for name in OPTIONS if config.get("problem") != "cuts" or name not in PENALISED}
-    return {
-        name: value
-        for name, value in given.items()
-        if value is not None and value is not False and value not in UNSAID.get(name, ())
-    }
 
 
 # ---- facts of each kind of model, as JSON types

@@ -63,7 +63,15 @@ def predict(
     sources = Sources.take(given)
     linear = open_model(model, data)
     if not is_linear(linear):
-        predict_ratings(linear, sources, data, out, [model, data], proba or decision)
+        if proba or decision:
+            raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
+        pairs = pairs_of(linear, sources, data, "optional")
+        check_outputs({"--out": out}, [model, data], pipes=("--out",))
+        with output(out) as stream:
+            for first in range(0, len(pairs), PAIRS):
+                part = pairs.block(first, first + PAIRS)
+                stream.write(number_lines(linear.scores(part.users, part.items)))
+        linear.warn_unknown(pairs.users, pairs.items)
         return
     if proba:
         linear.check_probabilities()
@@ -95,7 +103,11 @@ def evaluate(
     sources = Sources.take(given)
     linear = open_model(model, data)
     if not is_linear(linear):
-        show(evaluate_ratings(linear, sources, data, seen), json)
+        from hogwild.problems.completion.model import evaluate_completion
+
+        pairs = pairs_of(linear, sources, data, "required")
+        known = None if seen is None else pairs_of(linear, sources, seen, "optional")
+        show(evaluate_completion(linear, pairs, known), json)
         return
     if seen is not None:
         raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
@@ -143,28 +155,6 @@ def pairs_of(model: Any, sources: Sources, data: str, values: str) -> Ratings:
     ids = {"users": model.user_ids, "items": model.item_ids}
     placed: Ratings = model.place(sources.ratings(source, **ids, unknown="keep", values=values, repeats="keep"))
     return placed
-
-
-def predict_ratings(model: Any, sources: Sources, data: str, out: str, inputs: list[str], other: bool) -> None:
-    """Write a line with the score of each pair."""
-    if other:
-        raise UsageError("--proba and --decision are for linear models: of ratings a score is predicted")
-    pairs = pairs_of(model, sources, data, "optional")
-    check_outputs({"--out": out}, inputs, pipes=("--out",))
-    with output(out) as stream:
-        for first in range(0, len(pairs), PAIRS):
-            part = pairs.block(first, first + PAIRS)
-            scores = model.scores(part.users, part.items).astype("float32")
-            stream.write(number_lines(scores))
-    model.warn_unknown(pairs.users, pairs.items)
-
-
-def evaluate_ratings(model: Any, sources: Sources, data: str, seen: str | None) -> dict[str, Any]:
-    """Return errors of predicted ratings, or how well items are ranked."""
-    from hogwild.problems.completion.model import evaluate_completion
-
-    pairs = pairs_of(model, sources, data, "required")
-    return evaluate_completion(model, pairs, None if seen is None else pairs_of(model, sources, seen, "optional"))
 
 
 def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "required") -> Iterator[Rows]:
@@ -253,8 +243,9 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     """Yield measurements as lines, with the confusion of a few labels as a table (JSON has larger ones)."""
     from hogwild.data.rows.container import shortest
 
-    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
+    facts = facts | ({"f1": dict(zip(labels, facts["f1"].values()))} if labels else {})
+    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"

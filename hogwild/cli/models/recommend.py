@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,25 +47,19 @@ def recommend(
 ) -> None:
     """Recommend items to users, best first: lines of user, item and score."""
     trained = _open(model, seen, out)
-    known = None
+    rated = None
     if seen is not None:
         ids = {"users": trained.user_ids, "items": trained.item_ids}
-        known = Sources.take(given).ratings(seen, **ids, unknown="drop", values="optional")
+        rated = Sources.take(given).ratings(seen, **ids, unknown="drop", values="optional")
     users = _asked(names, trained.user_ids, trained.shape[0])
-    with output(out) as stream:
-        for first in range(0, len(users), BATCH):
-            part = users[first : first + BATCH]
-            _write(stream, part, *trained.recommend(part, count, known))
+    _write(out, users, lambda part: trained.recommend(part, count, rated))
 
 
 def similar(model: Model, names: Names = None, count: Count = 10, out: Out = "-") -> None:
     """Find items like given ones, nearest first: lines of item, other item and cosine."""
     trained = _open(model, None, out)
     items = _asked(names, trained.item_ids, trained.shape[1])
-    with output(out) as stream:
-        for first in range(0, len(items), BATCH):
-            part = items[first : first + BATCH]
-            _write(stream, part, *trained.similar_items(part, count))
+    _write(out, items, lambda part: trained.similar_items(part, count))
 
 
 def labels(
@@ -90,8 +85,8 @@ def labels(
         return
     with output(out) as stream:
         vertices = range(len(cut)) if cut.ids is None else cut.ids.names()
-        found = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
-        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, found)).encode())
+        labels = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
+        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, labels)).encode())
 
 
 def _open(model: str, seen: str | None, out: str) -> CompletionModel:
@@ -125,23 +120,22 @@ def _asked(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
         everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
         return everyone
     if ids is not None and ids.numbers is None:
-        return np.array([_text(name) for name in names], dtype=object)
+        for name in names:
+            if any("\ud800" <= character <= "\udfff" for character in name):  # bytes that are not UTF-8
+                raise UsageError(f"{shown_word(name)}: expected a name in UTF-8")
+        return np.array(names, dtype=object)
     for name in names:  # as in the data: 7 does not match 007
         if not WHOLE.fullmatch(name) or not -(2**63) <= int(name) < 2**63:
             raise UsageError(f"{shown_word(name)}: the model's names are whole numbers, such as 7, not 007")
     return np.array([int(name) for name in names], dtype=np.int64)
 
 
-def _text(name: str) -> str:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # command-line bytes that are not UTF-8
-        raise UsageError(f"{shown_word(name)}: expected a name in UTF-8") from None
-    return name
-
-
-def _write(stream: IO[bytes], asked: Any, found: Any, scores: Any) -> None:
-    """Write a line for each result; a missing one has a score of -inf."""
-    for name, others, values in zip(asked, found, scores):
-        lines = [f"{name}\t{other}\t{value:.6g}\n" for other, value in zip(others, values) if value > -float("inf")]
-        stream.write("".join(lines).encode())
+def _write(out: str, names: np.ndarray, function: Callable[[np.ndarray], Any]) -> None:
+    """Write a line for each result of ``function`` for the names; a missing one has a score of -inf."""
+    with output(out) as stream:
+        for first in range(0, len(names), BATCH):
+            part = names[first : first + BATCH]
+            for name, others, scores in zip(part, *function(part)):
+                for other, score in zip(others, scores):
+                    if score > -float("inf"):
+                        stream.write(f"{name}\t{other}\t{score:.6g}\n".encode())

@@ -64,3 +64,7 @@ def joined(*parts: Any) -> str:
 
 def listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
+
+
+def megabytes(size: float) -> str:
+    return digits(1e-6 * size) if size else "0"

@@ -2,12 +2,22 @@
 
 Lines are medians over the seeds, of seconds and of sub-optimality at the same epoch, because runs of different seeds
 are never at the same second; bands reach from quartile to quartile.
+
+Each method has one colour, marker and line everywhere, at the width of an A4 page. Colours are those of Okabe and Ito,
+which the colour-blind can distinguish; the line shows the kind (solid: lock-free, dashed: locks, dash-dotted: exchanges
+and methods in step, dotted: other programs and single replicas), which also works in greyscale. What could differ
+between two renderings is fixed: matplotlib's settings, the salt of SVG names, dates.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
-from collections.abc import Callable, Sequence
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,29 +25,168 @@ import numpy as np
 
 from hogwild.compare.report.cells import digits
 from hogwild.compare.report.results import ComparisonResult
-from hogwild.compare.report.styles import (
-    GUIDE,
-    grid,
-    heading,
-    legend,
-    settings,
-    short,
-    style,
-    with_quartiles,
-)
 from hogwild.compare.report.summary import (
     REFERENCES,
     DelayPoint,
     Group,
+    Spread,
     beside,
     counts,
     delay_points,
+    is_fixed,
     lock_caught_up,
     own,
+    serial,
+    speedup,
 )
-from hogwild.compare.report.tables import clock_scale
+from hogwild.compare.report.tables import clock_scale, lost_share
 from hogwild.compare.report.verdict import aim, crew, duration, unit_of
-from hogwild.compare.report.workers import FACTORS, INTERLEAVING, by_workers, histogram
+
+WIDTH = 7.1  # inches: A4 without its margins, so that 8 pt are 8 pt in print
+DPI = 200
+FULL, DASHED, DASH_DOT, DOTTED = "-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1.2))
+STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
+    "serial": ("#000000", "s", FULL),
+    "hogwild": ("#0072B2", "o", FULL),
+    "tiered": ("#D55E00", "^", FULL),
+    "atomic": ("#009E73", "D", FULL),
+    "aig": ("#CC79A7", "v", DASHED),
+    "locked": ("#E69F00", "P", DASHED),
+    "round-robin": ("#56B4E9", ">", DASHED),
+    "blocks": ("#117733", "<", (0, (3, 1))),
+    "averaging": ("#8C510A", "p", DASH_DOT),
+    "one-shot-averaging": ("#A89000", "h", DASH_DOT),
+    "gossip": ("#44AA99", "*", DASH_DOT),
+    "server": ("#AA4499", "s", DASH_DOT),
+    "consensus": ("#332288", "d", DASH_DOT),
+    "sklearn-sgd": ("#6A6A6A", "X", DOTTED),
+    "liblinear": ("#9C9C9C", "d", DOTTED),
+    "cornac": ("#6A6A6A", "X", DOTTED),
+    "cuda-atomic": ("#009E73", "*", FULL),
+    "cuda-hogwild": ("#0072B2", "*", FULL),
+    "cuda-locked": ("#E69F00", "*", DASHED),
+    "cuda-synchronous": ("#882255", "p", DASH_DOT),
+    "cuda-one-stream": ("#117733", "X", DOTTED),
+}
+GUIDE: dict[str, Any] = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}  # of ideals, targets
+MARKERS = "o^v<>PXD8"  # of an exchange with parameters, which has its colour
+OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # for methods added later
+SETTINGS: dict[str, Any] = {
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "text.parse_math": False,
+    "svg.hashsalt": "hogwild",
+    "svg.fonttype": "path",
+}
+
+
+def style(method: str) -> dict[str, Any]:
+    """Return the keyword arguments of a line."""
+    number = zlib.crc32(method.encode())
+    fallback = OTHERS[number % len(OTHERS)], "*", FULL
+    if (base := STYLES.get(method.partition(":")[0])) is not None:  # an exchange with parameters
+        fallback = base[0], MARKERS[number % len(MARKERS)], base[2]
+    colour, marker, line = STYLES.get(method, fallback)
+    return {"color": colour, "marker": marker, "linestyle": line, "label": method}
+
+
+@contextlib.contextmanager
+def settings() -> Iterator[None]:
+    """Use matplotlib's defaults with our settings, ignoring the user's; missing glyphs draw boxes without a warning."""
+    import matplotlib
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        for name, value in SETTINGS.items():
+            matplotlib.rcParams[name] = value  # type: ignore[index]
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def grid(rows: int, columns: int, height: float, extra: float = 0.75, **shared: Any) -> tuple[Any, Any]:
+    """Return a figure and its panels, (rows, columns); ``height`` is the inches of a row."""
+    from matplotlib.figure import Figure  # without pyplot: no window, no state, and always Agg
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    width = WIDTH if columns <= 3 else WIDTH / 3 * columns
+    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
+    figure = Figure(figsize=(width, height * rows + extra), layout=layout)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def legend(figure: Any, panels: Any) -> None:
+    """Draw one legend for all panels, below them."""
+    handles = {handle.get_label(): handle for panel in panels.flat for handle in panel.get_legend_handles_labels()[0]}
+    order = {name: place for place, name in enumerate(STYLES)}
+    names = sorted(handles, key=lambda name: order.get(name, len(order)))
+    if names:
+        most = max(int(WIDTH / (0.5 + 0.065 * max(map(len, names)))), 1)  # inches of a handle and of a character
+        lines = -(-len(names) // min(most, 5))
+        columns = -(-len(names) // lines)
+        figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=columns)
+
+
+def workers_axis(panel: Any, counts: Sequence[int]) -> None:
+    """Label the axis with numbers of workers, on a doubling scale."""
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(counts, [str(count) for count in counts])
+    panel.set_xticks([], minor=True)
+    margin = 2**0.25
+    panel.set_xlim(min(counts) / margin, max(counts) * margin)
+    panel.set_xlabel("workers")
+
+
+def with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
+    """Draw a line of medians with a band from quartile to quartile."""
+    at = [place for place, _ in points]
+    panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
+    panel.fill_between(
+        at,
+        [found.q25 for _, found in points],
+        [found.q75 for _, found in points],
+        color=look["color"],
+        alpha=0.15,
+        linewidth=0,
+    )
+
+
+def short(text: str, most: int = 34) -> str:
+    """Shorten text to one line for a title, leaving out its middle."""
+    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+
+
+def heading(source: ComparisonResult, sources: Sequence[ComparisonResult], text: str) -> str:
+    """Return a panel's title, with the comparison's name if there are several."""
+    return f"{short(source.label)}: {text}" if len(sources) > 1 else text
+
+
+def save(figure: Any, kind: str) -> bytes:
+    """Return the figure's file, "svg" or "png"; the same figure gives the same bytes."""
+    if figure.get_layout_engine() is not None:  # once, and not once for each file and once more to draw it
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)
+    target = io.BytesIO()
+    nothing = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
+    figure.savefig(target, format=kind, dpi=DPI, metadata=nothing[kind])
+    return target.getvalue()
+
+
+# ---- all figures
+
 
 LOG_FROM = 12.0  # slowest over fastest run from which seconds are drawn on a logarithmic scale
 APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
@@ -284,6 +433,106 @@ def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers:
     panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
 
 
+# ---- what more workers do; only the simulator counts stale gradients and lost updates
+
+DODGE = 1.03  # offset between methods that would hide each other
+Measure = Callable[[Group, Group | None, ComparisonResult], Spread | None]  # of a group, beside serial
+
+
+def _factor(name: str) -> Measure:
+    """Return the measure of a part of the speed-up."""
+
+    def measure(group: Group, over: Group | None, source: ComparisonResult) -> Spread | None:
+        gain = speedup(group, over, source)
+        value = getattr(gain, name) if gain else math.nan
+        return Spread(value, value, value, 1) if math.isfinite(value) else None
+
+    return measure
+
+
+#: Titles, measures, and the ideal for so many workers.
+Measures = tuple[tuple[str, Measure, Callable[[int], float] | None], ...]
+FACTORS: Measures = (
+    ("speed-up", _factor("total"), float),
+    ("statistical factor", _factor("statistical"), lambda workers: 1.0),
+    ("hardware factor", _factor("hardware"), float),
+)
+INTERLEAVING: Measures = (
+    ("staleness: updates of others in between", lambda group, *_: group.over_epochs("staleness_mean"), None),
+    ("lost updates of weights, for each update", lambda group, *_: lost_share(group), None),
+)
+
+
+def by_workers(sources: Sequence[ComparisonResult], measures: Measures) -> Any:
+    """Plot a panel for each measure, a line of them for each comparison, against workers."""
+    chosen = [(source, [_lines(source, measure) for _, measure, _ in measures]) for source in sources]
+    chosen = [(source, lines) for source, lines in chosen if any(lines)]
+    if not chosen:
+        return None
+    figure, panels = grid(len(chosen), len(measures), 2.7)
+    for line, (source, found) in zip(panels, chosen):
+        numbers = sorted({1, *(count for lines in found for points in lines.values() for count, _ in points)})
+        for panel, (title, _, ideal), lines in zip(line, measures, found):
+            if ideal is not None:
+                panel.plot(numbers, [ideal(count) for count in numbers], label="ideal", **GUIDE)
+                panel.yaxis.set_major_formatter("{x:g}x")
+            for place, (method, points) in enumerate(lines.items()):
+                apart = 1.0 if ideal is not None else DODGE ** (place - (len(lines) - 1) / 2)
+                with_quartiles(panel, [(count * apart, found) for count, found in points], style(method))
+            workers_axis(panel, numbers)
+            panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
+            panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
+            if not lines:
+                panel.axis("off")
+    legend(figure, panels)
+    return figure
+
+
+def _lines(source: ComparisonResult, measure: Measure) -> dict[str, list[tuple[int, Spread]]]:
+    found, lines = own(source), dict[str, list[tuple[int, Spread]]]()
+    for group in found:
+        value = None if group.kind in REFERENCES or is_fixed(group, found) else measure(group, serial(found), source)
+        if value is not None:
+            lines.setdefault(group.method, []).append((group.workers, value))
+    return {method: sorted(points, key=lambda point: point[0]) for method, points in lines.items()}
+
+
+def stale_counts(group: Group) -> Counter[int]:
+    """Count updates by their staleness, over all runs."""
+    total: Counter[int] = Counter()
+    for run in group.runs:
+        counts = run.rows[-1].get("staleness")
+        if isinstance(counts, dict):
+            total.update({int(stale): count for stale, count in counts.items()})
+    return total
+
+
+def histogram(sources: Sequence[ComparisonResult]) -> Any:
+    """Plot the share of updates with at least a given staleness, one panel per comparison (cumulative: no bins)."""
+    measured = [
+        (source, [(group, counts) for group in own(source) if (counts := stale_counts(group))]) for source in sources
+    ]
+    chosen = [(source, found, max(group.workers for group, _ in found)) for source, found in measured if found]
+    if not chosen:
+        return None
+    figure, panels = grid(1, len(chosen), 3.0, sharey=True)
+    for panel, (source, found, most) in zip(panels[0], chosen):
+        shown = [(group.method, counts) for group, counts in found if group.workers == most]
+        for place, (method, counts) in enumerate(shown):
+            stale = np.array(sorted(counts))
+            share = np.cumsum([counts[value] for value in stale[::-1]])[::-1] / counts.total()
+            look = style(method) | {"marker": "", "linewidth": 1.4 + 1.2 * (len(shown) - 1 - place)}  # some coincide
+            panel.step(np.append(stale, stale[-1]) + 1, np.append(share, share[-1] / 10), where="pre", **look)
+        panel.set(xscale="log", yscale="log", xlabel="staleness + 1")
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.xaxis.set_minor_formatter("")
+        panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+        panel.set_title(heading(source, sources, crew(most, source.timed)), loc="left")
+    panels[0][0].set_ylabel("updates at least so stale")
+    legend(figure, panels)
+    return figure
+
+
 # Name of the files, title, caption and drawing function, which returns None without data.
 FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]], ...] = (
     (
@@ -347,5 +596,3 @@ FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]]
         delays,
     ),
 )
-
-__all__ = ["FIGURES", "Drawing", "curve", "draw", "settings"]

@@ -31,8 +31,7 @@ from hogwild.compare.report.summary import (
     speedup,
     trials,
 )
-from hogwild.compare.report.tables import Table, facts_of, lost_share, tables
-from hogwild.compare.report.traded import sentences, traded
+from hogwild.compare.report.tables import Table, facts_of, lost_share, tables, traded
 from hogwild.compare.report.verdict import verdict
 from hogwild.errors import OutputError
 from hogwild.screen import printable
@@ -75,11 +74,10 @@ def write_report(sources: Sequence[str | Path], out: str | Path) -> Report:
     OutputError
         If a file cannot be written.
     """
-    from hogwild.compare.report.figures import FIGURES, draw
-    from hogwild.compare.report.styles import save, settings
+    from hogwild.compare.report.figures import FIGURES, draw, save, settings
 
     found = load(sources)
-    verdicts = [sentences(source) + verdict(source) for source in found]
+    verdicts = [verdict(source) for source in found]
     said = [
         f"{source.label}: {text}" if len(found) > 1 else text
         for source, texts in zip(found, verdicts)

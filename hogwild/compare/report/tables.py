@@ -14,6 +14,7 @@ from hogwild.compare.report.cells import (
     grid_text,
     joined,
     listed,
+    megabytes,
     millions,
     spread,
     step_text,
@@ -58,6 +59,9 @@ SIZES = (
 )
 SPEEDS = (("samples_per_second", "samples"), ("updates_per_second", "updates"), ("nonzeros_per_second", "nonzeros"))
 PAPER = (("omega", "Ω"), ("delta", "Δ"), ("rho", "ρ"))  # of Recht et al., equation 2.6
+
+
+SENT = ("messages", "bytes_sent", "waited_seconds")
 
 
 @dataclass
@@ -326,6 +330,49 @@ def delayed(sources: Sequence[ComparisonResult]) -> Table:
     )
     notes = ["The delay is spent in every gradient, within the kernel. Speed-ups are over serial with the same delay."]
     return Table("Speed-up where gradients cost more", columns, rows, notes)
+
+
+def traded(sources: Sequence[ComparisonResult]) -> list[Table]:
+    """Return the table of all comparisons over a link; none if there is no such comparison."""
+    found = [source for source in sources if source.linked]
+    eps = sorted({each for source in found for each in source.eps}, reverse=True)
+    columns = ["comparison", "method", "replicas", "step", *(f"to {aim(each)}" for each in eps)]
+    columns += [*(f"MB to {aim(each)}" for each in eps), "messages an epoch", "MB an epoch", "waited", "staleness"]
+    rows = []
+    for source in found:
+        for group in own(source):
+            passes = group.most_epochs or math.nan
+            messages, size, waited = (group.last(name) for name in SENT)
+            total = group.last(source.clock)
+            share = waited.median / (total.median * group.replicas) if waited and total and total.median else None
+            rows.append(
+                (
+                    source.label,
+                    group.method,
+                    str(group.replicas),
+                    step_text(group.step),
+                    *(_some(group, each, spread(group.reached(each, source.clock), duration)) for each in eps),
+                    *(spread(group.reached(each, "bytes_sent"), megabytes) for each in eps),
+                    digits(messages.median / passes) if messages else NONE,
+                    digits(1e-6 * size.median / passes) if size else NONE,
+                    NONE if share is None else f"{100 * share:.0f} %",
+                    spread(group.over_epochs("staleness_mean"), digits),
+                )
+            )
+    links = "; ".join(dict.fromkeys(f"{source.label}: {source.about['link']}" for source in found))
+    notes = [
+        f"Time and megabytes of all replicas until a target was reached: medians over seeds. Link: {links}. Messages "
+        "take its latency, and occupy the lines of both sides for as long as its bandwidth says. Waited: share of the "
+        "replicas' time in which they waited for messages. Time is virtual: a row takes as long as the link says.",
+    ]
+    labelled = len(sources) > 1
+    columns, rows = columns if labelled else columns[1:], rows if labelled else [row[1:] for row in rows]
+    return [Table("Replicas that trade", tuple(columns), rows, notes)] if rows else []
+
+
+def _some(group: Group, eps: float, text: str) -> str:
+    reached = round(group.share(eps) * len(group.runs))
+    return text if reached in (0, len(group.runs)) else f"{text} ({reached}/{len(group.runs)})"
 
 
 def failed(sources: Sequence[ComparisonResult]) -> Table:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hogwild.compare.report.cells import megabytes
 from hogwild.compare.report.results import ComparisonResult
 from hogwild.compare.report.summary import (
     FEWEST_PAIRS,
@@ -28,6 +29,7 @@ from hogwild.compare.report.summary import (
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure can represent: points, or relative
+MOST_SAID = 3  # methods, beside serial, that the sentences about exchanges name
 MEETING = 0.1  # share of an epoch above which the synchronisation at its end is mentioned
 #: What is said of one side against another, where seconds are compared and where epochs are; first the phrases.
 OUTCOMES = {
@@ -61,7 +63,7 @@ BUSY = 0.5  # load over cores at the start above which the machine was not idle
 
 def verdict(source: ComparisonResult) -> list[str]:
     """Return sentences, the most important first."""
-    return [*_races(source), *_delay(source), *conditions(source)]
+    return [*trading(source), *_races(source), *_delay(source), *conditions(source)]
 
 
 def _races(source: ComparisonResult) -> list[str]:
@@ -268,6 +270,33 @@ class Race:
         if not self.reaches(free):
             return [f"{where} {never(free, self.eps)}."]
         return [self._sentence(where + ",", free, [self.against(free, rival) for rival in rivals]) + "."]
+
+
+def trading(source: ComparisonResult) -> list[str]:
+    """Return which exchanges reached the hardest target that half of serial's runs reach, and when; else nothing."""
+    found = own(source) if source.linked else []
+    over = serial(found)
+    eps = min((each for each in source.eps if over is not None and over.share(each) >= 0.5), default=None)
+    exchanges = [group for group in found if group.kind == "exchange" and group.replicas > 1]
+    if over is None or eps is None or not exchanges:
+        return []
+    race = Race(source, eps)
+    there = [
+        (reached.median, group)
+        for group in exchanges
+        if group.share(eps) >= 0.5 and (reached := group.reached(eps, source.clock))
+    ]
+    said = [f"By the simulator's clock serial reaches {race.aim} in {race.time(over)} (median)."]
+    for _, group in sorted(there, key=lambda pair: pair[0])[:MOST_SAID]:
+        sent = group.reached(eps, "bytes_sent")
+        size = f", after sending {megabytes(sent.median)} MB" if sent else ""
+        outcome = race.against(group, over)
+        said.append(
+            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome.text}."
+        )
+    if missing := [f"{group.method} ({group.replicas})" for group in exchanges if group.share(eps) < 0.5]:
+        said.append(f"Most runs of these do not get there: {', '.join(missing)}.")
+    return said
 
 
 def _no_target(source: ComparisonResult, over: Group | None) -> str:

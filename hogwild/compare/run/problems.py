@@ -273,15 +273,11 @@ def _begun(data: Posed) -> tuple[Case, np.ndarray]:
 
 def select(examples: Examples, which: np.ndarray) -> Examples:
     """Return the selected examples of a module's data."""
-    from torch.utils.data import Subset
-
-    from hogwild.problems.module.feed import Arrays, Items, Sparse
+    from hogwild.problems.module.feed import Arrays, Sparse
 
     if isinstance(examples, Arrays):
         return Arrays(tuple(array[which] for array in examples.inputs), examples.target[which])
-    if isinstance(examples, Sparse):
-        return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
-    return Items(Subset(examples.dataset, [int(row) for row in which]), examples.collate)
+    return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
 
 
 def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:

@@ -58,7 +58,6 @@ class CutsProblem(InChunks):
     n_rows: int  # updates in an epoch, which the order cuts
     labels: int
     terminals: tuple[tuple[int, int], ...]  # (vertex, label)
-    scalar: bool  # a vertex is one number
     far: bool  # the vertices outgrow the cache
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
 
@@ -69,7 +68,6 @@ class CutsProblem(InChunks):
         discipline: str,
         gradient_delay: float = 0.0,
         cache_bytes: int = 2 << 20,
-        scalar: bool | None = None,
     ) -> CutsProblem:
         """The problem of cutting ``graph``.
 
@@ -79,9 +77,6 @@ class CutsProblem(InChunks):
             Extra time of each update in seconds.
         cache_bytes : int
             Size of the L2 cache: larger arrays are prefetched.
-        scalar : bool, optional
-            Whether to keep two labels as one number (the default) or as two, which is the same relaxation at a fifth of
-            the speed.
 
         Raises
         ------
@@ -95,15 +90,15 @@ class CutsProblem(InChunks):
             raise InputError("the graph has no edges but between terminals: there is nothing to cut")
         if (why := refusal(discipline, graph.n_labels)) is not None:
             raise UsageError(why)
-        scalar = graph.n_labels == 2 if scalar is None else scalar
-        if scalar and graph.n_labels > 2:
-            raise UsageError(f"scalar=True: {graph.n_labels} labels do not go into one number: expected two")
-        if not scalar and (discipline == "atomic" or not graph.undirected):
-            raise UsageError("scalar=False: goes with neither directions nor discipline atomic: expected True")
         pairs = zip(graph.terminals.tolist(), graph.terminal_labels.tolist())
         delay = ticks_in(gradient_delay)
-        found = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), scalar, False, delay)
-        return replace(found, far=4 * found.size > cache_bytes)
+        problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False, delay)
+        return replace(problem, far=4 * problem.size > cache_bytes)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether a vertex is one number."""
+        return self.labels == 2
 
     @property
     def stride(self) -> int:

@@ -103,7 +103,6 @@ class ModuleCase:
             layout,
             pack(train.model, train.loss, train.factory),
             train.examples.kind,
-            train.examples.program,
             betas,
             delay=ticks_in(c.gradient_delay),
             threads=torch.get_num_threads(),
@@ -125,7 +124,7 @@ class ModuleCase:
     def _feed_of(self, examples: Examples) -> Feed:
         arrays, _ = examples.lay_out(shared=False)
         kept = {name: readonly(array) for name, array in arrays.items()}
-        return feed_of(examples.kind, kept, examples.program)
+        return feed_of(examples.kind, kept)
 
     def _try(self) -> None:
         """Run a minibatch forward and back; turn off the kernels of ``bags.py`` if the module fails only with them."""

@@ -1,9 +1,9 @@
-"""The examples of a module, as arrays, sparse rows or a torch Dataset, and the assembly of minibatches from them.
+"""The examples of a module, as arrays or sparse rows, and the assembly of minibatches from them.
 
 Arrays are shared with the workers and never pickled. A minibatch of arrays is one ``take`` of each; one of sparse rows
-is ``(indices, offsets, per_sample_weights)``, the arguments of ``nn.EmbeddingBag``. A Dataset is read item by item,
-which is slow: 100 examples of two tensors take as long to fetch and stack as a small network takes to learn from them,
-so a ``TensorDataset`` is taken apart into its tensors.
+is ``(indices, offsets, per_sample_weights)``, the arguments of ``nn.EmbeddingBag``. A Dataset, which would be read item
+by item, is refused: 100 examples of two tensors take as long to fetch and stack as a small network takes to learn from
+them. A ``TensorDataset`` is taken apart into its tensors.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module import kernel as modules
 
-EXPECTED = "a pair (X, y), Rows, a Dataset, or a function that makes a DataLoader"
 SAMPLED = 4096  # rows that the fingerprint reads
 
 
@@ -43,7 +42,7 @@ class Arrays:
 
     inputs: tuple[np.ndarray, ...]
     target: np.ndarray
-    kind, store, program = "arrays", None, b""
+    kind, store = "arrays", None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -65,7 +64,7 @@ class Sparse:
     rows: Rows
     target: np.ndarray
     labels: np.ndarray | None = None  # labels that the targets number
-    kind, program = "sparse", b""
+    kind = "sparse"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -84,35 +83,7 @@ class Sparse:
         return [some.begin, some.indices, some.values, self.target[ids]]
 
 
-@dataclass(frozen=True)
-class Items:
-    """A Dataset, fetched item by item and combined by ``collate``; the last part of a batch is its target."""
-
-    dataset: Any
-    collate: Callable[[list[Any]], Any]
-    kind, store = "items", None
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    @property
-    def program(self) -> bytes:
-        """The dataset pickled for another process."""
-        from numba import cloudpickle
-
-        try:
-            return bytes(cloudpickle.dumps((self.dataset, self.collate)))
-        except Exception as error:
-            raise UsageError(f"the data cannot be sent to workers: {type(error).__name__}: {error}") from error
-
-    def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
-        return {}, {}
-
-    def sample(self) -> list[np.ndarray]:
-        return []
-
-
-Examples = Arrays | Sparse | Items
+Examples = Arrays | Sparse
 
 
 def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
@@ -125,26 +96,19 @@ def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
     UsageError, InputError
         If it is not data, or cannot be trained on.
     """
-    if isinstance(data, Arrays | Sparse | Items):
+    if isinstance(data, Arrays | Sparse):
         return data
     if isinstance(data, Rows):
         labels = train.labels if isinstance(train, Sparse) else None
         return Sparse(data, *_numbered(data.targets, loss, labels))
-    if callable(data) and not isinstance(data, Dataset | DataLoader):
-        data = data()
-    collate: Callable[[list[Any]], Any] = default_collate
-    if isinstance(data, DataLoader):
-        if data.batch_sampler is None:
-            raise UsageError("data: a DataLoader whose items are whole batches: give it, or us, a Dataset of examples")
-        collate, data = data.collate_fn, data.dataset
-    if isinstance(data, IterableDataset) or (isinstance(data, Dataset) and not hasattr(data, "__len__")):
-        raise UsageError("data: an IterableDataset has no numbered items to shuffle: expected a Dataset with a length")
-    if isinstance(data, TensorDataset) and collate is default_collate:
+    if isinstance(data, TensorDataset):
         data = data.tensors
-    elif isinstance(data, Dataset):
-        return Items(data, collate)
+    if isinstance(data, Dataset | DataLoader):
+        raise UsageError(
+            "data: needs (X, y) or Rows; got a Dataset: stack it with torch's default_collate(list(dataset))"
+        )
     if not isinstance(data, tuple | list) or len(data) < 2:
-        raise UsageError(f"data: expected {EXPECTED}, got {type(data).__name__}")
+        raise UsageError(f"data: expected a pair (X, y) or Rows, got {type(data).__name__}")
     if hasattr(data[0], "tocsr"):
         target = _array("y", data[1])
         rows = Rows.from_scipy(data[0], np.zeros(len(target), np.float32))
@@ -212,17 +176,12 @@ def _numbered(targets: np.ndarray, loss: str, labels: np.ndarray | None) -> tupl
 # ---- minibatches
 
 
-def feed_of(kind: str, arrays: Mapping[str, np.ndarray], program: bytes) -> Feed:
-    """Function that assembles minibatches from the results of ``lay_out`` and ``program``."""
+def feed_of(kind: str, arrays: Mapping[str, np.ndarray]) -> Feed:
+    """Function that assembles minibatches from the arrays that ``lay_out`` returned."""
     if kind == "arrays":
         inputs = [array for name, array in arrays.items() if name.startswith("input")]
         return ArrayFeed(tuple(inputs), arrays["target"])
-    if kind == "sparse":
-        names = ("begin", "end", "indices", "values", "target")
-        return SparseFeed(*(arrays[name] for name in names))
-    from numba import cloudpickle
-
-    return ItemFeed(*cloudpickle.loads(program))
+    return SparseFeed(*(arrays[name] for name in ("begin", "end", "indices", "values", "target")))
 
 
 @dataclass(frozen=True)
@@ -254,17 +213,3 @@ class SparseFeed:
         modules.gather(self.begin, self.end, self.indices, self.values, chosen, entries, weights, begins)
         inputs = tuple(torch.from_numpy(array) for array in (entries, begins[:-1], weights))
         return Batch(inputs, torch.from_numpy(self.target.take(chosen, axis=0)), nonzeros)
-
-
-@dataclass(frozen=True)
-class ItemFeed:
-    """Minibatches of ``Items``."""
-
-    dataset: Any
-    collate: Callable[[list[Any]], Any]
-
-    def __call__(self, chosen: np.ndarray) -> Batch:
-        parts = self.collate([self.dataset[int(row)] for row in chosen])
-        if not isinstance(parts, tuple | list) or len(parts) < 2:
-            raise TypeError(f"expected items (x, y) of the data set, got batches of type {type(parts).__name__}")
-        return Batch(tuple(parts[:-1]), parts[-1], 0)

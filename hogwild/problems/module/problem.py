@@ -77,8 +77,7 @@ class ModuleProblem(InChunks):
     discipline: str
     layout: Layout
     program: bytes  # see layout.pack
-    kind: str  # kind of examples, and their program: see feed.feed_of
-    items: bytes
+    kind: str  # of examples, see feed.feed_of
     betas: tuple[float, float]
     bagged: bool = True  # whether bags.py may take over layers
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
@@ -110,7 +109,7 @@ class ModuleProblem(InChunks):
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Feed:
         """Function that assembles minibatches."""
-        return feed_of(self.kind, arrays, self.items)
+        return feed_of(self.kind, arrays)
 
     def scratch(self, order: Minibatches, *_: Any) -> ModuleReplica:
         return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)

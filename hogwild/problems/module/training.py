@@ -58,12 +58,10 @@ def train_module(
         were.
     loss : str or function
         ``cross-entropy``, ``mse``, ``bce`` (with logits), or ``loss(output, target)``: the batch's mean.
-    data : (X, y), Rows, Dataset or function
-        Tensors or arrays, several inputs as ``(X1, X2, y)``; float64 becomes float32. ``Rows``, or a scipy matrix as
-        ``X``: the module is given ``(indices, offsets, per_sample_weights)``, the arguments of ``nn.EmbeddingBag``;
-        labels of Rows are numbered for cross-entropy and bce. A Dataset of items ``(x, y)``, or a DataLoader or a
-        function that makes one, of which only the dataset and the ``collate_fn`` are used: batches and their order are
-        hogwild's.
+    data : (X, y) or Rows
+        Tensors or arrays, several inputs as ``(X1, X2, y)``, or a TensorDataset; float64 becomes float32. ``Rows``, or
+        a scipy matrix as ``X``: the module is given ``(indices, offsets, per_sample_weights)``, the arguments of
+        ``nn.EmbeddingBag``; labels of Rows are numbered for cross-entropy and bce.
     test : the same, optional
         Evaluated after every epoch; never trained on.
     checkpoint, resume, pool :
