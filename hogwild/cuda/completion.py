@@ -7,11 +7,10 @@ computes almost nothing, so only memory matters. A program is one warp and holds
 hands them out by integer sums, so that a turn waits for memory once. Rows are read past the L1 cache (``.cg``), which
 does not see other programs' writes.
 
-How a row is written is a constant for each side. ``ATOMIC``: the change (new - old, as read) is added by relaxed
+``ATOMIC``: the change (new - old, as read) is added by relaxed
 vector atomics, and none is lost. Otherwise the new row is stored, and of several in flight at the same time the last
 one stays: between programs, but also among the ratings that a program holds together, which may share a user or an
-item. With one rating in flight both ways give the same numbers, up to rounding. Discipline ``atomic`` adds on both
-sides, ``hogwild`` stores on both; ``sides`` can combine them, since a user is seldom in flight twice.
+item. With one rating in flight both ways give the same numbers, up to rounding.
 
 A nonnegative row is clipped at zero before it is written. Changes added to it may still sum to less than zero, so a
 program that made a number smaller then raises it to zero, by an atomic maximum; until then readers clip the row.
@@ -40,8 +39,6 @@ from hogwild.kernels import order
 from hogwild.problems.completion import implicit_kernel as on_cpu
 from hogwild.problems.completion.problem import CompletionProblem
 
-#: Whether changes of users, and of items, are added atomically.
-SIDES = {"hogwild": (False, False), "atomic": (True, True)}
 SECTOR = 8  # float32 in the smallest unit of memory reads
 TILE, MOST = 512, 16  # float32 of a program's tile, 16 a thread; most ratings in it
 RESIDENT = 2  # 1 / RESIDENT of the programs that fit on a device run at once: each has 128 registers
@@ -201,8 +198,7 @@ def visit_ratings(
     PER_ROW: tl.constexpr,
     NONNEGATIVE: tl.constexpr,
     BIASED: tl.constexpr,
-    USER_ATOMIC: tl.constexpr,
-    ITEM_ATOMIC: tl.constexpr,
+    ATOMIC: tl.constexpr,
     SHUFFLED: tl.constexpr,
     TOGETHER: tl.constexpr,
 ):
@@ -242,10 +238,10 @@ def visit_ratings(
                 was = new_p
                 new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
                 new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
-                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ATOMIC)
                 if BIASED:
                     new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
-                    write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+                    write(b_i + i, old_i, new_i, here, False, ATOMIC)
 
             if LOSS != "squared-error":
                 state, t = mix(salt + visit.to(tl.uint64)), 0
@@ -276,18 +272,18 @@ def visit_ratings(
                             new_u = (new_u - move) * shrink_u
                     drawn = here & found
                     new_d = moved(old_d, was, move, shrink, NONNEGATIVE)
-                    write(at_d, raw_d, new_d, drawn[:, None] & columns, NONNEGATIVE, ITEM_ATOMIC)
+                    write(at_d, raw_d, new_d, drawn[:, None] & columns, NONNEGATIVE, ATOMIC)
                     if BIASED:
-                        write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ITEM_ATOMIC)
+                        write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ATOMIC)
                     t += 1
 
-            write(at_p, raw_p, new_p, inside, NONNEGATIVE, USER_ATOMIC)
+            write(at_p, raw_p, new_p, inside, NONNEGATIVE, ATOMIC)
             if LOSS == "bpr":
-                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ITEM_ATOMIC)
+                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ATOMIC)
                 if BIASED:
-                    write(b_i + i, old_i, new_i, here, False, ITEM_ATOMIC)
+                    write(b_i + i, old_i, new_i, here, False, ATOMIC)
             elif BIASED:
-                write(b_u + u, old_u, new_u, here, False, USER_ATOMIC)
+                write(b_u + u, old_u, new_u, here, False, ATOMIC)
             at += hop
             turn += 1
 
@@ -328,7 +324,6 @@ class CompletionLauncher(Launcher):
     ) -> None:
         self.problem = problem
         self.backend = backend
-        self.sides = SIDES[problem.discipline]
         self._seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
@@ -376,8 +371,7 @@ class CompletionLauncher(Launcher):
             "BIASED": problem.biases,
             "PER_ROW": problem.penalty == "per-row",
             "NONNEGATIVE": problem.nonnegative,
-            "USER_ATOMIC": self.sides[0],
-            "ITEM_ATOMIC": self.sides[1],
+            "ATOMIC": problem.discipline == "atomic",
             "num_warps": 1,
             "enable_fp_fusion": True,
             "maxnreg": REGISTERS if fitting else None,
@@ -385,9 +379,11 @@ class CompletionLauncher(Launcher):
 
     def _tile(self) -> tuple[int, int, int]:
         """Floats read of a row, in whole sectors; the next power of two; and how many such rows a tile has room for."""
-        width = -(-self.problem.rank // SECTOR) * SECTOR
+        problem = self.problem
+        width = -(-problem.rank // SECTOR) * SECTOR
         tile = 1 << (width - 1).bit_length()
-        crowded = self.problem.loss != "squared-error" or (self.problem.nonnegative and any(self.sides))
+        added = problem.discipline == "atomic"
+        crowded = problem.loss != "squared-error" or (problem.nonnegative and added)
         return width, tile, TILE // (2 if crowded else 1) // tile  # a third row, or the old one, is in registers
 
     def grid(self, in_flight: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Sparse linear models on a CUDA device: Triton kernels in which a program is one warp with one row in flight.
 
-A visit is that of ``problems/linear/kernel.py`` and ``problems/linear/multiclass_kernel.py``. Its limit is not
+A visit is that of ``problems/linear/kernel.py``. Its limit is not
 arithmetic but latency: only a limited number of rows may be in flight, so rows per second are those in flight over the
 time for one. That time has three dependent waits for memory: where a row lies, what is in it, and its weights. Nobody
 writes to what the first two read, so a program computes and looks up 32 rows together, one a thread, and requests a

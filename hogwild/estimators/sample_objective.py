@@ -17,9 +17,8 @@ from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.copies import drawn
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.kernels.losses import LABELS, LOSSES
-from hogwild.problems.linear.objective_kernel import tally, tally_log
+from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.sample_kernel import many_margins, sum_of_squares
 
 SHARE = 4  # the sample is one row in this many
 WHOLE = 20  # all rows are taken if their entries are at most one in this many of those allowed

@@ -61,14 +61,6 @@ def fma(x, vector, other):
     return scalar.fma(x, vector, other) if other.dtype == np.float32 else x * vector + other
 
 
-def total(vector):
-    """Return the sum of the numbers, added in their order."""
-    found = np.float32(0)
-    for number in vector:
-        found += number
-    return found
-
-
 def filled(lanes, x):
     """Return a vector of which every number is ``x``."""
     return np.full(len(lanes), x, dtype_of(lanes))
@@ -124,23 +116,12 @@ def _pointer(context, builder, array, kind, first, first_kind, vector):
     return builder.bitcast(builder.gep(struct.data, [number]), vector.as_pointer())
 
 
-@instructions(nothing)
-def _nothing(typingctx, lanes):
-    def codegen(context, builder, signature, args):
-        vector = context.get_value_type(signature.return_type)
-        return ir.Constant(vector, [0.0] * vector.count)
-
-    return _kind(lanes)(lanes), codegen
-
-
 @instructions(load)
 def _load(typingctx, lanes, array, first):
     def codegen(context, builder, signature, args):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
-        return builder.load(
-            _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector),
-            align=8 if _is_double(vector) else 4,
-        )
+        pointer = _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector)
+        return builder.load(pointer, align=8 if _is_double(vector) else 4)
 
     return _kind(lanes)(lanes, array, first), codegen
 
@@ -156,80 +137,47 @@ def _store(typingctx, vector, array, first):
     return types.void(vector, array, first), codegen
 
 
-@instructions(fma)
-def _fma(typingctx, x, vector, other):
-    def codegen(context, builder, signature, args):
-        kind = args[1].type
-        name = f"llvm.fma.v{kind.count}f{64 if _is_double(kind) else 32}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
-        return builder.call(function, [_spread(context, builder, args[0], signature.args[0], kind), args[1], args[2]])
+def _arithmetic(function, emit):
+    """Generate the code of ``function``: ``emit`` gets the type of its vectors and the arguments, each as a vector."""
 
-    return vector(x, vector, other), codegen
+    @instructions(function)
+    def define(typingctx, *kinds):
+        result = next((kind for kind in kinds if isinstance(kind, Lanes)), None) or _kind(kinds[0])
 
+        def codegen(context, builder, signature, args):
+            vector = context.get_value_type(result)
+            numbers = [pair for pair in zip(args, signature.args) if not isinstance(pair[1], types.BaseTuple)]
+            return emit(builder, vector, *(_spread(context, builder, *number, vector) for number in numbers))
 
-@instructions(total)
-def _total(typingctx, vector):
-    def codegen(context, builder, signature, args):
-        number, kind = ir.FloatType(), args[0].type
-        name = f"llvm.vector.reduce.fadd.v{kind.count}f32"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(number, [number, kind]), name)
-        return builder.call(function, [ir.Constant(number, 0.0), args[0]])
-
-    return types.float32(vector), codegen
+        return result(*kinds), codegen
 
 
-@instructions(filled)
-def _filled(typingctx, lanes, x):
-    def codegen(context, builder, signature, args):
-        return _spread(context, builder, args[1], signature.args[1], context.get_value_type(signature.return_type))
+def _call(name):
+    """LLVM's own function ``name`` of vectors."""
 
-    return _kind(lanes)(lanes, x), codegen
+    def emit(builder, vector, *values):
+        kind = ir.FunctionType(vector, [vector] * len(values))
+        full = f"llvm.{name}.v{vector.count}f{64 if _is_double(vector) else 32}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, full), values)
 
-
-@instructions(times)
-def _times(typingctx, x, vector):
-    def codegen(context, builder, signature, args):
-        return builder.fmul(_spread(context, builder, args[0], signature.args[0], args[1].type), args[1])
-
-    return vector(x, vector), codegen
+    return emit
 
 
-@instructions(plus)
-def _plus(typingctx, vector, other):
-    def codegen(context, builder, signature, args):
-        return builder.fadd(*args)
-
-    return vector(vector, other), codegen
-
-
-@instructions(over)
-def _over(typingctx, vector, x):
-    def codegen(context, builder, signature, args):
-        return builder.fdiv(args[0], _spread(context, builder, args[1], signature.args[1], args[0].type))
-
-    return vector(vector, x), codegen
+def _nearer_zero(builder, vector, value, by):
+    zero = ir.Constant(vector, [0.0] * vector.count)
+    nearer = value
+    for above, sign in ((">", builder.fsub), ("<", builder.fadd)):
+        moved = sign(value, by)
+        moved = builder.select(builder.fcmp_ordered(above, moved, zero), moved, zero)
+        nearer = builder.select(builder.fcmp_ordered(above, value, zero), moved, nearer)
+    return nearer
 
 
-@instructions(root)
-def _root(typingctx, vector):
-    def codegen(context, builder, signature, args):
-        kind = args[0].type
-        name = f"llvm.sqrt.v{kind.count}f32"
-        return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name), args)
-
-    return vector(vector), codegen
-
-
-@instructions(nearer_zero)
-def _nearer_zero(typingctx, vector, by):
-    def codegen(context, builder, signature, args):
-        value, by = args
-        zero = ir.Constant(value.type, [0.0] * value.type.count)
-        found = value
-        for above, sign in ((">", builder.fsub), ("<", builder.fadd)):
-            moved = sign(value, by)
-            moved = builder.select(builder.fcmp_ordered(above, moved, zero), moved, zero)
-            found = builder.select(builder.fcmp_ordered(above, value, zero), moved, found)
-        return found
-
-    return vector(vector, by), codegen
+_arithmetic(nothing, lambda builder, vector: ir.Constant(vector, [0.0] * vector.count))
+_arithmetic(filled, lambda builder, vector, x: x)
+_arithmetic(fma, _call("fma"))
+_arithmetic(root, _call("sqrt"))
+_arithmetic(times, lambda builder, vector, x, y: builder.fmul(x, y))
+_arithmetic(plus, lambda builder, vector, x, y: builder.fadd(x, y))
+_arithmetic(over, lambda builder, vector, x, y: builder.fdiv(x, y))
+_arithmetic(nearer_zero, _nearer_zero)

@@ -12,6 +12,7 @@ four accumulators in a dot product, and ``fma.py``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,8 @@ def instructions(function: Callable) -> Callable:
     """
 
     def register(define: Callable) -> Callable:
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY)
+        define.__signature__ = inspect.Signature([context, *inspect.signature(function).parameters.values()])  # type: ignore
         template: Any = make_intrinsic_template(function, define, function.__name__)
         infer_global(function, types.Function(template))
         return define

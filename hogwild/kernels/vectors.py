@@ -90,9 +90,9 @@ def _moved(nonnegative, a, b, step, shrink):
 class _Rows:
     """Shared parts of the code generators below: the arrays' rows as vectors, and the arithmetic of ``_moved``."""
 
-    def __init__(self, context, builder, signature, args, lanes=0):
+    def __init__(self, context, builder, signature, args):
         self.context, self.builder, self.types, self.args = context, builder, signature.args, args
-        self.count = self.types[lanes].count
+        self.count = self.types[0].count
         self.fma = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANE}f32"
         )
@@ -149,87 +149,71 @@ class _Rows:
         return builder.extract_element(total, ir.Constant(INT, 0))
 
 
-@instructions(dot)
-def _dot(typingctx, lanes, p, u, q, i):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        a, b = rows.load(rows.pointers(1, 2)), rows.load(rows.pointers(3, 4))
-        sums = [builder.fmul(x, y) for x, y in zip(a[:SUMS], b[:SUMS])]
-        for k in range(SUMS, len(a)):
-            sums[k % SUMS] = builder.call(rows.fma, [a[k], b[k], sums[k % SUMS]])
-        return rows.total(sums)
+def _generate(function, emit, result=types.void):
+    """Generate the code of ``function``: ``emit`` gets its arguments as rows."""
 
-    return types.float32(lanes, p, u, q, i), codegen
+    @instructions(function)
+    def define(typingctx, *kinds):
+        def codegen(context, builder, signature, args):
+            found = emit(builder, _Rows(context, builder, signature, args))
+            return context.get_dummy_value() if found is None else found
 
-
-@instructions(move)
-def _move(typingctx, lanes, nonnegative, p, u, q, i, step, shrink):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        target = rows.pointers(2, 3)
-        a, b = rows.load(target), rows.load(rows.pointers(4, 5))
-        back = builder.fneg(rows.spread(6))
-        rows.store(rows.moved(1, a, b, back, rows.spread(7)), target)
-        return context.get_dummy_value()
-
-    return types.void(lanes, nonnegative, p, u, q, i, step, shrink), codegen
+        return result(*kinds), codegen
 
 
-@instructions(move_both)
-def _move_both(typingctx, lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        first, second = rows.pointers(2, 3), rows.pointers(4, 5)
-        a, b = rows.load(first), rows.load(second)
-        back = builder.fneg(rows.spread(6))
-        new = rows.moved(1, a, b, back, rows.spread(7)), rows.moved(1, b, a, back, rows.spread(8))
-        rows.store(new[0], first)
-        rows.store(new[1], second)
-        return context.get_dummy_value()
-
-    return types.void(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q), codegen
+def _dot(builder, rows):
+    a, b = rows.load(rows.pointers(1, 2)), rows.load(rows.pointers(3, 4))
+    sums = [builder.fmul(x, y) for x, y in zip(a[:SUMS], b[:SUMS])]
+    for k in range(SUMS, len(a)):
+        sums[k % SUMS] = builder.call(rows.fma, [a[k], b[k], sums[k % SUMS]])
+    return rows.total(sums)
 
 
-@instructions(move_three)
-def _move_three(typingctx, lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        pointers = rows.pointers(2, 3), rows.pointers(4, 5), rows.pointers(4, 6)
-        a, b, c = (rows.load(row) for row in pointers)
-        ahead = rows.spread(7)
-        back = builder.fneg(ahead)
-        towards = [builder.call(rows.fma, [ahead, z, x]) for x, z in zip(a, c)]
-        new = (
-            rows.moved(1, towards, b, back, rows.spread(8)),
-            rows.moved(1, b, a, back, rows.spread(9)),
-            rows.moved(1, c, a, ahead, rows.spread(10)),
-        )
-        for vectors, row in zip(new, pointers):
-            rows.store(vectors, row)
-        return context.get_dummy_value()
-
-    return types.void(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j), codegen
+def _move(builder, rows):
+    target = rows.pointers(2, 3)
+    a, b = rows.load(target), rows.load(rows.pointers(4, 5))
+    rows.store(rows.moved(1, a, b, builder.fneg(rows.spread(6)), rows.spread(7)), target)
 
 
-@instructions(copy_row)
-def _copy_row(typingctx, lanes, p, u, q, i):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        rows.store(rows.load(rows.pointers(3, 4)), rows.pointers(1, 2))
-        return context.get_dummy_value()
+def _move_both(builder, rows):
+    first, second = rows.pointers(2, 3), rows.pointers(4, 5)
+    a, b = rows.load(first), rows.load(second)
+    back = builder.fneg(rows.spread(6))
+    new = rows.moved(1, a, b, back, rows.spread(7)), rows.moved(1, b, a, back, rows.spread(8))
+    rows.store(new[0], first)
+    rows.store(new[1], second)
 
-    return types.void(lanes, p, u, q, i), codegen
+
+def _move_three(builder, rows):
+    pointers = rows.pointers(2, 3), rows.pointers(4, 5), rows.pointers(4, 6)
+    a, b, c = (rows.load(row) for row in pointers)
+    ahead = rows.spread(7)
+    back = builder.fneg(ahead)
+    towards = [builder.call(rows.fma, [ahead, z, x]) for x, z in zip(a, c)]
+    new = (
+        rows.moved(1, towards, b, back, rows.spread(8)),
+        rows.moved(1, b, a, back, rows.spread(9)),
+        rows.moved(1, c, a, ahead, rows.spread(10)),
+    )
+    for vectors, row in zip(new, pointers):
+        rows.store(vectors, row)
 
 
-@instructions(merge_row)
-def _merge_row(typingctx, lanes, p, u, q, r, j):
-    def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature, args)
-        pointers = rows.pointers(1, 2), rows.pointers(3, 5), rows.pointers(4, 5)
-        now, mine, old = (rows.load(row) for row in pointers)
-        new = [builder.fadd(y, builder.fsub(x, z)) for x, y, z in zip(now, mine, old)]
-        for row in pointers:
-            rows.store(new, row)
-        return context.get_dummy_value()
+def _copy_row(builder, rows):
+    rows.store(rows.load(rows.pointers(3, 4)), rows.pointers(1, 2))
 
-    return types.void(lanes, p, u, q, r, j), codegen
+
+def _merge_row(builder, rows):
+    pointers = rows.pointers(1, 2), rows.pointers(3, 5), rows.pointers(4, 5)
+    now, mine, old = (rows.load(row) for row in pointers)
+    new = [builder.fadd(y, builder.fsub(x, z)) for x, y, z in zip(now, mine, old)]
+    for row in pointers:
+        rows.store(new, row)
+
+
+_generate(dot, _dot, types.float32)
+_generate(move, _move)
+_generate(move_both, _move_both)
+_generate(move_three, _move_three)
+_generate(copy_row, _copy_row)
+_generate(merge_row, _merge_row)

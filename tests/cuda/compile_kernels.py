@@ -123,7 +123,7 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
     return kernel
 
 
-def of_completion(discipline, rank, loss, options, sides=None):
+def of_completion(discipline, rank, loss, options):
     """The kernel of a problem on four ratings."""
     users = items = np.zeros(4, np.int32)
     values = np.arange(4, dtype=np.float32)
@@ -131,7 +131,6 @@ def of_completion(discipline, rank, loss, options, sides=None):
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
     launcher = completion.CompletionLauncher(problem, arrays, StandIn(triton=True))
-    launcher.sides = sides or launcher.sides
     launcher.visit(VISITS._replace(together=32), 1 << 20)
     completion.visit_ratings = kernel.kernel
     return kernel

@@ -22,8 +22,8 @@ def draw(seen, items, salt, visit, t):
 class Twin:
     """Parameters of a problem, from a flat array; ``arrays`` as its launcher takes them."""
 
-    def __init__(self, problem, flat, arrays, sides):
-        self.problem, self.arrays, self.sides = problem, arrays, sides
+    def __init__(self, problem, flat, arrays, atomic):
+        self.problem, self.arrays, self.atomic = problem, arrays, atomic
         parts = problem.parameters(np.asarray(flat, np.float64))
         self.p, self.q = (part.reshape(-1, problem.stride).copy() for part in parts[:2])
         self.b_u, self.b_i = (part.copy() for part in parts[2:])
@@ -43,9 +43,9 @@ class Twin:
             for first in range(program * group, len(rows), programs * group):
                 turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
 
-    def write(self, array, k, old, new, atomic, factors):
+    def write(self, array, k, old, new, factors):
         """Of several of a group at one place the changes add up, or the last one stays."""
-        if not atomic:
+        if not self.atomic:
             array[k] = new
             return
         np.add.at(array, k, new - old)
@@ -65,12 +65,11 @@ class Twin:
         p, q, b_u, b_i = self.p[u], self.q[i], self.b_u[u], self.b_i[i]
         e = (p * q).sum(1) + (b_u + b_i) * self.problem.biases - self.arrays["values"][rows]
         move, s_u, s_i = step * e, self.shrinks("user_rates", u, step), self.shrinks("item_rates", i, step)
-        users, items = self.sides
-        self.write(self.p, u, p, self.moved(p, q, move, s_u), users, True)
-        self.write(self.q, i, q, self.moved(q, p, move, s_i), items, True)
+        self.write(self.p, u, p, self.moved(p, q, move, s_u), True)
+        self.write(self.q, i, q, self.moved(q, p, move, s_i), True)
         if self.problem.biases:
-            self.write(self.b_u, u, b_u, (b_u - move) * s_u, users, False)
-            self.write(self.b_i, i, b_i, (b_i - move) * s_i, items, False)
+            self.write(self.b_u, u, b_u, (b_u - move) * s_u, False)
+            self.write(self.b_i, i, b_i, (b_i - move) * s_i, False)
 
     def implicit(self, rows, step, salt):
         u, i = self.arrays["users"][rows], self.arrays["items"][rows]
@@ -81,7 +80,7 @@ class Twin:
         (self.bpr if self.problem.loss == "bpr" else self.log)(u, i, drawn, step)
 
     def log(self, u, i, drawn, step):
-        (users, items), biased = self.sides, self.problem.biases
+        biased = self.problem.biases
         raw_p, raw_b = self.p[u], self.b_u[u]
         p, b = raw_p.copy(), raw_b.copy()
         for t, j in enumerate([i, *drawn]):
@@ -94,16 +93,16 @@ class Twin:
                 s_u = s_i = np.ones_like(now)
             new_q = self.moved(q, p[on], move, s_i)
             p[on] = self.moved(p[on], q, move, s_u)
-            self.write(self.q, k, q, new_q, items, True)
+            self.write(self.q, k, q, new_q, True)
             if biased:
                 b[on] = (b[on] - move) * s_u
-                self.write(self.b_i, k, b_i, (b_i - move) * s_i, items, False)
-        self.write(self.p, u, raw_p, p, users, True)
+                self.write(self.b_i, k, b_i, (b_i - move) * s_i, False)
+        self.write(self.p, u, raw_p, p, True)
         if biased:
-            self.write(self.b_u, u, raw_b, b, users, False)
+            self.write(self.b_u, u, raw_b, b, False)
 
     def bpr(self, u, i, drawn, step):
-        (users, items), biased = self.sides, self.problem.biases
+        biased = self.problem.biases
         raw_p, raw_q, raw_b = self.p[u], self.q[i], self.b_i[i]
         p, q, b, fresh = raw_p.copy(), raw_q.copy(), raw_b.copy(), np.ones(len(u), bool)
         for j in drawn:
@@ -120,11 +119,11 @@ class Twin:
             fresh[on] = False
             new_other = self.moved(other, p[on], -move, s_j)
             p[on], q[on] = self.moved(p[on], q[on] - other, move, s_u), self.moved(q[on], p[on], move, s_i)
-            self.write(self.q, k, other, new_other, items, True)
+            self.write(self.q, k, other, new_other, True)
             if biased:
-                self.write(self.b_i, k, b_j, (b_j + move) * s_j, items, False)
+                self.write(self.b_i, k, b_j, (b_j + move) * s_j, False)
                 b[on] = (b[on] - move) * s_i
-        self.write(self.p, u, raw_p, p, users, True)
-        self.write(self.q, i, raw_q, q, items, True)
+        self.write(self.p, u, raw_p, p, True)
+        self.write(self.q, i, raw_q, q, True)
         if biased:
-            self.write(self.b_i, i, raw_b, b, items, False)
+            self.write(self.b_i, i, raw_b, b, False)

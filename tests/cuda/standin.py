@@ -37,7 +37,7 @@ def visit_ratings(launcher, visits, in_flight):
     arrays = {name: array.numpy() for name, array in launcher.data.items()}
     arrays |= {name: getattr(launcher.tables, name).numpy() for name in ("user_rates", "item_rates")}
     flat = launcher.flat.numpy()
-    twin = completion_twin.Twin(launcher.problem, flat, arrays, (True, True))
+    twin = completion_twin.Twin(launcher.problem, flat, arrays, True)
     twin.run(order_twin.rows(visits), order_twin.steps(visits), in_flight, 1, launcher.salt(visits))
     flat[:] = twin.flat()
 

@@ -22,10 +22,10 @@ LINEAR = {
     "store ten": (90, "linear", {"discipline": "hogwild", "loss": "hinge"}, 10),
 }
 ONE, SEVERAL = ("l2", "l2, sm_80", "unit", "adagrad"), ("few", "store ten")
-# discipline, rank, loss, options, which sides are added to
+# discipline, rank, loss, options
 COMPLETION = {
     "atomic 64": (90, "completion", "atomic", 64, "squared-error", {}),
-    "items 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}, (False, True)),
+    "hogwild 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}),
     "everything 40": (90, "completion", "atomic", 40, "squared-error", {"penalty": "per-row", "nonnegative": True}),
     "hogwild 1024": (90, "completion", "hogwild", 1024, "squared-error", {}),
     "log 512": (90, "completion", "atomic", 512, "log", {"penalty": "per-row", "nonnegative": True}),
@@ -109,8 +109,8 @@ def test_rows_are_read_past_the_first_cache_and_written_whole(compiled, case):
     memory = set(facts["ops"])
     assert "ld.global.cg.v4.b32" in memory
     assert {name for name in memory if ".cg" in name} <= {"ld.global.cg.b32", "ld.global.cg.v4.b32"}  # of biases
-    users, items = CASES[case][6] if len(CASES[case]) > 6 else (discipline == "atomic",) * 2
-    assert ("st.global.v4.b32" in memory) == (not users or not items)
-    assert bool(starting(facts["ops"], "red", "atom")) == (users or items)
-    assert any("F32x4" in op for op in starting(facts["sass"], "RED")) == ((users or items) and arch >= 90)
+    atomic = discipline == "atomic"
+    assert ("st.global.v4.b32" in memory) == (not atomic)
+    assert bool(starting(facts["ops"], "red", "atom")) == atomic
+    assert any("F32x4" in op for op in starting(facts["sass"], "RED")) == (atomic and arch >= 90)
     assert not starting(facts["sass"], "ATOM")  # nobody wants to know what was there

@@ -373,7 +373,7 @@ def mean_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("discipline", ["hogwild", "locked"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_minibatch_lands_once(discipline: str, seed: int) -> None:
     """All numbers are sums of few powers of two, so whatever the order, and however short the last, sums are exact."""
     X = whole_numbers()

@@ -20,7 +20,7 @@ from hogwild.estimators.options import read_options
 from hogwild.estimators.sample_objective import Gauge
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, can_share_out
-from hogwild.problems.linear.sample_kernel import sum_of_squares
+from hogwild.problems.linear.objective_kernel import sum_of_squares
 from hogwild.training.solo import Solo
 from tests import reference
 

@@ -38,7 +38,7 @@ def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch
     kernels = places / "package" / "kernels"
     kernels.mkdir(parents=True)
     monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "directory.py"))
-    moved = places / "package" / "problems" / "linear" / "turns_kernel.py"
+    moved = places / "package" / "problems" / "linear" / "simulated_kernel.py"
     moved.parent.mkdir(parents=True)
     found = [kernel_directory("", "")]
     for file in (kernels / "losses.py", moved):

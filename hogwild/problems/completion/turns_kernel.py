@@ -1,6 +1,6 @@
 """Round robin for matrix completion: errors are computed side by side but rows are read and written in turn.
 
-This works as ``linear/turns_kernel.py`` (Langford, Smola, Zinkevich 2009): position ``t`` belongs to worker ``t mod
+This works as ``linear/kernel.py`` (Langford, Smola, Zinkevich 2009): position ``t`` belongs to worker ``t mod
 W``. When it comes up, that worker applies the gradient of its last position, copies the two rows of this one and passes
 the turn on. So an update is ``W - 1`` late by construction, and the bits are the same for the same order and W.
 

@@ -41,8 +41,22 @@ from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, PLAIN, SERIAL, VISITED, claim, count
-from hogwild.problems.linear.turns_kernel import HANDED, ROW, TAKEN, begin_turn
+from hogwild.problems.linear.kernel import (
+    AIG,
+    ATOMIC,
+    DONE,
+    HANDED,
+    LENGTH,
+    LOCKED,
+    PLAIN,
+    ROW,
+    SERIAL,
+    TAKEN,
+    VISITED,
+    begin_turn,
+    claim,
+    count,
+)
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TINY = np.float32(1e-30)  # least divisor, when the step has fallen to nothing
@@ -271,7 +285,7 @@ def epoch(discipline, two, far, delayed=0):
 
 @lru_cache(None)
 def turns(two, delayed=0):
-    """One worker's loop over its turns: edge t sees updates up to t - W (see ``linear/turns_kernel.py``)."""
+    """One worker's loop over its turns: edge t sees updates up to t - W (see ``linear/kernel.py``)."""
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):

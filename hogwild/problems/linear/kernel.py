@@ -1,4 +1,4 @@
-"""Sparse linear models with one margin: the SGD loop that every worker runs, for every loss, penalty and discipline.
+"""Sparse linear models: the SGD loop that every worker runs, for every loss, penalty and discipline.
 
 One source serves them all: loss, discipline, penalty and AdaGrad are integers in closure cells, so LLVM drops the dead
 branches and the disk cache keeps each combination. For row ``i`` with features ``x``, target ``y`` and weight ``s``
@@ -10,10 +10,24 @@ branches and the disk cache keeps each combination. For row ``i`` with features 
 which is the separable form of Recht, Re, Wright, Niu (2011), section 2.3, applied proximally: ``N / d_u`` spreads the
 penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot even if that is above 1.
 
+With one margin per class (``size`` above 0) there are vectors in place of numbers: one-versus-rest in a single pass
+over the data, or softmax. The weights of a feature lie together, (width, stride), so that a nonzero touches one or a
+few whole cache lines and the loop over classes becomes vector instructions; the columns beyond ``classes`` stay zero.
+
+    one-versus-rest:  g_k = s * loss'(m_k, +1 if y = k else -1)        softmax:  g_k = s * (softmax(m)_k - [y = k])
+
 Disciplines differ only in how the new ``w_u`` is written: with a plain store (serial, hogwild), with
-compare-and-exchange (atomic), under sorted per-coordinate locks (aig) or under one lock around read, compute and write
-(locked); round-robin, where workers take turns, has its own loop in ``turns_kernel.py``. With one worker all of them
-are bitwise equal.
+compare-and-exchange (atomic), under sorted locks, one a feature (aig) or under one lock around read, compute and write
+(locked). With one worker all of them are bitwise equal.
+
+Under round robin workers compute gradients side by side but read and write in turn (Langford, Smola, Zinkevich 2009):
+``turns`` has that loop. Position ``t`` of the epoch belongs to worker ``t mod W``. When ``t`` comes up that worker
+applies the gradient of its position ``t - W``, copies the coordinates of row ``t`` and passes the turn on; it computes
+the new gradient during the others' turns. So row ``t`` sees exactly the updates of rows up to ``t - W``: a delay of
+``W - 1`` by construction, bitwise reproducible for a given order and W. After the last position come ``W`` turns that
+only apply gradients. Positions, not claims, determine the order, so every worker builds every chunk. A call returns
+after ``plan.limit`` turns, and the next one continues from ``state`` and ``buffer``: the simulator makes one call per
+turn.
 
 The intercept is in every row, so as a plain shared cell it would lose 10-50 % of its updates: lock-free workers add
 what they owe it every ``plan.flush`` rows, atomically, and it takes only a share of the step (see ``problem.py``).
@@ -21,18 +35,22 @@ what they owe it every ``plan.flush`` rows, atomically, and it takes only a shar
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
-from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
+from hogwild.kernels import lanes as vectors
+from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch, store
+from hogwild.kernels.control import ABORT, LAST, NEXT, SKIP, STOP, TURN, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.fma import fma
-from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.lanes import LANES
+from hogwild.kernels.locks import acquire, release, wait_for
 from hogwild.kernels.loss_kernel import bend, dloss, ease
+from hogwild.kernels.losses import SOFTMAX
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
@@ -62,7 +80,8 @@ ZERO, ONE = np.float32(0), np.float32(1)
 # many of them are done, rows of the run before it; tiered: whether the epoch has begun, rows done in it
 LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
 STATE = 5
-U1, U2, U3 = np.uint64(1), np.uint64(2), np.uint64(3)
+HANDED, TAKEN, ROW, SOME = range(4)  # of round robin: the current chunk plus one, turns, the last row, does it move any
+VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; coordinates gathered in a turn follow
 
 
 class Parameters(NamedTuple):
@@ -127,22 +146,61 @@ def value(values, k, unit):
 
 
 @inlined
-def dot(coef, indices, values, begin, end, unit=0):
-    """Return ``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last."""
+def dot(coef, indices, values, begin, end, unit=0, gathered=0):
+    """Return ``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last.
+
+    With ``gathered``, ``coef`` holds copies of the row's weights only.
+    """
     s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
     j = begin
     while j + 4 <= end:
-        k = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
-        s0 = fma(coef[np.uint32(indices[k])], value(values, k, unit), s0)
-        s1 = fma(coef[np.uint32(indices[k + U1])], value(values, k + U1, unit), s1)
-        s2 = fma(coef[np.uint32(indices[k + U2])], value(values, k + U2, unit), s2)
-        s3 = fma(coef[np.uint32(indices[k + U3])], value(values, k + U3, unit), s3)
+        s0 = add_product(s0, coef, indices, values, begin, j, unit, gathered)
+        s1 = add_product(s1, coef, indices, values, begin, j + 1, unit, gathered)
+        s2 = add_product(s2, coef, indices, values, begin, j + 2, unit, gathered)
+        s3 = add_product(s3, coef, indices, values, begin, j + 3, unit, gathered)
         j += 4
     while j < end:
-        k = np.uint64(j)
-        s0 = fma(coef[np.uint32(indices[k])], value(values, k, unit), s0)
+        s0 = add_product(s0, coef, indices, values, begin, j, unit, gathered)
         j += 1
     return (s0 + s1) + (s2 + s3)
+
+
+@inlined
+def add_product(total, coef, indices, values, begin, j, unit, gathered):
+    """Add to ``total`` the weight of entry ``j`` times its value."""
+    k = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
+    place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(indices[k]))
+    return fma(coef[place], value(values, k, unit), total)
+
+
+@inlined
+def dots(lanes, gathered, margins, coef, data, stride, begin, end):
+    """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
+
+    With ``gathered``, ``coef`` holds copies of the row's weights only, one feature after the other. There are four
+    sums, so that no addition waits for the last.
+    """
+    for k in range(0, stride, len(lanes)):
+        s0, s1, s2, s3 = vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes)
+        j = begin
+        while j + 4 <= end:
+            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k)
+            s1 = add_products(lanes, gathered, s1, coef, data, stride, begin, j + 1, k)
+            s2 = add_products(lanes, gathered, s2, coef, data, stride, begin, j + 2, k)
+            s3 = add_products(lanes, gathered, s3, coef, data, stride, begin, j + 3, k)
+            j += 4
+        while j < end:
+            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k)
+            j += 1
+        vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
+
+
+@inlined
+def add_products(lanes, gathered, total, coef, data, stride, begin, j, k):
+    """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
+    i = np.uint64(j)
+    place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(data.indices[i]))
+    return vectors.fma(data.values[i], vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k)), total)
 
 
 @njit(**JIT)
@@ -211,6 +269,43 @@ def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, ste
 
 
 @inlined
+def write_rows(lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2, own=0):
+    """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
+    if not adagrad and rule != ATOMIC and penalty != ELASTIC and penalty != APART:
+        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2, own)
+        return
+    for j in range(begin, end):
+        u = np.uint32(data.indices[np.uint64(j)])
+        first = np.uint64(u) * np.uint64(stride)
+        x = data.values[np.uint64(j)] * factor
+        a = x if adagrad else step * x
+        rate = data.rates[place_of_rate(u, own)] if visits(penalty) else ZERO
+        pull = l2 * apart(penalty, data.rates, u)
+        for k in range(stride):
+            write(rule, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
+
+
+@inlined
+def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, own):
+    """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
+    width = np.uint64(stride)
+    for k in range(0, stride, len(lanes)):
+        slope = vectors.load(lanes, g, k)
+        for j in range(begin, end):
+            i = np.uint64(j)
+            u = np.uint32(data.indices[i])
+            first = np.uint64(u) * width + np.uint64(k)
+            moved = vectors.fma(-step * (data.values[i] * factor), slope, vectors.load(lanes, coef, first))
+            if visits(penalty):
+                rate = data.rates[place_of_rate(u, own)]
+                if penalty == L2_TABLE:
+                    moved = vectors.times(rate, moved)
+                else:
+                    moved = vectors.over(moved, fma(step * rate, l2, ONE))
+            vectors.store(moved, coef, first)
+
+
+@inlined
 def prefetch_weights(far, penalty, adagrad, parameters, data, row):
     """Prefetch the weights of a row and what goes with them; sums of squares only where rates need no prefetch."""
     for j in range(data.begin[row], data.end[row]):
@@ -223,9 +318,82 @@ def prefetch_weights(far, penalty, adagrad, parameters, data, row):
 
 
 @inlined
+def prefetch_vectors(adagrad, parameters, data, stride, row):
+    """Prefetch the weights of a row and their sums of squares."""
+    for j in range(data.begin[row], data.end[row]):
+        first = np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
+        for k in range(0, stride, 16):
+            prefetch(parameters.coef, first + np.uint64(k))
+            if adagrad:
+                prefetch(parameters.coef_squares, first + np.uint64(k))
+
+
+@inlined
 def row_factor(array, row):
     """Return ``array[row]``, or one if the array is empty."""
     return array[row] if array.size else ONE
+
+
+@inlined
+def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
+    """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero.
+
+    The last three arguments are those of ``losses.ease``.
+    """
+    some = False
+    label = np.int64(target)
+    if loss == SOFTMAX:
+        top = margins[0]
+        for k in range(1, classes):
+            top = max(top, margins[k])
+        total = 0.0
+        for k in range(classes):
+            total += math.exp(np.float64(margins[k] - top))
+        if passive:  # as for loss log, of the label against the class with the largest margin, which moves as well
+            gap = np.float64(margins[label] - top)
+            share = math.exp(gap) / total
+            bent = share * (1.0 - share) if gap >= 0.0 else 1.0 / (4.0 - gap)
+            weight = np.float32(weight / (1.0 + 2.0 * step * weight * (squares + part) * bent))
+        for k in range(classes):
+            share = math.exp(np.float64(margins[k] - top)) / total
+            margins[k] = np.float32(share - (1.0 if k == label else 0.0)) * weight
+        some = True
+    else:
+        for k in range(classes):
+            y = 1.0 if k == label else -1.0
+            slope = dloss(loss, margins[k], y, param)
+            if passive:
+                slope *= ease(passive, loss, margins[k], y, slope, param, step, squares, weight, part)
+            margins[k] = np.float32(slope) * weight
+            some = some or margins[k] != ZERO
+    for k in range(classes, len(margins)):
+        margins[k] = ZERO
+    return some
+
+
+@inlined
+def add_bends(bent, loss, margins, target, factor, classes, param):
+    """Add to ``bent`` (stride,) ``factor`` times ``losses.bend`` of each class; return the largest sum.
+
+    For softmax, this is the diagonal of its second derivative. Each class has its own sum: few classes may bend where
+    most do not.
+    """
+    label, top, total, largest = np.int64(target), margins[0], 0.0, ZERO
+    if loss == SOFTMAX:
+        for k in range(1, classes):
+            top = max(top, margins[k])
+        for k in range(classes):
+            total += math.exp(np.float64(margins[k] - top))
+    for k in range(classes):
+        if loss == SOFTMAX:
+            share = math.exp(np.float64(margins[k] - top)) / total
+            found = share * (1.0 - share)
+        else:
+            y = 1.0 if k == label else -1.0
+            found = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
+        bent[k] += factor * np.float32(found)
+        largest = max(largest, bent[k])
+    return largest
 
 
 @inlined
@@ -249,6 +417,51 @@ def intercept_move(adagrad, squares, gained, g, step):
     if adagrad:
         step = step / np.sqrt(squares + gained + g * g + TINY)
     return step * g, g * g
+
+
+@inlined
+def parts(buffer, stride):
+    """The vectors of a worker: slopes (before, margins), bias, owed, gained, squares and curvatures."""
+    return (
+        buffer[:stride],
+        buffer[stride : 2 * stride],
+        buffer[2 * stride : 3 * stride],
+        buffer[3 * stride : 4 * stride],
+        buffer[4 * stride : 5 * stride],
+        buffer[5 * stride : 6 * stride],
+    )
+
+
+@inlined
+def refresh(bias, squares, parameters, adagrad):
+    """Read the shared intercept (and its sums of squares)."""
+    for k in range(len(bias)):
+        bias[k] = load(parameters.intercept, k)
+        if adagrad:
+            squares[k] = load(parameters.intercept_squares, k)
+
+
+@inlined
+def settle(alone, adagrad, parameters, bias, owed, gained, squares):
+    """Add what is owed to the shared intercept, atomically unless the worker is alone with it."""
+    for k in range(len(bias)):
+        if alone:
+            bias[k] = bias[k] - owed[k]
+            parameters.intercept[k] = bias[k]
+        else:
+            bias[k] = fetch_add(parameters.intercept, k, -owed[k]) - owed[k]
+        if adagrad:
+            squares[k] = fetch_add(parameters.intercept_squares, k, gained[k]) + gained[k]
+        owed[k], gained[k] = ZERO, ZERO
+
+
+@inlined
+def owe(adagrad, g, step, owed, gained, squares):
+    """Add a row's update of the intercept to what is owed."""
+    for k in range(len(g)):
+        move, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
+        owed[k] += move
+        gained[k] += square
 
 
 @called
@@ -287,23 +500,31 @@ def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, st
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
+def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, passive=0):
     """One worker's loop over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; other arguments 0 or 1.
 
-    ``far``: NEAR, FAR or PACKED. ``unit``: all values are one, so they are not read, which is a fifth faster and the
-    same to the last bit. ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading weights and writing
-    them. ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed.
+    ``far``: NEAR, FAR or PACKED. ``unit``: all values of rows with one margin are one, so they are not read, which is a
+    fifth faster and the same to the last bit. ``size``: the lanes of a vector, which divide the stride; 0 with one
+    margin. ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading weights and writing them.
+    ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed, and
+    because a name may then be a number with one margin and an array with several.
     """
     rule = SERIAL if discipline in PLAIN else discipline
+    alone = int(discipline in (SERIAL, LOCKED, TIERED))
+    lanes = LANES[size or 4]
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
-        l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
-        intercept, intercept_squares = parameters.intercept, parameters.intercept_squares
-        squares, step, part = ZERO, ZERO, np.float32(plan.intercept)
-        scale, shrink, begun = ONE, ONE, plan.epoch * plan.n_rows
-        left, done, grown, due, ripe = plan.limit, 0, 0.0, 0, 0.0
+        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
+        coef, intercept, intercept_squares = parameters.coef, parameters.intercept, parameters.intercept_squares
+        step, scale, shrink, begun, param = ZERO, ONE, ONE, plan.epoch * plan.n_rows, plan.loss_param
+        left, done, grown, most, due, ripe = plan.limit, 0, 0.0, ZERO, 0, 0.0
         own = np.uint32(plan.own_rates if far == PACKED else 0)
+        if size:
+            g, bias, owed, gained, squares, bent = parts(buffer, plan.stride)
+            owed[:], gained[:], bent[:] = ZERO, ZERO, ZERO
+        else:
+            bias, owed, gained, squares = ZERO, ZERO, ZERO, ZERO
         if discipline == TIERED:
             done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
         while left > 0:
@@ -311,81 +532,193 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, delayed=0, passive=0):
                 break
             first, visited = state[DONE], state[VISITED]
             last = min(state[LENGTH], first + left)
-            bias, owed, gained, unpaid, nonzeros = load(intercept, 0), ZERO, ZERO, 0, 0
-            step = step_at(plan.step, visited + first - first % STEP_EVERY)
-            if penalty == L2_SCALED:
-                scale = scale_at(plan, visited - begun + first * plan.workers)
-                shrink = shrink_a_row(plan, step)
-            if adagrad:
-                squares = load(intercept_squares, 0)
+            unpaid, nonzeros, merged = 0, 0, False
             for i in range(first, last):
                 row = rows[i]
-                begin, end = data.begin[row], data.end[row]
+                begin, end, target = data.begin[row], data.end[row], data.targets[row]
+                factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i, unit)
-                if far:
+                if far and size:
+                    prefetch_vectors(adagrad, parameters, data, plan.stride, rows[i + WEIGHTS_AHEAD])
+                elif far:
                     prefetch_weights(far, penalty, adagrad, parameters, data, rows[i + WEIGHTS_AHEAD])
-                if i % STEP_EVERY == 0:
-                    step = step_at(plan.step, visited + i)
+                if i == first or i % STEP_EVERY == 0:
+                    step = step_at(plan.step, visited + i - i % STEP_EVERY)
                     if penalty == L2_SCALED:
                         scale = scale_at(plan, visited - begun + i * plan.workers)
                         shrink = shrink_a_row(plan, step)
-                if discipline == LOCKED:
-                    if not acquire(locks, 0, control, ABORT):
-                        return
-                    bias = intercept[0]
-                    if adagrad:
-                        squares = intercept_squares[0]
-                factor = row_factor(data.scales, row)
-                found = dot(parameters.coef, data.indices, data.values, begin, end, unit)
-                margin = fma(factor * scale, found, bias - owed)
-                slope = dloss(loss, margin, data.targets[row], plan.loss_param)
-                if passive:
-                    length, weight = squared_length(data.values, begin, end, factor), row_factor(data.weights, row)
-                    target, param = data.targets[row], plan.loss_param
-                    slope *= ease(passive, loss, margin, target, slope, param, step, length, weight, part)
-                g = np.float32(slope) * row_factor(data.weights, row)
+                if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
+                    return
+                if i == first or discipline == LOCKED or (discipline == TIERED and merged):
+                    if size:
+                        refresh(bias, squares, parameters, adagrad)
+                    else:
+                        bias = load(intercept, 0)
+                        squares = load(intercept_squares, 0) if adagrad else ZERO
+                    merged = False
+                length = squared_length(data.values, begin, end, factor) if passive else 0.0
+                if size:
+                    dots(lanes, False, g, coef, data, plan.stride, begin, end)
+                    for k in range(plan.stride):
+                        g[k] = fma(factor * scale, g[k], bias[k] - owed[k])
+                    if discipline == TIERED:
+                        most = add_bends(bent, loss, g, target, step * weight, plan.classes, param)
+                    some = slopes(loss, g, target, weight, plan.classes, param, passive, step, length, part)
+                else:
+                    margin = fma(factor * scale, dot(coef, data.indices, data.values, begin, end, unit), bias - owed)
+                    slope = dloss(loss, margin, target, param)
+                    if passive:
+                        slope *= ease(passive, loss, margin, target, slope, param, step, length, weight, part)
+                    if discipline == TIERED:
+                        grown += step * np.float32(bend(loss, margin, target, slope, param)) * weight
+                    g = np.float32(slope) * weight
+                    some = g != ZERO
                 if delayed:
                     spin(control, plan.delay)
                 scale = scale * shrink
-                if g != ZERO or visits(penalty):
+                if some or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
                     reach = step / scale
-                    write_row(
-                        rule, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit, own
-                    )
+                    if size:
+                        of_row = data, plan.stride, begin, end
+                        write_rows(lanes, rule, penalty, adagrad, parameters, *of_row, g, factor, reach, l1, l2, own)
+                    else:
+                        write_row(
+                            rule, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit, own
+                        )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
-                    move, square = intercept_move(adagrad, squares, gained, g, part * step)
-                    owed, gained, unpaid = owed + move, gained + square, unpaid + 1
-                    if unpaid >= plan.flush or i == last - 1:
-                        if discipline == SERIAL or discipline == LOCKED or discipline == TIERED:
-                            bias = bias - owed
-                            intercept[0] = bias
-                        else:
-                            bias = fetch_add(intercept, 0, -owed) - owed
-                        if adagrad:
-                            squares = fetch_add(intercept_squares, 0, gained) + gained
-                        owed, gained, unpaid = ZERO, ZERO, 0
+                    unpaid += 1
+                    pays = unpaid >= plan.flush or i == last - 1
+                    unpaid = 0 if pays else unpaid
+                    if size:
+                        owe(adagrad, g, part * step, owed, gained, squares)
+                        if pays:
+                            settle(alone, adagrad, parameters, bias, owed, gained, squares)
+                    else:
+                        move, square = intercept_move(adagrad, squares, gained, g, part * step)
+                        owed, gained = owed + move, gained + square
+                        if pays:
+                            if alone:
+                                bias = bias - owed
+                                intercept[0] = bias
+                            else:
+                                bias = fetch_add(intercept, 0, -owed) - owed
+                            if adagrad:
+                                squares = fetch_add(intercept_squares, 0, gained) + gained
+                            owed, gained = ZERO, ZERO
                 if discipline == LOCKED:
                     release(locks, 0)
                 if discipline == TIERED:
-                    bent = np.float32(bend(loss, margin, data.targets[row], slope, plan.loss_param))
-                    grown += step * bent * row_factor(data.weights, row)
                     done += 1
-                    if done >= due or (grown >= ripe and (done + plan.worker) % QUANTUM == 0):
+                    if done >= due or (grown + most >= ripe and (done + plan.worker) % QUANTUM == 0):
+                        grown, most, merged = grown + most, ZERO, True
+                        if size:
+                            bent[:] = ZERO
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
-                        bias = intercept[0]
-                        if adagrad:
-                            squares = intercept_squares[0]
                 nonzeros += end - begin
             count(control, plan.worker, last - first, nonzeros)
             state[DONE] = last
             left -= last - first
         if discipline == TIERED:
-            go_out(
-                adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, left > 0
-            )
+            grown += most
+            over = left > 0
+            go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over)
+
+    return run
+
+
+@inlined
+def begin_turn(control, position, chunk_size):
+    """Wait for ``position``; return the position at which the epoch ends, or -1 if the run was aborted.
+
+    The worker that starts a chunk checks the stop flag, so that all workers end at the same row.
+    """
+    if not wait_for(control, TURN, position, control, ABORT):
+        return -1
+    if position % chunk_size == 0 and load(control, STOP) != 0 and position < load(control, LAST):
+        store(control, LAST, position)
+        store(control, NEXT, position // chunk_size)
+    return load(control, LAST)
+
+
+@inlined
+def step_of_turn(plan, position, chunk_size):
+    return step_at(plan.step, plan.epoch * plan.n_rows + position - position % chunk_size % STEP_EVERY)
+
+
+@lru_cache(None)
+def turns(loss, penalty, adagrad, size=0, delayed=0):
+    """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set).
+
+    ``delayed`` is as in ``epoch``; the delay runs during the others' turns.
+    """
+    lanes = LANES[size or 4]
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, rows, buffer, state):
+        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
+        coef, stride, chunk_size = parameters.coef, plan.stride if size else 1, plan.block * BLOCKS_PER_CHUNK
+        g, bias, owed, gained, squares, _ = parts(buffer, stride)
+        gathered = buffer[VECTORS * stride :]
+        owed[:], gained[:] = ZERO, ZERO
+        in_hand, left, row, some = state[HANDED] - 1, plan.limit, state[ROW], state[SOME] != 0
+        position = plan.start + plan.worker + state[TAKEN] * plan.workers
+        step, factor = (
+            step_of_turn(plan, max(position - plan.workers, plan.start), chunk_size),
+            row_factor(data.scales, row),
+        )
+        while left > 0:
+            if position < plan.n_rows and position // chunk_size != in_hand:
+                in_hand = position // chunk_size
+                chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+            last = begin_turn(control, position, chunk_size)
+            if last < 0:
+                return
+            pending = state[TAKEN] > 0
+            if pending and (some or penalty != NO_PENALTY):
+                begin, end = data.begin[row], data.end[row]
+                if size:
+                    write_rows(
+                        lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
+                    )
+                else:
+                    write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+            if pending and part != ZERO:
+                refresh(bias, squares, parameters, adagrad)
+                owe(adagrad, g, part * step, owed, gained, squares)
+                settle(1, adagrad, parameters, bias, owed, gained, squares)
+            if position >= last:
+                store(control, TURN, position + 1)
+                return
+            row = rows[position % chunk_size]
+            begin, end = data.begin[row], data.end[row]
+            for j in range(begin, end):
+                place = np.uint64(j - begin) * np.uint64(stride)
+                first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
+                for k in range(stride):
+                    gathered[place + np.uint64(k)] = coef[first + np.uint64(k)]
+            refresh(bias, squares, parameters, adagrad)
+            store(control, TURN, position + 1)
+            step, factor = step_of_turn(plan, position, chunk_size), row_factor(data.scales, row)
+            weight, target = row_factor(data.weights, row), data.targets[row]
+            if size:
+                dots(lanes, True, g, gathered, data, stride, begin, end)
+                for k in range(stride):
+                    g[k] = fma(factor, g[k], bias[k])
+                some = slopes(loss, g, target, weight, plan.classes, plan.loss_param)
+            else:
+                margin = fma(factor, dot(gathered, data.indices, data.values, begin, end, 0, 1), bias[0])
+                g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
+                some = g[0] != ZERO
+            if delayed:
+                spin(control, plan.delay)
+            count(control, plan.worker, 1, end - begin)
+            position += plan.workers
+            state[TAKEN] += 1
+            left -= 1
+        state[HANDED], state[ROW], state[SOME] = in_hand + 1, row, some
 
     return run

@@ -25,9 +25,9 @@ from hogwild.data.rows.margins import Margins
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
+from hogwild.problems.linear.objective_kernel import PASSES, PLACES, area, tally, tally_classes, tally_log
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
-from hogwild.problems.linear.objective_kernel import tally, tally_classes, tally_log
 from hogwild.problems.protocol import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
@@ -337,8 +337,6 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
     float, or None
         None if a score is not finite, or all rows are of one kind. This takes about 15 ns a row.
     """
-    from hogwild.problems.linear.auc_kernel import PASSES, PLACES, area
-
     bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.uint32)
     marks = np.ascontiguousarray(positive, dtype=np.bool_)
     keys, other = np.empty((2, len(bits)), dtype=np.uint64)

@@ -34,9 +34,7 @@ from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
 from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, Tiers, no_tiers, one_tier
 from hogwild.problems.linear import kernel as linear
-from hogwild.problems.linear import multiclass_kernel as multiclass
 from hogwild.problems.linear import simulated_kernel as simulated
-from hogwild.problems.linear import turns_kernel as turns
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
 from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights, uneven
 from hogwild.problems.linear.simulated_kernel import Crew
@@ -286,7 +284,7 @@ class LinearProblem(InChunks):
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
             table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
-            buffer=np.zeros(multiclass.VECTORS * self.stride + gathered, dtype=np.float32),
+            buffer=np.zeros(linear.VECTORS * self.stride + gathered, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
             own=own,
             base=aligned(replica),
@@ -403,13 +401,11 @@ class LinearProblem(InChunks):
         """The compiled loop for this loss and discipline."""
         loss, adagrad, delayed = LOSSES[self.loss].code, int(self.adagrad), int(self.delay > 0)
         if self.discipline == "round-robin":
-            if self.classes > 1:
-                return multiclass.turns(loss, penalty, adagrad, self.lanes, delayed)
-            return turns.turns(loss, penalty, adagrad, delayed)
-        source, kind = (multiclass, self.lanes) if self.classes > 1 else (linear, int(self.unit))  # type: Any, int
+            return linear.turns(loss, penalty, adagrad, self.lanes, delayed)
         discipline = linear.DISCIPLINES[self.discipline]
         far = linear.PACKED if self.own_rates else int(self.far)
-        return source.epoch(loss, discipline, penalty, adagrad, far, kind, delayed, PASSIVE[self.passive])
+        unit, passive = int(self.unit), PASSIVE[self.passive]
+        return linear.epoch(loss, discipline, penalty, adagrad, far, unit, self.lanes, delayed, passive)
 
     @property
     def lanes(self) -> int:

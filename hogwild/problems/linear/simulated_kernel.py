@@ -8,8 +8,8 @@ Here each of these phases is an event:
     STORE  write them: the loaded ones plus the update; without a LOAD (atomic, aig), the current ones plus the update
     END    add what is still owed to the shared intercept
 
-One call does a chunk's events, so hundreds of workers cost no more than one. The arithmetic is that of ``kernel.py``
-and ``multiclass_kernel.py``, helper for helper: one worker equals serial to the last bit.
+One call does a chunk's events, so hundreds of workers cost no more than one. The arithmetic is that of ``kernel.py``,
+helper for helper: one worker equals serial to the last bit.
 
 Between a LOAD and its STORE other updates of the same weight are overwritten, and an overwritten one may come back with
 the store of a worker that had loaded it. So each weight has a *depth*, the number of updates that its present value
@@ -39,14 +39,18 @@ from hogwild.problems.linear.kernel import (
     SERIAL,
     ZERO,
     dot,
-    intercept_move,
+    dots,
+    owe,
+    refresh,
     row_factor,
+    settle,
+    slopes,
     write_row,
+    write_rows,
 )
-from hogwild.problems.linear.multiclass_kernel import dots, refresh, settle, slopes, write_rows
 
 ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
-G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in multiclass_kernel.py
+G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in kernel.py
 
 
 class Crew(NamedTuple):
@@ -138,10 +142,7 @@ def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, wor
         else:
             write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
     if part != ZERO:
-        for k in range(stride):
-            move, square = intercept_move(adagrad, squares[k], gained[k], g[k], part * step)
-            owed[k] += move
-            gained[k] += square
+        owe(adagrad, g, part * step, owed, gained, squares)
         numbers[UNPAID] += 1
         if numbers[UNPAID] >= plan.flush:
             pay(adagrad, parameters, crew, worker)
@@ -150,9 +151,9 @@ def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, wor
 
 @lru_cache(None)
 def events(loss, vector, penalty, adagrad):
-    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch`` and ``multiclass_kernel.epoch``.
+    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``.
 
-    ``vector`` is the latter's ``size`` if rows have several margins, else 0.
+    ``vector`` is its ``size``.
     """
     lanes = LANES[vector or 4]
 

@@ -31,10 +31,10 @@ from hogwild.problems.linear.kernel import (
     ONE,
     TINY,
     ZERO,
+    dots,
     row_factor,
     visits,
 )
-from hogwild.problems.linear.multiclass_kernel import dots
 
 VECTORS = 3  # of a number a lane in the buffer: slopes, steps, and steps of the lanes that learn from a row
 
