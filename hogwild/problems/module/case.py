@@ -127,7 +127,7 @@ class ModuleCase:
         return feed_of(examples.kind, kept)
 
     def _try(self) -> None:
-        """Run a minibatch forward and back; turn off the kernels of ``bags.py`` if the module fails only with them."""
+        """Run a minibatch forward and back; turn off the layers' own kernels if the module fails only with them."""
         batch = self._first_batch()
         for bagged in (True, False):
             flat = self._initial.copy()

@@ -79,7 +79,7 @@ class ModuleProblem(InChunks):
     program: bytes  # see layout.pack
     kind: str  # of examples, see feed.feed_of
     betas: tuple[float, float]
-    bagged: bool = True  # whether bags.py may take over layers
+    bagged: bool = True  # whether the replica's kernels may take over layers
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     threads: int = 1  # torch's threads when no worker runs
 
