@@ -65,9 +65,9 @@ def log_1_exp_series(x):
 
 def _compile(function: Callable, meaning: Callable) -> None:
     """Let kernels call a plain ``function``, as what is written in ``meaning``."""
-    overload(meaning, jit_options=JIT | {"forceinline": True, "no_cpython_wrapper": True}, strict=False)(
-        lambda *arguments: function
-    )
+    # without fastmath=False it would be compiled with the flags of the kernel that happens to call it first
+    options = JIT | {"forceinline": True, "no_cpython_wrapper": True, "fastmath": False}
+    overload(meaning, jit_options=options, strict=False)(lambda *arguments: function)
 
 
 for _function in (loss, dloss, curvature, bend, ease):
