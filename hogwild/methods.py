@@ -35,7 +35,6 @@ CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "per-row")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-L2_PER_ROW = 2e-5  # the default under the latter: it counts once a row, not once a rating
 
 
 @dataclass(frozen=True)
@@ -56,73 +55,36 @@ HOSTS: dict[str, Host] = {
 CPU_HOSTS = tuple(name for name, host in HOSTS.items() if host.device == "cpu")
 REAL_HOSTS = tuple(name for name in CPU_HOSTS if HOSTS[name].real)
 
-#: What each problem can be asked, what it takes where nothing is asked, its decay under schedule "epoch", and ("cuda")
-#: the disciplines of its kernels on a GPU, the usual one first; and the places of its case and of its model.
-PROBLEMS: dict[str, dict[str, Any]] = {
-    "linear": {
-        "loss": LOSSES,
-        "order": ORDERS[:2],
-        "discipline": DISCIPLINES,
-        "schedule": ("auto", *SCHEDULES),
-        "defaults": {"loss": "log", "l2": 1e-5, "schedule": "auto", "epochs": 20},
-        "cuda": ("atomic", "hogwild"),
-        "distributed": True,
-        "case": "hogwild.problems.linear.case:LinearCase",
-        "model": "hogwild.problems.linear.model:LinearModel",
-    },
-    "completion": {
-        "loss": ("squared-error", "log", "bpr"),
-        "order": ORDERS,
-        "discipline": DISCIPLINES,
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {
-            "loss": "squared-error",
-            "l2": 0.05,
-            "step": 0.05,
-            "schedule": "epoch",
-            "epochs": 20,
-            "rank": 32,
-            "penalty": "per-rating",
-            "negatives": 1,
-        },
-        "cuda": ("atomic", "hogwild"),
-        "distributed": True,
-        "rotates": True,
-        "case": "hogwild.problems.completion.case:CompletionCase",
-        "model": "hogwild.problems.completion.model:CompletionModel",
-    },
-    "cuts": {
-        "loss": ("cut",),
-        "order": ORDERS[:2],
-        "discipline": DISCIPLINES,
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {"loss": "cut", "l2": 0.0, "step": 1.0, "schedule": "epoch", "epochs": 100},
-        "decay": 0.95,
-        "sums": False,
-        "case": "hogwild.problems.cuts.case:CutsCase",
-        "model": "hogwild.problems.cuts.model:Segmentation",
-    },
-    "module": {  # through hogwild.train_module only, which has the module
-        "loss": ("custom", "cross-entropy", "mse", "bce"),
-        "order": ORDERS[:2],
-        "discipline": ("serial", "hogwild", "atomic", "locked"),
-        "schedule": ("constant", "epoch", "round", "inverse", "adaptive"),
-        "defaults": {
-            "loss": "custom",
-            "l2": 0.0,
-            "schedule": "constant",
-            "epochs": 10,
-            "optimizer": "sgd",
-            "state": "local",
-            "batch": 64,
-            "momentum": 0.9,
-            "betas": (0.9, 0.999),
-        },
-        "cuda": ("hogwild", "locked", "serial"),
-        "distributed": True,
-        "case": "hogwild.problems.module.case:ModuleCase",
-        "model": "hogwild.problems.module.model:ModuleModel",
-    },
+
+class Places(NamedTuple):
+    """Places of what belongs to a problem: its options, its case, and its model."""
+
+    config: str
+    case: str
+    model: str
+
+
+PROBLEMS: dict[str, Places] = {
+    "linear": Places(
+        "hogwild.problems.linear.options:LinearConfig",
+        "hogwild.problems.linear.case:LinearCase",
+        "hogwild.problems.linear.model:LinearModel",
+    ),
+    "completion": Places(
+        "hogwild.problems.completion.options:CompletionConfig",
+        "hogwild.problems.completion.case:CompletionCase",
+        "hogwild.problems.completion.model:CompletionModel",
+    ),
+    "cuts": Places(
+        "hogwild.problems.cuts.options:CutsConfig",
+        "hogwild.problems.cuts.case:CutsCase",
+        "hogwild.problems.cuts.model:Segmentation",
+    ),
+    "module": Places(  # through hogwild.train_module only, which has the module
+        "hogwild.problems.module.options:ModuleConfig",
+        "hogwild.problems.module.case:ModuleCase",
+        "hogwild.problems.module.model:ModuleModel",
+    ),
 }
 
 

@@ -29,6 +29,6 @@ def load_model(path: str | Path) -> LinearModel | CompletionModel | Segmentation
     problem = str(header.get("problem"))
     if problem not in PROBLEMS:
         raise InputError(f"{path}: a model of problem {problem!r}: this version knows {', '.join(PROBLEMS)}")
-    kind: Any = located(PROBLEMS[problem]["model"])
+    kind: Any = located(PROBLEMS[problem].model)
     found: LinearModel | CompletionModel | Segmentation | ModuleModel = kind.from_file(arrays, header, path)
     return found

@@ -1,7 +1,7 @@
-"""The options of ``hogwild.train`` as a type, so that a type checker rejects an unknown name before anything runs.
+"""The options of ``hogwild.train`` as types, so that a type checker rejects an unknown name before anything runs.
 
-They are the fields of ``TrainConfig``, which explains them; a test compares the two. A type checker reads the types
-here and nowhere else, so they cannot be made from the fields.
+They are the fields of ``TrainConfig`` and of the problems' configs, which explain them; a test compares the two. A type
+checker reads the types here and nowhere else, so they cannot be made from the fields.
 """
 
 from __future__ import annotations
@@ -9,55 +9,66 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-#: Keywords of :func:`hogwild.train_module`, which receives its loss together with the module.
-class ModuleOptions(TypedDict, total=False):
-    loss_param: float | None
-    l1: float
-    intercept: bool
-    scale_columns: bool
-    renumber: str
-    normalize: str
-    class_weight: str | None
-    rank: int | None
-    penalty: str | None
-    nonnegative: bool
-    biases: bool
-    negatives: int | None
+class CommonOptions(TypedDict, total=False):
     step: float | None
     schedule: str
     decay: float | None
     power: float | None
-    adagrad: bool
     order: str
     seed: int
-    optimizer: str | None
-    state: str | None
-    batch: int | None
-    momentum: float | None
-    betas: tuple[float, float] | None
     discipline: str
     exchange: str
-    link: str
-    gradient_delay: float
     workers: int | None
     oversubscribe: bool
-    machines: int
-    own_rows: bool
     host: str
-    delay: str
     device: str
     in_flight: int | None
+    machines: int
+    link: str
+    delay: str
+    gradient_delay: float
     evaluate_every: int
     epochs: int
     patience: int | None
     tol: float
-    target: float | None
     keep: str | None
+    target: float | None
 
 
-class TrainOptions(ModuleOptions, total=False):
-    """Keywords of :func:`hogwild.train`, except the problem."""
-
+class LinearOptions(CommonOptions, total=False):
     loss: str
+    loss_param: float | None
+    l1: float
     l2: float | str | tuple[float, ...]
     l2_path: tuple[float, ...] | None
+    normalize: str
+    class_weight: str | None
+    intercept: bool
+    scale_columns: bool
+    adagrad: bool
+    renumber: str
+    own_rows: bool
+
+
+class CompletionOptions(CommonOptions, total=False):
+    loss: str
+    l2: float
+    rank: int
+    penalty: str
+    nonnegative: bool
+    biases: bool
+    negatives: int
+
+
+class CutsOptions(CommonOptions, total=False):
+    loss: str
+
+
+class ModuleOptions(CommonOptions, total=False):
+    """Keywords of :func:`hogwild.train_module`, which receives its loss together with the module."""
+
+    optimizer: str
+    state: str
+    batch: int
+    momentum: float
+    betas: tuple[float, float]

@@ -11,16 +11,12 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from hogwild.errors import UsageError
 from hogwild.methods import (
     AMONG_MACHINES,
     BETWEEN_WORKERS,
-    DEFAULT_PARAM,
     DISCIPLINES,
     EXCHANGES,
-    LABEL_LOSSES,
     MOST_STREAMS,
-    PROBLEMS,
     REAL_HOSTS,
     STREAMS,
     parse_delay,
@@ -28,48 +24,18 @@ from hogwild.methods import (
 )
 
 
-def refuse(config: Any) -> None:
-    """Raise UsageError with the first reason why the options of this ``TrainConfig`` cannot be combined, if any."""
+def reasons(config: Any) -> Iterator[str]:
+    """Yield why options that all problems have cannot be combined, if so."""
     of_device = _on_gpu if config.device == "cuda" else _on_cpu
     parts = _of_loss_and_steps, _of_replicas, _of_machines, _of_simulator, of_device
-    for reason in chain.from_iterable(part(config) for part in parts):
-        raise UsageError(reason)
+    return chain.from_iterable(part(config) for part in parts)
 
 
 def _of_loss_and_steps(config: Any) -> Iterator[str]:
-    if config.schedule == "optimal" and config.l2 == 0:
-        yield "schedule='optimal' divides by l2: give l2 > 0, or another schedule"
-    if config.schedule == "optimal" and config.step is not None:
-        yield "schedule='optimal' sets its own step: leave step out"
-    if config.l2_path and (config.machines > 1 or config.own_rows):
-        yield "l2='auto' is chosen on one machine: give l2 as a number to several"
     if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):
         yield f"decay belongs to schedule epoch or round, not to {config.schedule!r}"
     if config.power is not None and config.schedule != "inverse":
         yield f"power belongs to schedule inverse, not to {config.schedule!r}"
-    if config.adagrad and config.schedule not in ("auto", "constant", "epoch", "round"):
-        yield f"adagrad goes with schedule constant, epoch or round, not {config.schedule!r}"
-    if config.loss_param is not None and config.loss not in DEFAULT_PARAM:
-        yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {config.loss!r}"
-    if config.renumber == "always" and (reason := why_not_renumber(config)):
-        yield f"renumber='always': {reason}: leave renumber out"
-    if config.class_weight is not None and config.loss not in LABEL_LOSSES:
-        yield f"class_weight is for classes, and loss {config.loss!r} has real targets"
-
-
-#: Disciplines whose workers may number the features by popularity.
-RENUMBERED = ("auto", "serial", "hogwild", "atomic", "locked", "tiered")
-
-
-def why_not_renumber(config: Any) -> str:
-    """Why workers cannot number the features by popularity, if so."""
-    if config.discipline not in RENUMBERED:
-        return f"discipline={config.discipline!r} goes by the order of a row's features"
-    if config.exchange != "none" or config.machines > 1:
-        return "replicas trade weights in the user's numbering"
-    if config.device != "cpu" or config.host == "simulator":
-        return "it is for the caches of real workers on a CPU"
-    return ""
 
 
 def _of_replicas(config: Any) -> Iterator[str]:
@@ -86,26 +52,14 @@ def _of_replicas(config: Any) -> Iterator[str]:
             "which keeps the workers of one machine to users and items of their own"
         )
         return
-    sums = PROBLEMS[config.problem].get("sums", True)
+    sums = config.sums
     name, numbers = parse_exchange(config.exchange, sums)
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
-    if config.problem == "module" and name == "consensus":
-        yield f"exchange={config.exchange!r} would pull optimisers' states together: choose another exchange"
     if not sums and (beyond or numbers.get("mean", "rows") != "rows"):
         yield (
             f"exchange={config.exchange!r} is no mean of whole replicas, so it leads out of a simplex: choose "
             "averaging with mean=rows"
         )
-    if config.nonnegative and beyond:
-        yield f"exchange={config.exchange!r} may end below zero, where nonnegative allows nothing: choose averaging"
-    by_sums = numbers.get("mean") == "adagrad"
-    if config.adagrad and not by_sums:
-        yield (
-            f"exchange={config.exchange!r}: adagrad keeps sums of squares, which cannot be averaged: leave adagrad "
-            "out, or give averaging:mean=adagrad"
-        )
-    if by_sums and not config.adagrad:
-        yield f"exchange={config.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
     yield from _of_averaging(config)
     yield from _without_effect(config)
     if config.discipline not in ("auto", "serial") and config.machines == 1 and numbers.get("group", 1) == 1:
@@ -158,10 +112,8 @@ BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
 def _of_machines(config: Any) -> Iterator[str]:
     """Reasons of what several machines cannot do."""
     if config.machines == 1:
-        if config.own_rows:
-            yield "own_rows is for several machines: give machines too (--machines P), or all rows to one"
         return
-    name, numbers = parse_exchange(config.exchange, PROBLEMS[config.problem].get("sums", True))
+    name, numbers = parse_exchange(config.exchange, config.sums)
     if name not in AMONG_MACHINES:
         known = ", ".join(AMONG_MACHINES)
         yield f"exchange={config.exchange!r}: machines trade by {known}: choose one of these"
@@ -172,7 +124,7 @@ def _of_machines(config: Any) -> Iterator[str]:
             yield f"exchange={config.exchange!r}: {key} is not for machines, {reason}: leave {key} out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
         yield f"machines={config.machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
-    if not PROBLEMS[config.problem].get("distributed", False):
+    if not config.distributed:
         yield f"machines={config.machines}: problem {config.problem!r} is trained on one machine"
     if config.discipline == "round-robin" or config.order == "blocks":
         yield f"machines={config.machines}: an order that fixes who is next (round-robin, blocks) is for one machine"
@@ -180,10 +132,8 @@ def _of_machines(config: Any) -> Iterator[str]:
 
 def _of_rotation(config: Any) -> Iterator[str]:
     said = f"exchange={config.exchange!r}"
-    if not PROBLEMS[config.problem].get("rotates", False):
+    if not config.rotates:
         yield f"{said} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
-    if config.loss != "squared-error":
-        yield f"{said}: loss {config.loss!r} draws items that other machines hold: choose averaging"
     if config.order != "shuffled":
         yield f"{said} has an order of its own, in which blocks meet: leave order={config.order!r} out"
 
@@ -220,7 +170,7 @@ def _without_effect(config: Any) -> Iterator[str]:
 
 def _of_simulator(config: Any) -> Iterator[str]:
     law, numbers = parse_delay(config.delay)
-    if config.problem != "linear" and config.host == "simulator":
+    if not config.simulated and config.host == "simulator":
         real = " or ".join(REAL_HOSTS)
         yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
     if config.delay != "round-robin" and config.host != "simulator":
@@ -242,7 +192,7 @@ def _on_cpu(config: Any) -> Iterator[str]:
 
 
 def _on_gpu(config: Any) -> Iterator[str]:
-    kernels = PROBLEMS[config.problem].get("cuda", ())
+    kernels = config.on_gpu
     if not kernels:
         yield f"problem {config.problem!r} has no kernels for device='cuda': leave device out"
     if config.discipline not in kernels:
@@ -257,5 +207,3 @@ def _on_gpu(config: Any) -> Iterator[str]:
         yield "device='cuda' has no gradient_delay: leave it out"
     if (config.workers or 1) > MOST_STREAMS:
         yield f"device='cuda' has {MOST_STREAMS} streams at most, got workers={config.workers}"
-    if config.problem == "module" and config.in_flight is not None:
-        yield "device='cuda' takes in_flight for other problems: a module has a minibatch in hand a worker"

@@ -19,15 +19,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hogwild
 from hogwild import machine
+from hogwild.config import options_of
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import PROBLEMS
 from hogwild.problems.module.model import ModuleModel
 from hogwild.training.engine import start_pool
 from tests.runs import stopped_inside, toy, when
 
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
-DISCIPLINES = PROBLEMS["module"]["discipline"]
+DISCIPLINES = options_of("module")["discipline"].metadata["option"].choices
 
 
 def data(n: int = 600, width: int = 10, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -368,7 +368,7 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "betas": (network(), "mse", (X, Y), {"betas": (0.9, 1.0)}, "expected numbers below 1"),
     "tiered": (network(), "mse", (X, Y), {"discipline": "tiered"}, "expected one of auto, serial, hogwild, atomic"),
     "exchange": (network(), "mse", (X, Y), {"exchange": "consensus"}, "choose another exchange"),
-    "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "l2 belongs to problem"),
+    "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "unknown option l2"),
     "unknown": (network(), "mse", (X, Y), {"lr": 0.1}, "unknown option lr"),
     "problem": (network(), "mse", (X, Y), {"problem": "cuts"}, "train_module has one problem"),
     "unpicklable": (

@@ -764,7 +764,7 @@ def refused(state: Path, rows: Rows, **options: Any) -> str:
 def test_resume_with_other_options(rows: Rows, state: Path) -> None:
     message = refused(state, rows, l2=0.5, seed=3)
     changeable = ", ".join(RESUMABLE)
-    assert message.endswith(f"with other options: l2 was 1e-05, seed was 0 (only {changeable} may change)")
+    assert message.endswith(f"with other options: seed was 0, l2 was 1e-05 (only {changeable} may change)")
     assert "step was 0.5" in refused(state, rows, step=None)
     run = hogwild.train(rows, checkpoint=state, resume=True, epochs=2, step=0.5, workers=2, host="processes")
     assert [(row["epoch"], row["workers"], row["discipline"]) for row in run] == [(2, 2, "hogwild")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import TrainConfig
-from hogwild.options import TrainOptions
+from hogwild.config import config_class
+from hogwild.options import CompletionOptions, CutsOptions, LinearOptions, ModuleOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,11 +41,24 @@ reveal_type(Films().fit(X))  # Films
 """
 
 
-def test_the_options_are_those_of_the_config() -> None:
-    config = get_type_hints(TrainConfig)
-    config.pop("problem")
-    config["l2"] |= str | tuple[float, ...]  # which end in l2_path
-    assert get_type_hints(TrainOptions) == config
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        ("linear", LinearOptions),
+        ("completion", CompletionOptions),
+        ("cuts", CutsOptions),
+        ("module", ModuleOptions),
+    ],
+)
+def test_the_options_are_those_of_the_config(problem: str, options: type) -> None:
+    kind = config_class(problem)
+    hints = get_type_hints(kind)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.name != "problem"}
+    if problem == "linear":
+        fields["l2"] |= str | tuple[float, ...]  # which end in l2_path
+    if problem == "module":
+        fields.pop("loss")  # an argument
+    assert get_type_hints(options) == fields
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-training = train.train, train_module.train_module, simulate.simulate, predict.predict, predict.evaluate
+app.command(cls=train.TrainCommand)(train.train)
+training = train_module.train_module, simulate.simulate, predict.predict, predict.evaluate
 models = inspect.inspect, recommend.recommend, recommend.similar, recommend.labels
 for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
     app.command()(command)

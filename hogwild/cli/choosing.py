@@ -6,23 +6,23 @@ rule goes by options and data alone, so the same command takes the same penalty 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hogwild.config import L2_PATH, TrainConfig
+from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice
-from hogwild.methods import LABEL_LOSSES, PROBLEMS
+from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import save_figure
+from hogwild.problems.linear.options import L2_PATH, LinearConfig
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
     from hogwild.training.l2_choice import L2Choice
 
 R = TypeVar("R")  # a run
-USUAL = PROBLEMS["linear"]["defaults"]["l2"]
+USUAL = LinearConfig.l2
 FEWEST = 50  # rows, below which those that are held out tell too little
 FEWEST_OF_CLASS = 5
 MOST_ENTRIES = 50_000_000  # nonzeros times classes: candidates take up to about ten seconds
@@ -35,7 +35,7 @@ def chosen_unasked(config: TrainConfig) -> tuple[TrainConfig, str]:
         return config, ""
     if config.target is not None:
         return config, "--target is a value of one objective"
-    return TrainConfig.from_json(config.to_json() | {"l2": None, "l2_path": L2_PATH}), ""
+    return config.replace(l2=None, l2_path=L2_PATH), ""
 
 
 def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
@@ -67,7 +67,7 @@ def unasked(
         except NoChoice as error:
             why = str(error)
     say(f"l2 {USUAL:g}, not chosen by held-out rows: {why}")
-    return begin(dataclasses.replace(config, l2=USUAL, l2_path=None))
+    return begin(config.replace(l2=USUAL, l2_path=None))
 
 
 def tell_choice(chosen: L2Choice | None, given: bool, plot: str | None, say: Callable[[str], None]) -> None:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
-from hogwild.config import FIELDS, GOAL, MACHINES, OPTIONS, choices_of, help_of, usual_of
+from hogwild.config import GOAL, MACHINES, Option, options_of
 from hogwild.errors import UsageError
-from hogwild.methods import DELAYS, EXCHANGES
+from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
 
 Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
@@ -51,8 +51,8 @@ def row(
     return {"help": help, "panel": panel, "names": names, "kind": kind, "default": default} | more
 
 
-def flag(help: str, panel: str | None = None, *names: str) -> dict[str, Any]:
-    return row(help, panel, *names, kind=bool, default=False)
+def flag(help: str, panel: str | None = None, *names: str, **more: Any) -> dict[str, Any]:
+    return row(help, panel, *names, kind=bool, default=False, **more)
 
 
 BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
@@ -65,38 +65,57 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
         kind=float,
         show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
-    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
-    "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
-    "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
-    "zero_based": flag("Indices of the text start at 0, not 1.", DATA),
+    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS, problems=("completion",)),
+    "terminals": row(
+        "Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE", problems=("cuts",)
+    ),
+    "features": row(
+        "Number of features.", DATA, kind=int, min=1, show_default="as many as the data show", problems=("linear",)
+    ),
+    "zero_based": flag("Indices of the text start at 0, not 1.", DATA, problems=("linear",), hidden=True),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
-    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE"),
+    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", problems=("linear",), hidden=True),
     "hash_bits": row(
-        "Hash features to 2^B weights; indices may then be any below 2^64.", DATA, kind=int, min=1, max=30, metavar="B"
+        "Hash features to 2^B weights; indices may then be any below 2^64.",
+        DATA,
+        kind=int,
+        min=1,
+        max=30,
+        metavar="B",
+        problems=("linear",),
     ),
     "cache": row("Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory"),
-    "no_cache": flag("Keep nothing: parse into memory.", DATA),
-    "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
-    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
-    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
-    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
-    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
-    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
+    "no_cache": flag("Keep nothing: parse into memory.", DATA, hidden=True),
+    "label": row(
+        "Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN", problems=("linear",)
+    ),
+    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE, problems=("linear",)),
+    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE, problems=("linear",)),
+    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE, problems=("linear",)),
+    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS", problems=("linear",)),
+    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN", problems=("linear",)),
     "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
-    "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy"),
-    "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png"),
-    "plot_path": row("Draw the held-out loss of each l2 to choose from here.", RESULTS, metavar="FILE.png"),
+    "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy", problems=("cuts",)),
+    "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png", problems=("cuts",)),
+    "plot_path": row(
+        "Draw the held-out loss of each l2 to choose from here.",
+        RESULTS,
+        metavar="FILE.png",
+        problems=("linear",),
+        hidden=True,
+    ),
     "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
     "machine": row(
         "This machine's number from 0.",
         MACHINES,
+        hidden=True,
         kind=int,
         min=0,
         metavar="K",
         show_default="as they come; 0 is the one at the address",
     ),
-    "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME"),
+    "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME", hidden=True),
     "local": flag("Start all the machines on this one, to try it.", MACHINES),
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": flag("Go on from the checkpoint.", RESULTS),
@@ -108,13 +127,16 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
 def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> Callable[[Command], Command]:
     """Return a decorator that gives a command the named options in place of its ``**given``.
 
-    ``problems`` are those that the command trains: their choices and defaults are shown. ``changes`` holds rows, or
-    parts of rows, where an option is the command's own or reads differently there.
+    ``problems`` are those that the command trains; an option reads as the first of them that has it says. ``changes``
+    holds rows, or parts of rows, where an option is the command's own or reads differently there.
     """
     shared = []
     for name in names.split():
         change = changes.get(name, {})
-        shared.append(_parameter(name, **(change if "kind" in change else _described(name, tuple(problems)) | change)))
+        if "kind" in change:
+            shared.append(_parameter(name, **change))
+        elif described := _described(name, tuple(problems)):
+            shared.append(_parameter(name, **described | change))
 
     def give(function: Command) -> Command:
         own = inspect.signature(function, eval_str=True).parameters.values()
@@ -126,22 +148,28 @@ def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> C
 
 
 def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
-    """Return the row of an option, made from its field if it is one of ``TrainConfig``; empty if it is unknown."""
+    """Return the row of an option of the problems, from its field if it has one; empty if they have no such option."""
     if name in OTHERS:
-        return OTHERS[name]
-    about = OPTIONS.get(name.removeprefix("no_"))
-    if about is None:
+        of = OTHERS[name].get("problems", problems)
+        return {key: value for key, value in OTHERS[name].items() if key != "problems"} if {*of} & {*problems} else {}
+    field = next(
+        (fields[plain] for each in problems if (plain := name.removeprefix("no_")) in (fields := options_of(each))),
+        None,
+    )
+    if field is None:
         return {}
-    if name not in OPTIONS:
-        return flag(about.without, about.panel)
-    kind = str if name in ("step", "l2") else KINDS[str(FIELDS[name].type).partition(" | ")[0]]
-    more: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
-    if usual := usual_of(name, problems):
-        more["show_default"] = usual
-    if choices := choices_of(name, problems[0]) or tuple(WITH_NUMBERS.get(name, ())):
+    about: Option = field.metadata["option"]
+    if name != field.name:
+        return flag(about.without, about.panel) | {"hidden": about.rare}
+    kind = str if name in ("step", "l2") else KINDS[str(field.type).partition(" | ")[0]]
+    more: dict[str, Any] = {"metavar": about.metavar, "hidden": about.rare}
+    if usual := about.usual or ("" if field.default in (None, False, "") else field.default):
+        more["show_default"] = f"{usual:g}" if isinstance(usual, float) else str(usual)
+    if choices := about.choices or tuple(WITH_NUMBERS.get(name, ())):
         more["autocompletion"] = lambda: choices
-    default = FIELDS[name].default
-    return row(help_of(name, problems), about.panel, *about.names, kind=kind, default=default, **more)
+    usual_of_all = {options_of(each)[name].default if name in options_of(each) else None for each in PROBLEMS}
+    default = usual_of_all.pop() if len(usual_of_all) == 1 else False if kind is bool else None
+    return row(about.text, about.panel, *about.names, kind=kind, default=default, **more)
 
 
 def _parameter(
@@ -155,12 +183,14 @@ def _parameter(
 
 
 def config_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of ``TrainConfig`` from ``given``, as keywords for it."""
-    options = {name: given.pop(name) for name in FIELDS if name in given}
-    options |= {name: not given.pop(f"no_{name}") for name in FIELDS if f"no_{name}" in given}
+    """Take the options of any problem from ``given``, as keywords for ``TrainConfig``; those not given are left out."""
+    known = {name for problem in PROBLEMS for name in options_of(problem)}
+    options = {name: given.pop(name) for name in known if name in given}
+    options = {name: value for name, value in options.items() if value is not None and value is not False}
+    options |= {name: False for name in known if given.pop(f"no_{name}", False)}
     if "step" in options:
         options["step"] = _number(options["step"])
-    if options.get("l2") is not None:
+    if "l2" in options:
         with contextlib.suppress(ValueError):  # other texts are "auto", a list, or refused
             options["l2"] = float(options["l2"])
     return options

@@ -41,11 +41,11 @@ def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
         repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
     if config.host == "simulator":
         repeat = f"delay {config.delay}, one core plays them all; {repeat}"
-    goal = {
-        "linear": f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}",
-        "completion": f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}",
-        "cuts": "smallest cut, relaxed to the simplex",
-    }[config.problem]
+    goal = f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}"
+    if config.problem == "completion":
+        goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
+    elif config.problem == "cuts":
+        goal = "smallest cut, relaxed to the simplex"
     return (
         f"{goal}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config)}: {repeat}"

@@ -13,7 +13,8 @@ from hogwild import machine
 from hogwild.cli.options import DATA, KEPT, REQUIRED, STOPS, config_options, row, takes
 from hogwild.cli.user_file import FUNCTION, check_function, found, is_function, made
 from hogwild.config import GOAL, PARALLEL, STEPS, TrainConfig
-from hogwild.methods import PROBLEMS, REAL_HOSTS
+from hogwild.methods import REAL_HOSTS
+from hogwild.problems.module.options import LOSSES
 
 if TYPE_CHECKING:
     from hogwild.cli.display import Display
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hogwild.training.run import Run
     from hogwild.training.stopwatch import Stopwatch
 
-NAMED_LOSSES = PROBLEMS["module"]["loss"][1:]
+NAMED_LOSSES = LOSSES[1:]
 
 
 @takes(

@@ -109,8 +109,9 @@ def _l2() -> None:
     import scipy.sparse
 
     from hogwild import machine
-    from hogwild.config import L2_PATH, TrainConfig
+    from hogwild.config import TrainConfig
     from hogwild.data.rows.container import Rows
+    from hogwild.problems.linear.options import L2_PATH
     from hogwild.problems.linear.problem import OUTGROWN
     from hogwild.training.l2_choice import choose_l2
 

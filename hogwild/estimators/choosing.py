@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import TrainConfig, path_of
+from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.estimators.arrays import loss_here, problem_of, rows_of
@@ -23,6 +23,7 @@ from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.lanes.candidates import NONE
 from hogwild.problems.linear.optimum.folds import divisions
 from hogwild.problems.linear.optimum.walk import FARTHEST
+from hogwild.problems.linear.options import path_of
 from hogwild.training.l2_choice import choose_l2, mean_scores
 
 EPOCHS = 20  # of a candidate that is trained beside others, at most

@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hogwild.checks import Option, check_field, entry, flag, number, whole
-from hogwild.config import LARGEST_FLOAT32, OPTIONS
+from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, whole
 from hogwild.errors import UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
+from hogwild.problems.completion.options import CompletionConfig
+from hogwild.problems.linear.options import LinearConfig
 from hogwild.training.schedule import Optimal
 
 #: scikit-learn's loss names, and ours.
@@ -94,7 +95,8 @@ class Options:
 
 def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:
     """Return a field of an estimator; what is not given is that of the option ``like`` of ``TrainConfig``."""
-    about = OPTIONS[like] if like else Option("")
+    known = fields_of(CompletionConfig) | fields_of(LinearConfig)
+    about = known[like].metadata["option"] if like else Option("")
     about = dataclasses.replace(about, help=help or about.help, **({"choices": ()} | more))
     return dataclasses.field(default=default, metadata={"option": about})
 

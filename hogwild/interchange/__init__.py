@@ -104,7 +104,7 @@ def import_model(path: str | Path, source: str, *, loss: str | None = None, labe
     if (source == "sklearn" or header) and (loss or labels):
         raise UsageError(f"{path}: says itself what its loss and labels are: leave --loss and --labels out")
     if header:
-        return located(PROBLEMS[header["problem"]]["model"]).from_file(arrays, header, path)
+        return located(PROBLEMS[header["problem"]].model).from_file(arrays, header, path)
     if source == "sklearn":
         estimator = load_skops(Path(path))
         with usable(path):

@@ -359,7 +359,7 @@ class Summable(Case, Protocol):
 
 def case_of(problem: str) -> type[Case]:
     """The class of cases of a problem, one of ``methods.PROBLEMS``."""
-    found: type[Case] = located(PROBLEMS[problem]["case"])
+    found: type[Case] = located(PROBLEMS[problem].case)
     return found
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
-from hogwild.methods import PROBLEMS
 from hogwild.problems.protocol import Case, size_of
 from hogwild.training.schedule import move_mean
 from hogwild.training.stopping import UNSETTLED, is_whole, verdict
@@ -51,7 +50,7 @@ class Keeper:
         judged = case.convex and not config.own_rows  # on all rows, here
         self.judged = judged and size_of(case) <= MOST_JUDGED
         self.finishes = case.convex and not plain
-        meant = config.epochs >= PROBLEMS[config.problem]["defaults"]["epochs"] and config.target is None
+        meant = config.epochs >= type(config).epochs and config.target is None
         self.exact = (
             self.finishes and not self.best and meant and not config.l1 > 0
         )  # whose steps are taken in any case

@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.config import L2_PATH, TrainConfig
+from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import margins
 from hogwild.errors import InputError, NoChoice
-from hogwild.methods import DEFAULT_PARAM, PROBLEMS
+from hogwild.methods import DEFAULT_PARAM
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
@@ -43,6 +43,7 @@ from hogwild.problems.linear.objective import Objective, loss_values
 from hogwild.problems.linear.optimum.folds import Folds, are_few
 from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
+from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of, row_weights
 from hogwild.training.checkpoint import resumable
@@ -138,7 +139,7 @@ def settle_l2(
     else:
         found = choose_l2(config, rows, held)
         l2 = found.l2
-    return dataclasses.replace(config, l2=l2, l2_path=None), found
+    return config.replace(l2=l2, l2_path=None), found
 
 
 def choose_l2(
@@ -187,7 +188,7 @@ def choose_l2(
     classes = len(labels) if len(labels) > 2 else 1
     if config.loss == "softmax" and classes == 1:
         config = dataclasses.replace(config, loss="log")
-    meant = config.epochs >= PROBLEMS["linear"]["defaults"]["epochs"]  # fewer are meant to end early
+    meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
     at: Penalties = penalties or (lambda l2: (config.l1, l2))
@@ -444,7 +445,7 @@ class _Lanes:
         self.strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
         self._columns, own, _ = scaled_for(config, rest)
         strongest = penalties(self.strengths[-1])
-        problem = LinearProblem.of(dataclasses.replace(config, l1=strongest[0], l2=strongest[1]), own, "serial")
+        problem = LinearProblem.of(config.replace(l1=strongest[0], l2=strongest[1]), own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)
         self.steps = _steps(config, own, arrays["weights"], self.strengths, penalties)
         labels = range(problem.classes) if problem.classes > 1 else [NONE]
@@ -481,7 +482,7 @@ class _Lanes:
 
     def halve(self) -> None:
         """Go on with the better half, and with the default, which the winner is compared with."""
-        usual = PROBLEMS["linear"]["defaults"]["l2"]
+        usual = LinearConfig.l2
         ranked = _ranked(self._judge, self.strengths, [self.verdicts[k] for k in self.going])
         better = [self.going[k] for k in ranked[: -(-len(self.going) // 2)]]
         kept = [k for k in self.going if k in better or self.strengths[k] == usual]
@@ -500,7 +501,7 @@ def _steps(
 
     def probe(strength: float) -> float:
         l1, l2 = penalties(strength)
-        at = dataclasses.replace(config, l1=l1, l2=l2)
+        at = config.replace(l1=l1, l2=l2)
         return Probe(at, rows, weights if weights.size else None, 1 / PROBED).search()
 
     return list(steps_between(probe, strengths))

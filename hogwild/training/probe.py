@@ -189,9 +189,7 @@ class _Trial:
         alone = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
         workers = min(config.replicas, len(sample))  # a group is tried as one worker
         exchanged = re.sub(r"group=[^,]*", "", config.exchange)
-        self.config = dataclasses.replace(
-            config, discipline=alone, workers=workers, class_weight=None, exchange=exchanged
-        )
+        self.config = config.replace(discipline=alone, workers=workers, class_weight=None, exchange=exchanged)
         problem = LinearProblem.of(self.config, sample, alone)
         sample, _ = narrowed(sample if sample.contiguous else sample.compact())
         self.problem = problem.narrowed(sample.width)

@@ -21,7 +21,7 @@ from hogwild import machine
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import PROBLEMS, STREAMS, parse_link
+from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
@@ -258,7 +258,7 @@ class Run(Generic[M]):
                     step, tried = self.engine.search(self._case.search_step())
                 self._found |= tried
             self.config = dataclasses.replace(c, step=step)
-        decay = PROBLEMS[c.problem].get("decay") if c.decay is None and c.schedule == "epoch" else c.decay
+        decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
             c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hogwild.data.ratings.container import Ratings
     from hogwild.data.rows.container import Rows
     from hogwild.machines.cluster import Cluster
-    from hogwild.options import TrainOptions
+    from hogwild.options import CompletionOptions, CutsOptions, LinearOptions
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
     from hogwild.problems.linear.model import LinearModel
@@ -37,7 +37,7 @@ def train(
     data: str = "",
     cluster: Cluster | None = None,
     holdout: float | Rows | None = None,
-    **options: Unpack[TrainOptions],
+    **options: Unpack[LinearOptions],
 ) -> Run[LinearModel]: ...
 @overload
 def train(
@@ -51,7 +51,7 @@ def train(
     data: str = "",
     cluster: Cluster | None = None,
     holdout: float | Ratings | None = None,
-    **options: Unpack[TrainOptions],
+    **options: Unpack[CompletionOptions],
 ) -> Run[CompletionModel]: ...
 @overload
 def train(
@@ -64,7 +64,7 @@ def train(
     pool: Pool | None = None,
     data: str = "",
     cluster: Cluster | None = None,
-    **options: Unpack[TrainOptions],
+    **options: Unpack[CutsOptions],
 ) -> Run[Segmentation]: ...
 @overload
 def train(

@@ -26,6 +26,7 @@ from typing import Any
 from common import Campaign, descendants, living, segments_of, wait_until
 
 import hogwild
+from hogwild.config import options_of
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.training.engine import start_pool
@@ -39,8 +40,8 @@ ENDLESS = 10**6
 PARENT = "import sys\nsys.path.insert(0, {folder!r})\nimport kills\nkills.be_killed(*sys.argv[1:])"
 CELLS = [
     (problem, discipline)
-    for problem, about in PROBLEMS.items()
-    for discipline in about["discipline"]
+    for problem in PROBLEMS
+    for discipline in options_of(problem)["discipline"].metadata["option"].choices
     if (problem, discipline) != ("cuts", "tiered")  # which is refused
 ]
 EXCHANGE = "exchange "  # then the discipline's place has an exchange

@@ -13,8 +13,8 @@ import pytest
 
 from hogwild.__main__ import main
 from hogwild.cli import choosing
-from hogwild.config import L2_PATH
 from hogwild.models import load_model
+from hogwild.problems.linear.options import L2_PATH
 from tests.cli.conftest import Result
 
 DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"

@@ -21,7 +21,7 @@ from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.methods import METHODS, gpu, usual
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.compare.run.runner import Pools
-from hogwild.config import TrainConfig
+from hogwild.config import TrainConfig, config_class
 from hogwild.cuda import streams
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
@@ -91,7 +91,7 @@ def test_every_method_of_a_gpu_is_a_config_of_its_problems(name: str, workers: i
         base = TrainConfig(problem=problem, host="processes")
         config = method.config(base, workers if method.parallel else 1, 0.5, 7)
         assert (config.device, config.host, config.step, config.seed) == ("cuda", "streams", 0.5, 7)
-        assert config.discipline in PROBLEMS[problem]["cuda"]
+        assert config.discipline in config_class(problem).on_gpu
         held = (config.batch or 1) * (config.workers or 1)
         assert held == (base.batch or 1) * (workers if method.parallel else 1)  # whoever shares them out
         assert name in usual(problem, "cuda")

@@ -11,9 +11,10 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, ShuffleSplit, TimeSeriesSplit, cross_val_score
 
 from hogwild import HogwildClassifier, HogwildClassifierCV, HogwildRegressor, HogwildRegressorCV
-from hogwild.config import L2_PATH, TrainConfig
+from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
+from hogwild.problems.linear.options import L2_PATH
 from hogwild.training.l2_choice import choose_l2
 
 ALPHAS = [1e-4, 1e-2, 1.0]

@@ -344,8 +344,8 @@ def test_features_that_were_hashed_otherwise() -> None:
     ("options", "reason"),
     [
         ({"own_rows": True}, "own_rows is for several machines"),
-        ({"own_rows": True, "machines": 2, "problem": "completion"}, "own_rows belongs to problem linear"),
-        ({"own_rows": True, "machines": 2, "problem": "cuts"}, "own_rows belongs to problem linear"),
+        ({"own_rows": True, "machines": 2, "problem": "completion"}, "unknown option own_rows"),
+        ({"own_rows": True, "machines": 2, "problem": "cuts"}, "unknown option own_rows"),
     ],
 )
 def test_what_own_rows_are_not_for(options: dict[str, Any], reason: str) -> None:

@@ -37,7 +37,7 @@ from hogwild.cli.train import DEFAULT_DATA
 from hogwild.cli.user_file import FUNCTION
 from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
 from hogwild.errors import UsageError
-from hogwild.methods import REAL_HOSTS
+from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.screen import Screen
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
 @takes(
     f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer "
     "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
+    PROBLEMS,
     methods=row(
         "Methods, such as hogwild,locked.",
         WHAT,

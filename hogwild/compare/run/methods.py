@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild.compare.reference.outside import OUTSIDE
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.config import TrainConfig
+from hogwild.config import TrainConfig, config_class, fields_of
 from hogwild.errors import InputError, UsageError, nearest
-from hogwild.methods import BETWEEN_WORKERS, PROBLEMS, parse_exchange
+from hogwild.methods import BETWEEN_WORKERS, parse_exchange
 
 if TYPE_CHECKING:
     from hogwild.cuda.backend import Backend
@@ -197,7 +197,7 @@ def usual(problem: str, device: str = "cpu") -> list[str]:
     """
     if device != "cpu":
         return [name for name, method in METHODS.items() if method.device == device and problem in method.problems]
-    known = PROBLEMS[problem]["discipline"]
+    known = fields_of(config_class(problem))["discipline"].metadata["option"].choices
     return [
         name
         for name, method in METHODS.items()

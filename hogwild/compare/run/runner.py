@@ -84,8 +84,8 @@ class Judge:
 
     def __init__(self, task: ComparedData) -> None:
         self.task = task
-        renumber = "never" if task.base.problem == "linear" else task.base.renumber
-        config = dataclasses.replace(task.base, workers=1, discipline="serial", renumber=renumber)
+        numbering = {"renumber": "never"} if task.base.problem == "linear" else {}
+        config = task.base.replace(workers=1, discipline="serial", **numbering)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # the first run gives the warnings
             self.case = case_of(config.problem)(config, task.rows, task.test)

@@ -34,11 +34,11 @@ from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
 from hogwild.problems.linear.optimum.finder import FitProblem
+from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.protocol import Sums
-from hogwild.refusals import RENUMBERED, why_not_renumber
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.probe import Probe
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hogwild.config import L2_PATH
 from hogwild.data.rows.container import Rows
 from hogwild.data.scaled import Columns
+from hogwild.problems.linear.options import L2_PATH
 
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
 DECADES = 6  # beyond the strongest penalty, at most

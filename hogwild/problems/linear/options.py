@@ -1,0 +1,205 @@
+"""Options of linear models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hogwild.config import (
+    GOAL,
+    LARGEST_FLOAT32,
+    MACHINES,
+    PARALLEL,
+    STEPS,
+    TrainConfig,
+    documented,
+    inherited,
+    option,
+)
+from hogwild.errors import UsageError
+from hogwild.methods import (
+    CLASS_WEIGHT,
+    DEFAULT_PARAM,
+    LABEL_LOSSES,
+    LOSSES,
+    NORMALIZE,
+    SCHEDULES,
+    parse_exchange,
+)
+
+L2_PATH = tuple(float(f"{10 ** (k / 2 - 8):.2g}") for k in range(16))  # of "auto"
+
+
+@documented
+@dataclass(frozen=True)
+class LinearConfig(TrainConfig):
+    """Options of linear models, besides those of :class:`hogwild.TrainConfig`."""
+
+    on_gpu: ClassVar[tuple[str, ...]] = ("atomic", "hogwild")
+    distributed: ClassVar[bool] = True
+    simulated: ClassVar[bool] = True
+
+    loss: str = inherited(
+        "loss",
+        "log",
+        choices=LOSSES,
+        more="``softmax`` is the cross-entropy over all classes; the other label losses train one-versus-rest when "
+        "there are more than two labels.",
+    )
+    loss_param: float | None = option(
+        None,
+        "Huber's threshold or the half-width of an insensitive tube.",
+        GOAL,
+        least=0,
+        usual="the loss's own",
+        rare=True,
+    )
+    l1: float = option(0.0, "L1 penalty.", GOAL, least=0, most=LARGEST_FLOAT32)
+    l2: float = option(
+        1e-5,
+        "L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these.",
+        GOAL,
+        least=0,
+        most=LARGEST_FLOAT32,
+        metavar="NUMBER",
+        more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
+        f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g}, times a typical row's squared length, by "
+        "the loss on rows held out of the training rows; with the one that is chosen a model is trained on all of "
+        "them. See the manual, *Choosing l2*.",
+    )
+    l2_path: tuple[float, ...] | None = option(
+        None,
+        "Values among which l2 is chosen.",
+        more="``l2`` may be given as 'auto' or such values instead.",
+    )
+    schedule: str = inherited(
+        "schedule",
+        "auto",
+        choices=SCHEDULES,
+        more="``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.",
+    )
+    normalize: str = option(
+        "none",
+        "Scale each row",
+        GOAL,
+        choices=NORMALIZE,
+        more="The scale is kept in the model and applied by predict.",
+    )
+    class_weight: str | None = option(
+        None,
+        "Weigh the classes equally",
+        GOAL,
+        choices=CLASS_WEIGHT,
+        usual="all rows alike",
+        more="A row weighs ``n / (classes * rows of the class)``.",
+    )
+    intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.")
+    scale_columns: bool = option(
+        True,
+        "Train in scaled and centred columns where theirs differ.",
+        STEPS,
+        without="Train in the columns as they are, however their scales differ.",
+        more="The objective and the model are those of the columns as they are.",
+        rare=True,
+    )
+    adagrad: bool = option(
+        False,
+        "A step of its own for each feature (AdaGrad).",
+        STEPS,
+        more="It is divided by the root of the coordinate's sum of squared gradients, without locks.",
+    )
+    renumber: str = option(
+        "auto",
+        "Number the features by popularity while workers train",
+        PARALLEL,
+        choices=("auto", "always", "never"),
+        more="Popular weights then share cache lines: a model that outgrows the cache trains up to twice as fast, to "
+        "the same bits with one worker. It takes 4 bytes more for each nonzero. ``auto`` does so where the weights "
+        "outgrow the cache and the passes over the data are worth it.",
+        rare=True,
+    )
+    own_rows: bool = option(
+        False,
+        "Each machine has rows of its own: another file or store on each.",
+        MACHINES,
+        more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
+        "objective is that of all rows. If all open the same data, each keeps a range of it.",
+        rare=True,
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.l2, float | int | None) and not hasattr(self.l2, "dtype"):
+            self._set("l2_path", self.l2)
+            self._set("l2", None)
+        if self.l2_path is not None:
+            self._set("l2_path", path_of(self.l2_path))
+        super().__post_init__()
+
+    def conflicts(self) -> Iterator[str]:
+        yield from super().conflicts()
+        if self.schedule == "optimal" and self.l2 == 0:
+            yield "schedule='optimal' divides by l2: give l2 > 0, or another schedule"
+        if self.schedule == "optimal" and self.step is not None:
+            yield "schedule='optimal' sets its own step: leave step out"
+        if self.l2_path and (self.machines > 1 or self.own_rows):
+            yield "l2='auto' is chosen on one machine: give l2 as a number to several"
+        if self.own_rows and self.machines == 1:
+            yield "own_rows is for several machines: give machines too (--machines P), or all rows to one"
+        if self.loss_param is not None and self.loss not in DEFAULT_PARAM:
+            yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {self.loss!r}"
+        if self.class_weight is not None and self.loss not in LABEL_LOSSES:
+            yield f"class_weight is for classes, and loss {self.loss!r} has real targets"
+        if self.renumber == "always" and (reason := why_not_renumber(self)):
+            yield f"renumber='always': {reason}: leave renumber out"
+        if self.adagrad and self.schedule not in ("auto", "constant", "epoch", "round"):
+            yield f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}"
+        by_sums = parse_exchange(self.exchange)[1].get("mean") == "adagrad"
+        if by_sums and not self.adagrad:
+            yield f"exchange={self.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
+        if self.adagrad and self.exchange != "none" and not by_sums:
+            yield (
+                f"exchange={self.exchange!r}: adagrad keeps sums of squares, which cannot be averaged: leave adagrad "
+                "out, or give averaging:mean=adagrad"
+            )
+
+
+#: Disciplines whose workers may number the features by popularity.
+RENUMBERED = ("auto", "serial", "hogwild", "atomic", "locked", "tiered")
+
+
+def why_not_renumber(config: Any) -> str:
+    """Why workers cannot number the features by popularity, if so."""
+    if config.discipline not in RENUMBERED:
+        return f"discipline={config.discipline!r} goes by the order of a row's features"
+    if config.exchange != "none" or config.machines > 1:
+        return "replicas trade weights in the user's numbering"
+    if config.device != "cpu" or config.host == "simulator":
+        return "it is for the caches of real workers on a CPU"
+    return ""
+
+
+def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
+    """The penalties that "auto", a text such as "1e-6,1e-5", or a sequence stands for, ascending.
+
+    Raises
+    ------
+    UsageError
+        Unless they are finite numbers of at least 0, and two or more.
+    """
+    if isinstance(given, str) and given == "auto":
+        return L2_PATH
+    try:
+        values = (
+            given.split(",")
+            if isinstance(given, str)
+            else [each.item() if hasattr(each, "item") else each for each in given]
+        )
+        path = [] if any(isinstance(each, bool) for each in values) else sorted({float(each) for each in values})
+    except (TypeError, ValueError):
+        path = []
+    if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
+        wanted = "two or more different numbers of at least 0, such as '1e-6,1e-5'"
+        other = "" if name == "alphas" else "a number of at least 0, 'auto', or "
+        raise UsageError(f"{name}={given!r}: expected {other}{wanted}")
+    return tuple(path)

@@ -1,0 +1,62 @@
+"""Options of torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hogwild.config import MODULE, TrainConfig, documented, inherited, number, option
+from hogwild.errors import UsageError
+from hogwild.methods import OPTIMIZERS, parse_exchange
+
+LOSSES = ("custom", "cross-entropy", "mse", "bce")
+
+
+@documented
+@dataclass(frozen=True)
+class ModuleConfig(TrainConfig):
+    """Options of torch modules, besides those of :class:`hogwild.TrainConfig`."""
+
+    on_gpu: ClassVar[tuple[str, ...]] = ("hogwild", "locked", "serial")
+    distributed: ClassVar[bool] = True
+
+    loss: str = inherited("loss", "custom", choices=LOSSES)
+    step: float | None = inherited(
+        "step", None, usual="auto: 0.1 for sgd, 0.01 for momentum and adagrad, 0.001 for adam"
+    )
+    schedule: str = inherited("schedule", "constant")
+    discipline: str = inherited("discipline", "auto", choices=("serial", "hogwild", "atomic", "locked"))
+    epochs: int = inherited("epochs", 10)
+    optimizer: str = option(
+        "sgd",
+        "Rule of the updates",
+        MODULE,
+        choices=OPTIMIZERS,
+        more="As in ``torch.optim``. For a sparse gradient (``nn.EmbeddingBag(sparse=True)``) only the rows that a "
+        "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.",
+    )
+    state: str = option(
+        "local",
+        "Whether each worker has the optimizer's state to itself",
+        choices=("local", "shared"),
+    )
+    batch: int = option(64, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1)
+    momentum: float = option(0.9, "Momentum of optimizer momentum.", MODULE, least=0, most=1)
+    betas: tuple[float, float] = option((0.9, 0.999), "Decays of adam's mean gradient and mean square.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        betas: Any = self.betas
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise UsageError(f"betas={betas!r}: expected two numbers")
+        for beta in betas:
+            number("betas", beta, 0, below=1)
+        self._set("betas", tuple(betas))  # JSON has only lists
+
+    def conflicts(self) -> Iterator[str]:
+        yield from super().conflicts()
+        if parse_exchange(self.exchange)[0] == "consensus":
+            yield f"exchange={self.exchange!r} would pull optimisers' states together: choose another exchange"
+        if self.device == "cuda" and self.in_flight is not None:
+            yield "device='cuda' takes in_flight for other problems: a module has a minibatch in hand a worker"
