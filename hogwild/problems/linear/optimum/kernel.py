@@ -296,29 +296,36 @@ def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, f
     change its sign, what these are.
     """
     n, last, fall = len(x), len(x) - 1, 0.0
+    level, of_level = hessian[last, last] + LEAST, g[last]
+    if intercept:  # it goes first, so that the other columns are centred
+        fall = of_level * of_level / level / 2.0
+        for u in range(last):
+            g[u] -= hessian[u, last] * of_level / level
+            for v in range(last):
+                hessian[u, v] -= hessian[u, last] * hessian[v, last] / level
     for u in range(n):  # assigning a slice would allocate
         w[u], r[u] = x[u], g[u]
     for _ in range(ROUNDS):
         first = 0.0
         for _ in range(SWEEPS):
             fell = 0.0
-            for u in range(n if intercept else last):
-                penalty, h = l1 if u < last else 0.0, hessian[u, u] + LEAST
-                then = shrunk(w[u], r[u], h, penalty)
+            for u in range(last):
+                h = max(hessian[u, u], 0.0) + LEAST
+                then = shrunk(w[u], r[u], h, l1)
                 d = then - w[u]
                 if d != 0.0:
-                    fell -= d * (r[u] + h * d / 2.0) + penalty * (abs(then) - abs(w[u]))
+                    fell -= d * (r[u] + h * d / 2.0) + l1 * (abs(then) - abs(w[u]))
                     w[u] = then
                     line = hessian[u]
-                    for v in range(n):
+                    for v in range(last):
                         r[v] += d * line[v]
             first = max(first, fell)
             fall += fell
             if not fell > SETTLED * first:
                 break
         for u in range(n):
-            free[u] = w[u] != 0.0 if u < last else intercept
-            g[u] = 0.0 if not free[u] else r[u] + math.copysign(l1, w[u]) if u < last else r[u]
+            free[u] = u < last and w[u] != 0.0
+            g[u] = r[u] + math.copysign(l1, w[u]) if free[u] else 0.0
         factorise(hessian, free, RIDGE, scale, column, factor)
         gain = solve(factor, scale, g, move)
         if not gain > SETTLED * SETTLED * fall:
@@ -333,8 +340,12 @@ def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, f
                 d = -w[u] if u == crossing else t * move[u]
                 w[u] = 0.0 if u == crossing else w[u] + d
                 line = hessian[u]
-                for v in range(n):
+                for v in range(last):
                     r[v] += d * line[v]
+    if intercept:
+        for u in range(last):
+            of_level += hessian[last, u] * (w[u] - x[u])
+        w[last] = x[last] - of_level / level
     return fall
 
 
@@ -408,8 +419,8 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
         promised = gain
         if not gain > (enough if steps else skip) * unit and damping == least:
             return objective, gain, spent, steps
-        if spent >= work or steps >= MOST_STEPS:
-            return objective, gain, max(spent, work), steps
+        if spent >= work or steps >= MOST_STEPS:  # a model with an l1 penalty may not have been brought to its minimum
+            return objective, math.inf if l1 > 0.0 and steps > 0 else gain, max(spent, work), steps
         along = across = 0.0
         for u in range(width):
             along += x[u] * step[u]

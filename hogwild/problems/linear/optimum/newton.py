@@ -134,7 +134,7 @@ class Newton:
             if not gain > (enough if steps else skip) * unit and damping == least:
                 return Found(x, value, gain, spent, steps)
             if not spent < work or steps >= kernel.MOST_STEPS:
-                return Found(x, value, gain, max(spent, work), steps)
+                return Found(x, value, math.inf if l1 and steps else gain, max(spent, work), steps)
             slope, q, low, high, t = dot(g, step), sums.margins(step), 0.0, math.inf, 1.0
             for tried in range(kernel.TRIES):
                 there, first, second = sums.derive(p, q, t)
