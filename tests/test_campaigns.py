@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHORT = {"kills": 4, "faults": 3, "machines": 1}
+SHORT = {"kills": 4, "faults": 3, "machines": 1, "optimum": 20}
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -24,4 +24,4 @@ def test_nothing_is_found(name: str) -> None:
 def test_campaigns_are_named() -> None:
     result = subprocess.run([ROOT / "scripts" / "campaign"], capture_output=True, text=True)
     assert result.returncode == 2
-    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz|machines|soak")
+    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz|machines|optimum|soak")

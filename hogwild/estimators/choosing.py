@@ -20,9 +20,9 @@ from hogwild.estimators.descent import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.problems.linear.exact.folds import divisions
-from hogwild.problems.linear.exact.walk import FARTHEST
 from hogwild.problems.linear.lanes.candidates import NONE
+from hogwild.problems.linear.optimum.folds import divisions
+from hogwild.problems.linear.optimum.walk import FARTHEST
 from hogwild.problems.linear.options import path_of
 from hogwild.training.l2_choice import choose_l2, mean_scores
 

@@ -26,9 +26,7 @@ from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
 from hogwild.problems.linear.contention import choose
-from hogwild.problems.linear.exact.ending import Ending
-from hogwild.problems.linear.exact.finish import finished
-from hogwild.problems.linear.exact.settle import settled as exact
+from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import all_ones
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
@@ -194,24 +192,33 @@ def descend(
             if options.learning_rate != "auto" or attempt == AGAIN:
                 raise TrainingError(_said(options, found))
             first /= 4
-        own = found.coef, found.intercept
-        early = options.tol > LOOSE or found.epochs == options.max_iter < FEW_EPOCHS or options.average > 0
-        if alone.l1:
-            settled, _ = exact(_ending(alone, options, given), *own)
-            found.coef, found.intercept = settled if score is None or score(*settled) >= score(*own) else own
-        elif score is None and options.learning_rate == "auto" and not early:
-            own, ended = finished(_ending(alone, options, given), own, found.epochs, found.curve[-1], UNSETTLED)
-            found.coef, found.intercept = own
-            if not ended:
-                _warn(f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer")
+        meant = options.tol <= LOOSE and not (found.epochs == options.max_iter < FEW_EPOCHS)
+        rate = options.learning_rate
+        if alone.l1 or (score is None and meant and rate in ("auto", "optimal")):
+            _finish(found, options, given, rate == "auto" and not options.average, score)
     finally:
         crew.close()
     return found
 
 
-def _ending(problem: LinearProblem, options: Options, rows: Rows) -> Ending:
-    about = problem.loss, problem.loss_param, problem.l1, problem.l2
-    return Ending(rows, *about, rows.targets, rows.weights, None, options.intercept)
+def _finish(found: FitResult, options: Options, rows: Rows, usual: bool, score: Any) -> None:
+    """Take exact steps where stochastic ones have ended above the optimum, or with an l1 penalty, for its zeros.
+
+    ``usual`` says that the bound of stochastic gradient descent holds. With a ``score``, which must not fall, there is
+    no warning.
+    """
+    p, coef, intercept = found.problem, found.coef, found.intercept
+    about = p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept
+    problem, many = FitProblem(rows, *about), rows.nnz * p.classes > LARGEST
+    if not p.l1 and (many or (usual and problem.has_settled(found.epochs, p.classes))):
+        return
+    skip = None if p.l1 else UNSETTLED / 2
+    best = problem.lowered(coef, intercept, WORK if p.l1 else FIT_WORK, skip=skip)
+    solution = best.coef.astype(np.float32), best.intercept.astype(np.float32)
+    if best.steps and (score is None or score(*solution) >= score(coef, intercept)):
+        found.coef, found.intercept = solution
+    if score is None and not best.is_near(UNSETTLED):
+        _warn(f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer", 1)
 
 
 def _engage(alone: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
@@ -321,13 +328,13 @@ def _warn_of_end(curve: list[float], tol: float, epochs: int) -> None:
     """Warn as scikit-learn does, with what the objective did in looks that are ``epochs`` apart."""
     said = "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit"
     parts = said, unsettled(curve, tol, epochs), "A larger tol ends it sooner"
-    _warn(". ".join(filter(None, parts)), 1)
+    _warn(". ".join(filter(None, parts)), 2)
 
 
 def _warn(said: str, within: int = 0) -> None:
     from sklearn.exceptions import ConvergenceWarning
 
-    warnings.warn(said, ConvergenceWarning, stacklevel=6 + 2 * within)  # the line that calls fit
+    warnings.warn(said, ConvergenceWarning, stacklevel=6 + within)  # the line that calls fit
 
 
 def _said(options: Options, found: FitResult) -> str:

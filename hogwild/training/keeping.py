@@ -107,7 +107,7 @@ class Keeper:
             if self.exact and not early and is_whole(row) and (gain is None or gain >= least):
                 solution, mine = self._improved(solution, mine)
                 norm, gain = case.judge(solution, mine["objective"])
-                bound = self.left if gain is None else None
+            bound = self.left if gain is None else None
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
             if newest and mine is not row:
                 self.raw = {name: row[name] for name in (*mine, "train_seconds")}

@@ -6,7 +6,7 @@ constant model can have the lowest hinge loss. Half an error, because a whole on
 hundred rows whose columns have other scales, and none at all takes penalties that only fit the rows held out.
 
 Candidates come in two forms. Of few rows and a smooth loss they are optima without each of five folds
-(``problems/linear/exact/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
+(``problems/linear/optimum/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
 from their optima after a hundred epochs, and look better than what a fit ends at. Otherwise they are lanes of a vector
 (``problems/linear/lanes``), which read the same rows in the same order, each with its own penalty and step. They are
 judged on rows that were held out before, or on each of five folds where rows are few, or on a fifth of the rows. No two
@@ -38,14 +38,14 @@ from hogwild.errors import InputError, NoChoice
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.case import scaled_for
-from hogwild.problems.linear.exact.folds import Folds, are_few
-from hogwild.problems.linear.exact.folds import divisions as divide
-from hogwild.problems.linear.exact.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
-from hogwild.problems.linear.objective import loss_values
+from hogwild.problems.linear.objective import Objective, loss_values
+from hogwild.problems.linear.optimum.folds import Folds, are_few
+from hogwild.problems.linear.optimum.folds import divisions as divide
+from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import labels_of
+from hogwild.problems.linear.rows import labels_of, row_weights
 from hogwild.training.checkpoint import resumable
 from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
@@ -389,21 +389,27 @@ def _optima(
     config: TrainConfig, rows: Rows, divisions: Sequence[np.ndarray], judge: _Judge
 ) -> tuple[list[float], list[_Verdict]]:
     """Penalties, ascending, and what is said of the optima without each fold."""
-    columns, own, _ = scaled_for(config, rows)
-    problem = LinearProblem.of(config, own, "serial")
-    fits = Folds(own, problem, problem.row_arrays(own, config.class_weight), rows.weights, divisions)
+    problem = LinearProblem.of(config, rows, "serial")
+    objective = Objective(
+        rows,
+        config.loss,
+        problem.loss_param,
+        normalize=config.normalize,
+        labels=problem.labels,
+        weights=row_weights(rows, config.class_weight),
+        width=problem.width,
+    )
+    fits = Folds(objective, problem.classes, config.intercept, divisions)
     verdicts: dict[float, _Verdict] = {}
 
     def loss(l2: float) -> float:
-        fits.fit(l2)
-        solutions = [fits.solution(part) for part in range(len(judge.parts))]
-        verdicts[l2] = judge([each if columns is None else columns.back(*each) for each in solutions])
+        verdicts[l2] = judge(fits.fit(l2))
         found = verdicts[l2].loss
         return math.inf if found is None else found
 
     if config.l2_path == L2_PATH:
         unit = _unit(config, rows)
-        walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, own))
+        walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, scaled_for(config, rows)[0]))
     else:
         for l2 in sorted(config.l2_path or (), reverse=True):
             loss(l2)

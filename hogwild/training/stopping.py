@@ -23,6 +23,7 @@ SMALLEST = 1e-3  # smallest initial objective to compare with
 UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
 MOST_LASTING = 9.0  # times the last falls: what they add up to at most
 ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
+NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
 SLIGHT = 0.1  # share of tol below which a fall an epoch is none
 
 
@@ -140,6 +141,7 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
     if min(objectives) > 0.0:
         gain = max(gain, 1.0 - min(objectives) / objectives[-1])
     nothing = 0.0 <= objectives[-1] <= ROUNDING * objectives[0]
+    nothing |= gain * abs(objectives[-1]) <= NEGLIGIBLE * abs(objectives[0])
     if nothing or gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
         return "settled"
     more = "more --epochs" if history[-1]["epoch"] >= config.epochs else "more --patience"

@@ -13,10 +13,8 @@ from sklearn.svm import SVC
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor
 from hogwild.estimators import descent
-from hogwild.estimators.options import read_options
+from hogwild.estimators.options import LOSSES, read_options
 from hogwild.estimators.steps import FitSteps
-from hogwild.problems.linear.exact import finish, newton_kernel
-from hogwild.problems.linear.exact.ending import CODES
 from hogwild.problems.linear.objective import Objective
 
 ALPHA = 1e-4
@@ -61,7 +59,6 @@ def test_a_default_fit_ends_near_the_optimum(ours: str, loss: str, classes: int,
     "options",
     [
         {"tol": 2e-3},
-        {"average": True},
         {"tol": None, "max_iter": 5},
         {"early_stopping": True},
         {"learning_rate": "constant", "eta0": 1e-3},
@@ -73,8 +70,35 @@ def test_exact_steps_are_left_out(options: dict[str, Any], monkeypatch: pytest.M
     def refuse(*given: Any) -> None:
         raise AssertionError("exact steps were taken")
 
-    monkeypatch.setattr(descent, "finished", refuse)
+    monkeypatch.setattr(descent, "_finish", refuse)
     HogwildClassifier("log_loss", random_state=0, **options).fit(*dependent())
+
+
+@pytest.mark.parametrize("options", [{"average": True}, {"learning_rate": "optimal"}])
+@pytest.mark.parametrize("loss", ["log_loss", "hinge", "modified_huber"])
+def test_other_rates_and_means_are_finished_too(loss: str, options: dict[str, Any]) -> None:
+    X, y = dependent()
+    ends = [
+        objective(HogwildClassifier(loss, random_state=0, **each).fit(X, y), X, y, LOSSES[loss])
+        for each in ({}, options)
+    ]
+    assert ends[1] <= 1.01 * ends[0]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "softmax", "log_loss"])
+def test_an_l1_penalty_is_finished_for_every_loss(loss: str) -> None:
+    X, y = dependent()
+    y = y + (X[:, 0] > 1.0)
+    about: dict[str, Any] = {"penalty": "l1", "alpha": 1e-3}
+    ends = []
+    for max_iter in (5, 1000):
+        model = HogwildClassifier(loss, random_state=0, tol=None if max_iter == 5 else 1e-4, max_iter=max_iter, **about)
+        model.fit(X, y)
+        rows = hogwild.Rows.from_scipy(X, y)
+        judge = Objective(rows, LOSSES.get(loss, loss), l1=1e-3, labels=tuple(np.unique(y)))
+        ends.append(judge.evaluate(model.coef_.astype(float), model.intercept_.astype(float))["objective"])
+        assert (model.coef_ == 0.0).any()
+    assert ends[0] == pytest.approx(ends[1], rel=0.01)
 
 
 def test_a_fit_near_its_optimum_is_left_as_it_is() -> None:
@@ -92,38 +116,15 @@ def test_many_features_are_finished_or_warned_of(loss: str, monkeypatch: pytest.
     random = np.random.default_rng(2)
     X = random.poisson(0.3, size=(150, 400)).astype(float)
     y = (X @ random.normal(size=400) + random.normal(size=150) > 0).astype(int)
-    monkeypatch.setattr(finish, "LARGEST", 0)
+    monkeypatch.setattr(descent, "LARGEST", 0)
     before = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     monkeypatch.undo()
     after = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     assert after < 0.9 * before
     if loss == "log_loss":
-        monkeypatch.setattr(finish, "WORK", 8 * np.count_nonzero(X))
+        monkeypatch.setattr(descent, "FIT_WORK", 8 * np.count_nonzero(X))
         with pytest.warns(ConvergenceWarning, match="exact steps would take too long"):
             HogwildClassifier(loss, random_state=0).fit(X, y)
-
-
-def test_a_newton_step_is_that_of_numpy() -> None:
-    random = np.random.default_rng(3)
-    X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.7), np.sign(random.normal(size=50))
-    shares, x = random.random(50) / 50, random.normal(size=5)
-    rows = hogwild.Rows.from_scipy(X, y)
-    A = np.column_stack((X.astype(np.float32), np.ones(50)))
-    p = A @ x
-    s = 1 / (1 + np.exp(-y * p))
-    g = A.T @ (shares * -y * (1 - s)) + 0.1 * x * (np.arange(5) < 4)
-    H = (A * (shares * s * (1 - s))[:, None]).T @ A + 0.1 * np.diag(np.arange(5) < 4)
-    found, hessian = 0.1 * x * (np.arange(5) < 4), 0.1 * np.diag(np.arange(5) < 4).astype(float)
-    entries = rows.begin, rows.end, rows.indices, rows.values, np.zeros(0, np.float32)
-    margins, step = np.empty(50), np.empty(5)
-    newton_kernel.margins_of(*entries, x, margins)
-    np.testing.assert_allclose(margins, p, rtol=1e-12)
-    newton_kernel.derivatives(*entries, CODES["log"], margins, y, shares, 0.0, 0.0, found, hessian, np.zeros(5))
-    np.testing.assert_allclose(found, g, rtol=1e-9)
-    np.testing.assert_allclose(np.tril(hessian), np.tril(H), rtol=1e-9, atol=1e-15)
-    size = newton_kernel.solve(hessian, found, step, True, newton_kernel.RIDGE)
-    np.testing.assert_allclose(step, -np.linalg.solve(H, g), rtol=1e-6)
-    np.testing.assert_allclose(size, g @ np.linalg.solve(H, g), rtol=1e-6)
 
 
 def test_without_tol_the_step_falls_to_zero_over_all_epochs() -> None:

@@ -86,7 +86,7 @@ class Subject(Protocol):
     def optimum(self, base: TrainConfig, data: Any, case: Case, **how: Any) -> Optimum:
         """Return the lowest value of the objective; ``case`` is the evaluator's, which decides.
 
-        ``how`` are ``cache``, ``pool`` and ``note``, as :func:`find_optimum` takes them.
+        ``how`` are ``cache``, the directory of known optima, and ``note``, which is told what is done.
         """
 
 
@@ -128,7 +128,7 @@ class Linear(Subject):
         }
 
     def optimum(self, base: TrainConfig, data: Rows, case: Case, **how: Any) -> Optimum:
-        return find_optimum(data, base, **how)
+        return find_optimum(data, base, how["cache"])
 
 
 class Completion(Subject):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable
 from functools import cached_property
@@ -29,11 +30,10 @@ from hogwild.hosts.job import Job
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.contention import choose
-from hogwild.problems.linear.exact.ending import Ending, ending_of
-from hogwild.problems.linear.exact.improve import improved
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
+from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import all_ones, check_classes, intercept_share, labels_of
@@ -209,19 +209,22 @@ class LinearCase:
     def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
         coef, intercept = self._widened(solution)
         columns = self._occurring[1]
-        return self._ending().judge(coef if columns is None else coef[..., columns], intercept, objective)
+        return self._objective().judged(coef if columns is None else coef[..., columns], intercept)
 
     def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
         columns, (coef, intercept) = self._occurring[1], self._widened(solution)
-        own = coef if columns is None else coef[..., columns]
-        (own, intercept), left = improved(self._ending(), own, intercept, objective)
-        coef = own if columns is None else np.zeros_like(coef)
-        if columns is not None:
-            coef[..., columns] = own
-        return (coef if self.ranks is None else coef[..., self.ranks.features], intercept), left
+        skip = None if self.config.l1 > 0.0 else 0.0
+        found = self._objective().lowered(coef if columns is None else coef[..., columns], intercept, skip=skip)
+        if columns is None:
+            coef = found.coef.astype(np.float32)
+        else:
+            coef = np.zeros_like(coef)
+            coef[..., columns] = found.coef
+        solution = coef if self.ranks is None else coef[..., self.ranks.features], found.intercept.astype(np.float32)
+        return solution, found.share if math.isfinite(found.share) else None
 
-    def _ending(self) -> Ending:
-        return ending_of(self._evaluator.train, self._occurring[0], self.problem.classes, self.config.intercept)
+    def _objective(self) -> FitProblem:
+        return FitProblem.of(self._evaluator.train, self._occurring[0], self.problem.classes, self.config.intercept)
 
     @cached_property
     def _occurring(self) -> tuple[Rows, np.ndarray | None]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hogwild.data.rows.container import Rows
+from hogwild.data.scaled import Columns
 from hogwild.problems.linear.options import L2_PATH
 
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
@@ -63,12 +64,6 @@ def _risen(losses: dict[float, float]) -> bool:
     return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
 
 
-def best_of(losses: dict[float, float]) -> float:
-    """The strongest of the penalties near the lowest loss, which chance on the rows held out does not tell apart."""
-    near = _near(losses)
-    return max(l2 for l2, loss in losses.items() if loss <= near)
-
-
 def _near(losses: dict[float, float]) -> float:
     """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned.
 
@@ -80,7 +75,8 @@ def _near(losses: dict[float, float]) -> float:
 
 def _strongest(losses: dict[float, float]) -> float | None:
     """Between the best penalty and the next stronger one, where the line through both passes what is near."""
-    best, near = best_of(losses), _near(losses)
+    near = _near(losses)
+    best = max(l2 for l2, loss in losses.items() if loss <= near)
     above = [l2 for l2 in losses if l2 > best]
     if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
         return None
@@ -115,7 +111,7 @@ def unit_of(rows: Rows) -> float:
     return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
 
 
-def weakest_of(weakest: float, scaled: Rows) -> float:
-    """The weakest penalty that may matter to a column of ``scaled`` rows, if ``weakest`` is of a typical one."""
-    smallest = 1.0 if scaled.inverse is None else float(np.square(1.0 / scaled.inverse).min())
+def weakest_of(weakest: float, columns: Columns | None) -> float:
+    """The weakest penalty that may matter to a column, if ``weakest`` is of a typical one."""
+    smallest = 1.0 if columns is None else float(np.square(1.0 / columns.inverse).min())
     return max(min(weakest, L2_PATH[0] * smallest), 10.0**-FARTHEST)

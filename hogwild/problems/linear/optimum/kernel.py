@@ -1,0 +1,589 @@
+"""Passes over the rows, and Newton's method for few columns in one call.
+
+A problem of one margin is ``rows = (begin, end, indices, values, scales)``, targets and shares: a share is a row's
+weight over the number of rows, and a row held out has none. Parameters are ``x`` (width + 1,), the intercept last.
+Losses have the codes of ``kernels/losses.py``; two more are hinge and epsilon-insensitive loss with a parabola of
+curvature one for each kink, whose targets are where the parabolas are (``kinked.py``).
+
+On some hundred rows, Python between the passes would take longer than the passes, so :func:`descend` holds the whole
+loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries. A
+factor serves again while steps with it still gain: the Hessian of many columns costs as much as many gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels.loss_kernel import curvature, dloss, loss
+from hogwild.kernels.losses import (
+    EPSILON_INSENSITIVE,
+    HINGE,
+    HUBER,
+    LOG,
+    MODIFIED_HUBER,
+    PERCEPTRON,
+    POISSON,
+    SOFTMAX,
+    SQUARED_EPSILON_INSENSITIVE,
+    SQUARED_ERROR,
+    SQUARED_HINGE,
+)
+from hogwild.kernels.options import JIT, called, inlined
+
+BENT = 20  # added to the code of a loss with kinks that parabolas replace
+ONE = np.uint64(1)
+LEAST = 1e-12  # curvature of a coordinate along which the model is flat
+RIDGE = 1e-11  # share of its diagonal added to the Hessian, since columns may depend on each other
+DAMPING = 1e-3  # share of the steepest curvature that every row gets after a step that had to be short
+MOST_DAMPING = 1.0
+FLAT_ENOUGH = 0.3  # share of the first slope along a step that the slope at its end may have
+TRIES = 60  # lengths of a step
+CONTRACTION = 0.1  # a factor serves again if a step promises at most this share of the step before
+CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps
+FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
+LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
+SHORT = 0.05  # length of a step below which the next is damped
+MOST_STEPS = 200
+ROUNDS, SWEEPS = 20, 8  # of coordinate descent and a step on the support, and sweeps of each round,
+SETTLED = 0.01  # until one falls less than this share of all before
+ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
+
+
+@inlined
+def bent_at(code, p, y, param):
+    """How far a margin is along the parabola of a bent loss, from 0 to 1 or beyond, and the sign of its slope there.
+
+    Hinge's parabola begins at the target, whose sign is the label's; the other loss has one ``param`` to each side.
+    """
+    r = p - y
+    if code == BENT + HINGE:
+        sign = -math.copysign(1.0, y)
+        return sign * r, sign
+    return abs(r) - param, math.copysign(1.0, r)
+
+
+@called
+def value_of(code, p, y, param):
+    if code >= BENT:
+        t, _ = bent_at(code, p, y, param)
+        return 0.0 if t <= 0.0 else t - 0.5 if t >= 1.0 else 0.5 * t * t
+    return loss(code, p, y, param)
+
+
+@called
+def slope_of(code, p, y, param):
+    if code >= BENT:
+        t, sign = bent_at(code, p, y, param)
+        return sign * min(max(t, 0.0), 1.0)
+    return dloss(code, p, y, param)
+
+
+@called
+def curvature_of(code, p, y, param):
+    if code >= BENT:
+        t, _ = bent_at(code, p, y, param)
+        return 1.0 if 0.0 < t < 1.0 else 0.0
+    return curvature(code, p, y, param)
+
+
+@njit(**JIT)
+def steepest_of(code):
+    """The largest curvature of a row; zero where it has no bound."""
+    if code == LOG:
+        return 0.25
+    if code == SQUARED_ERROR or code == HUBER or code >= BENT:
+        return 1.0
+    return 0.0 if code in (POISSON, HINGE, PERCEPTRON, EPSILON_INSENSITIVE) else 2.0
+
+
+@njit(**JIT)
+def is_flat(code):
+    """Whether rows have no curvature beyond their margin, or as softmax where all its margins move alike."""
+    return code >= BENT or code in (SQUARED_HINGE, MODIFIED_HUBER, SQUARED_EPSILON_INSENSITIVE, SOFTMAX)
+
+
+@inlined
+def scale_of(scales, i):
+    return np.float64(scales[i]) if len(scales) else 1.0
+
+
+@inlined
+def dot_row(indices, values, first, last, x):
+    """A row times ``x``, in two sums, since each addition waits for the one before."""
+    one, two, j = 0.0, 0.0, first
+    while j + 1 < last:
+        k = np.uint64(j)
+        one += np.float64(values[k]) * x[np.uint32(indices[k])]
+        two += np.float64(values[k + ONE]) * x[np.uint32(indices[k + ONE])]
+        j += 2
+    if j < last:
+        one += np.float64(values[np.uint64(j)]) * x[np.uint32(indices[np.uint64(j)])]
+    return one + two
+
+
+@njit(**JIT)
+def margins(rows, x, out):
+    """Set ``out`` (n,) to the rows times ``x``."""
+    begin, end, indices, values, scales = rows
+    for i in range(len(begin)):
+        out[i] = x[len(x) - 1] + scale_of(scales, i) * dot_row(indices, values, begin[i], end[i], x)
+
+
+@njit(**JIT)
+def gather(rows, slopes, out):
+    """Add the rows times their ``slopes`` (n,) to ``out`` (width + 1,)."""
+    begin, end, indices, values, scales = rows
+    for i in range(len(begin)):
+        if slopes[i] != 0.0:
+            slope = slopes[i] * scale_of(scales, i)
+            for j in range(begin[i], end[i]):
+                out[np.uint32(indices[np.uint64(j)])] += slope * np.float64(values[np.uint64(j)])
+            out[len(out) - 1] += slopes[i]
+
+
+@njit(**JIT)
+def product(rows, bends, x, out):
+    """Add the Hessian of the mean loss times ``x`` to ``out`` (width + 1,), in one pass over the rows with curvature.
+
+    Return how many entries these have.
+    """
+    begin, end, indices, values, scales = rows
+    visited = 0
+    for i in range(len(begin)):
+        if bends[i] != 0.0:
+            scale = scale_of(scales, i)
+            slope = bends[i] * (x[len(x) - 1] + scale * dot_row(indices, values, begin[i], end[i], x))
+            for j in range(begin[i], end[i]):
+                out[np.uint32(indices[np.uint64(j)])] += slope * scale * np.float64(values[np.uint64(j)])
+            out[len(out) - 1] += slope
+            visited += 2 * (end[i] - begin[i])
+    return visited
+
+
+@njit(**JIT)
+def curvatures(rows, bends, out, between):
+    """Add to ``out`` (width + 1,) the curvatures along each parameter, and to ``between`` those with the intercept."""
+    begin, end, indices, values, scales = rows
+    for i in range(len(begin)):
+        if bends[i] != 0.0:
+            scale = scale_of(scales, i)
+            for j in range(begin[i], end[i]):
+                x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
+                out[u] += bends[i] * x * x
+                between[u] += bends[i] * x
+            out[len(out) - 1] += bends[i]
+            between[len(out) - 1] += bends[i]
+
+
+@njit(**JIT)
+def derive(code, p, q, t, y, shares, param, out, slopes, bends):
+    """Set ``out`` (n,) to the margins ``p + t q``, and slopes and curvatures of the rows' losses there.
+
+    Return the mean loss, and its derivative and curvature in ``t``.
+    """
+    total = slope = bend = 0.0
+    for i in range(len(p)):
+        share, at = shares[i], p[i] + t * q[i] if t != 0.0 else p[i]
+        out[i] = at
+        if share == 0.0:
+            slopes[i] = bends[i] = 0.0
+            continue
+        first = slope_of(code, at, y[i], param)
+        second = share * curvature_of(code, at, y[i], param)
+        total += share * value_of(code, at, y[i], param)
+        slopes[i], bends[i] = share * first, second
+        slope += share * first * q[i]
+        bend += second * q[i] * q[i]
+    return total, slope, bend
+
+
+@njit(**JIT)
+def hessian_of(rows, bends, row, out):
+    """Set the lower triangle of ``out`` (width + 1, width + 1) to the Hessian of the mean loss; ``row`` holds zeros.
+
+    Return the work, in visits of entries.
+    """
+    begin, end, indices, values, scales = rows
+    width, visited = len(row) - 1, 0
+    out[:, :] = 0.0
+    for i in range(len(begin)):
+        bend, scale = bends[i], scale_of(scales, i)
+        if bend == 0.0:
+            continue
+        last, dense = out[width], 4 * (end[i] - begin[i]) > width
+        visited += (end[i] - begin[i]) * (1 + (end[i] - begin[i]) // 4)
+        last[width] += bend
+        if dense:
+            for j in range(begin[i], end[i]):
+                row[np.uint32(indices[np.uint64(j)])] = scale * np.float64(values[np.uint64(j)])
+        for j in range(begin[i], end[i]):
+            u, x = np.int64(indices[np.uint64(j)]), bend * scale * np.float64(values[np.uint64(j)])
+            line = out[u]
+            last[u] += x
+            if dense:
+                for v in range(u + 1):
+                    line[v] += x * row[v]
+            else:
+                x *= scale
+                for k in range(begin[i], j + 1):
+                    line[np.uint32(indices[np.uint64(k)])] += x * np.float64(values[np.uint64(k)])
+        if dense:
+            for j in range(begin[i], end[i]):
+                row[np.uint32(indices[np.uint64(j)])] = 0.0
+    return visited
+
+
+@njit(**JIT)
+def factorise(hessian, free, ridge, scale, column, out):
+    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one.
+
+    ``ridge`` is what is added to that.
+    """
+    n = len(scale)
+    for a in range(n):
+        scale[a] = 1.0 / math.sqrt(hessian[a, a] + LEAST * LEAST) if free[a] else 0.0
+    for a in range(n):
+        for b in range(a):
+            out[a, b] = hessian[a, b] * scale[a] * scale[b]
+        out[a, a] = 1.0 + ridge
+    for k in range(n):
+        pivot = math.sqrt(max(out[k, k], RIDGE))
+        out[k, k] = pivot
+        for a in range(k + 1, n):
+            out[a, k] /= pivot
+            column[a] = out[a, k]
+        for a in range(k + 1, n):
+            line, x = out[a], out[a, k]
+            if x != 0.0:
+                for b in range(k + 1, a + 1):
+                    line[b] -= x * column[b]
+
+
+@njit(**JIT)
+def solve(factor, scale, g, out):
+    """Set ``out`` to minus the solution for the right side ``g``; return their product over minus two, the gain."""
+    n, size = len(g), 0.0
+    for a in range(n):
+        total = scale[a] * g[a]
+        for b in range(a):
+            total -= factor[a, b] * out[b]
+        out[a] = total / factor[a, a]
+        size += out[a] * out[a]
+    for a in range(n - 1, -1, -1):
+        out[a] /= factor[a, a]
+        for b in range(a):
+            out[b] -= factor[a, b] * out[a]
+    for a in range(n):
+        out[a] *= -scale[a]
+    return size / 2.0
+
+
+@inlined
+def shrunk(w, g, h, l1):
+    """The best value of a weight ``w`` with an l1 penalty, for gradient and curvature of the rest."""
+    to = w - g / h
+    return math.copysign(max(abs(to) - l1 / h, 0.0), to)
+
+
+@njit(**JIT)
+def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, factor):
+    """Set ``w`` to the minimum of a quadratic model with an l1 penalty; return how far the model falls from ``x``.
+
+    Coordinate descent finds which weights are zero, and Newton steps on the others, which end where one of them would
+    change its sign, what these are.
+    """
+    n, last, fall = len(x), len(x) - 1, 0.0
+    for u in range(n):  # assigning a slice would allocate
+        w[u], r[u] = x[u], g[u]
+    for _ in range(ROUNDS):
+        first = 0.0
+        for _ in range(SWEEPS):
+            fell = 0.0
+            for u in range(n if intercept else last):
+                penalty, h = l1 if u < last else 0.0, hessian[u, u] + LEAST
+                then = shrunk(w[u], r[u], h, penalty)
+                d = then - w[u]
+                if d != 0.0:
+                    fell -= d * (r[u] + h * d / 2.0) + penalty * (abs(then) - abs(w[u]))
+                    w[u] = then
+                    line = hessian[u]
+                    for v in range(n):
+                        r[v] += d * line[v]
+            first = max(first, fell)
+            fall += fell
+            if not fell > SETTLED * first:
+                break
+        for u in range(n):
+            free[u] = w[u] != 0.0 if u < last else intercept
+            g[u] = 0.0 if not free[u] else r[u] + math.copysign(l1, w[u]) if u < last else r[u]
+        factorise(hessian, free, RIDGE, scale, column, factor)
+        gain = solve(factor, scale, g, move)
+        if not gain > SETTLED * SETTLED * fall:
+            break
+        t, crossing = 1.0, -1
+        for u in range(last):
+            if free[u] and (w[u] + t * move[u]) * w[u] < 0.0:
+                t, crossing = -w[u] / move[u], u
+        fall += t * (2.0 - t) * gain
+        for u in range(n):
+            if free[u]:
+                d = -w[u] if u == crossing else t * move[u]
+                w[u] = 0.0 if u == crossing else w[u] + d
+                line = hessian[u]
+                for v in range(n):
+                    r[v] += d * line[v]
+    return fall
+
+
+@njit(**JIT)
+def next_length(t, slope, curvature, low, high):
+    """The length to try after ``t``: Newton's for the slope, within what is known to be too short and too long."""
+    guess = t - slope / curvature if curvature > 0.0 else math.inf
+    if high == math.inf:
+        return min(max(guess, 2.0 * t), 16.0 * t)
+    margin = 0.05 * (high - low)
+    return guess if low + margin < guess < high - margin else (low + high) / 2.0
+
+
+@njit(**JIT)
+def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough, work, known, x, room):
+    """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
+
+    The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
+    ``room`` is memory, which holds the factor of steps before, if it is ``known``. Return the objective, what is left
+    to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
+    """
+    p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
+    width, n, spent, steps, small = len(x) - 1, len(p), 0, 0, 0
+    entries = len(rows[2]) + n
+    least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
+    damping, gain, promised = least, math.inf, math.inf
+    margins(rows, x, p)
+    objective, _, _ = derive(code, p, q, 0.0, y, shares, param, r, slopes, bends)
+    square = size = total = 0.0
+    for i in range(n):
+        total += shares[i]
+    for u in range(width):
+        square += x[u] * x[u]
+        size += abs(x[u])
+        free[u] = True
+    free[width] = intercept
+    objective += l2 / 2.0 * square + l1 * size
+    while True:
+        unit = max(abs(objective), floor)
+        g[:] = 0.0
+        gather(rows, slopes, g)
+        spent += entries
+        for u in range(width):
+            g[u] += l2 * x[u]
+        if not intercept:
+            g[width] = 0.0
+        fresh = not known
+        if known:
+            gain = solve(factor, scale, g, step)
+            fresh = not gain <= CONTRACTION * promised and promised < math.inf
+            fresh = fresh or (steps > 0 and CONFIRMED * enough * unit < gain <= enough * unit)
+        if fresh or damping > 0.0:
+            for i in range(n if l1 > 0.0 else 0):
+                bends[i] += damping * steepest_of(code) * shares[i]
+            spent += hessian_of(rows, bends, row, hessian) + (width + 1) ** 3 // 16
+            for u in range(width):
+                hessian[u, u] += l2
+            if is_flat(code):
+                hessian[width, width] = max(hessian[width, width], LEVEL * total)
+            if l1 > 0.0:
+                for u in range(width + 1):
+                    for v in range(u):
+                        hessian[v, u] = hessian[u, v]
+                gain = sparse_step(hessian, g, x, l1, intercept, w, rest, step, free, scale, column, factor)
+                for u in range(width + 1):
+                    step[u] = w[u] - x[u]
+            else:
+                factorise(hessian, free, RIDGE + damping, scale, column, factor)
+                gain = solve(factor, scale, g, step)
+                known = True
+        promised = gain
+        if not gain > (enough if steps else skip) * unit and damping == least:
+            return objective, gain, spent, steps
+        if spent >= work or steps >= MOST_STEPS:
+            return objective, gain, max(spent, work), steps
+        along = across = 0.0
+        for u in range(width):
+            along += x[u] * step[u]
+            across += step[u] * step[u]
+        margins(rows, step, q)
+        t, low, high, then = 1.0, 0.0, math.inf, objective
+        for tried in range(TRIES):
+            value, first, second = derive(code, p, q, t, y, shares, param, r, slopes, bends)
+            then = value + l2 / 2.0 * (square + t * (2.0 * along + t * across))
+            first += l2 * (along + t * across)
+            if l1 > 0.0:
+                for u in range(width):
+                    then += l1 * abs(x[u] + t * step[u])
+                if then < objective - ARMIJO * t * gain:
+                    break
+                t /= 4.0
+                continue
+            lower = then < objective
+            if lower and (abs(first) <= 2.0 * FLAT_ENOUGH * gain or (first < 0.0 and tried > 8)):
+                break
+            if lower and first < 0.0:
+                low = t
+            else:
+                high = t
+            t = next_length(t, first, second + l2 * across, low, high)
+        spent += entries
+        steps += 1
+        if not then < objective:  # nothing is left but rounding
+            return objective, gain, spent, steps
+        for i in range(n):
+            p[i] = r[i]
+        square = 0.0
+        for u in range(width + 1):
+            x[u] = w[u] if l1 > 0.0 and t == 1.0 else x[u] + t * step[u]
+            square += x[u] * x[u] if u < width else 0.0
+        small = small + 1 if objective - then < enough * unit else 0
+        objective = then
+        if small == FEW_GAINS:
+            return objective, gain, spent, steps
+        damping = max(4.0 * damping, DAMPING) if t < SHORT else damping / 8.0 if t >= 1.0 else damping
+        damping = least if damping < DAMPING / 8.0 else min(max(damping, least), MOST_DAMPING)
+
+
+@njit(**JIT)
+def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, moved):
+    """Pass once over the ``chosen`` weights of ``x``, each of which goes to the minimum of a quadratic model.
+
+    The model has the rows' ``slopes`` and ``bends`` (n,) where it was made, and ``moved`` (n,) is the change of the
+    margins since. The intercept comes last. Return how far the model fell. Columns are those of a scipy CSC matrix.
+    """
+    fell = 0.0
+    for u in chosen:
+        g, h = l2 * x[u], l2 + LEAST
+        for j in range(starts[u], starts[u + 1]):
+            i, value = np.uint32(entries[j]), np.float64(values[j])
+            g += value * (slopes[i] + bends[i] * moved[i])
+            h += value * value * bends[i]
+        then = shrunk(x[u], g, h, l1)
+        d = then - x[u]
+        if d != 0.0:
+            fell -= d * (g + h * d / 2.0) + l1 * (abs(then) - abs(x[u]))
+            x[u] = then
+            for j in range(starts[u], starts[u + 1]):
+                moved[np.uint32(entries[j])] += d * np.float64(values[j])
+    if intercept:
+        g, h = 0.0, LEAST
+        for i in range(len(slopes)):
+            g += slopes[i] + bends[i] * moved[i]
+            h += bends[i]
+        x[len(x) - 1] -= g / h
+        fell += g * g / h / 2.0
+        for i in range(len(moved)):
+            moved[i] -= g / h
+    return fell
+
+
+@njit(**JIT)
+def derive_classes(p, q, t, y, shares, out, slopes, bends):
+    """Do :func:`derive` for softmax: margins and slopes are (n, K), and ``bends`` become the classes' probabilities."""
+    total = slope = bend = 0.0
+    for i in range(len(p)):
+        top, sum_, mean, squares, label = -math.inf, 0.0, 0.0, 0.0, np.int64(y[i])
+        for k in range(p.shape[1]):
+            out[i, k] = p[i, k] + t * q[i, k] if t != 0.0 else p[i, k]
+            top = max(top, out[i, k])
+        for k in range(p.shape[1]):
+            bends[i, k] = math.exp(out[i, k] - top)
+            sum_ += bends[i, k]
+        for k in range(p.shape[1]):
+            bends[i, k] /= sum_
+            slopes[i, k] = shares[i] * (bends[i, k] - (1.0 if k == label else 0.0))
+            slope += slopes[i, k] * q[i, k]
+            mean += bends[i, k] * q[i, k]
+            squares += bends[i, k] * q[i, k] * q[i, k]
+        bend += shares[i] * (squares - mean * mean)
+        total += shares[i] * (top + math.log(sum_) - out[i, label])
+    return total, slope, bend
+
+
+@njit(**JIT)
+def bend_classes(bends, shares, floor, change):
+    """Set ``change`` (n, K) of the margins to that of the slopes, with ``floor`` more curvature."""
+    for i in range(len(bends)):
+        mean = 0.0
+        for k in range(bends.shape[1]):
+            mean += bends[i, k] * change[i, k]
+        for k in range(bends.shape[1]):
+            change[i, k] = shares[i] * (bends[i, k] * (change[i, k] - mean) + floor * change[i, k])
+
+
+@njit(**JIT)
+def gather_classes(rows, slopes, out):
+    """Add the rows times their ``slopes`` (n, K) to ``out`` (width + 1, K)."""
+    begin, end, indices, values, scales = rows
+    classes = slopes.shape[1]
+    for i in range(len(begin)):
+        scale = scale_of(scales, i)
+        for j in range(begin[i], end[i]):
+            x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
+            for k in range(classes):
+                out[u, k] += x * slopes[i, k]
+        for k in range(classes):
+            out[len(out) - 1, k] += slopes[i, k]
+
+
+@njit(**JIT)
+def curvatures_classes(rows, bends, shares, out, between):
+    """Do :func:`curvatures` for softmax, of each class by itself."""
+    begin, end, indices, values, scales = rows
+    classes, last = bends.shape[1], len(out) - 1
+    for i in range(len(begin)):
+        scale = scale_of(scales, i)
+        for k in range(classes):
+            bend = shares[i] * bends[i, k] * (1.0 - bends[i, k])
+            for j in range(begin[i], end[i]):
+                x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
+                out[u, k] += bend * x * x
+                between[u, k] += bend * x
+            out[last, k] += bend
+            between[last, k] += bend
+
+
+@njit(**JIT)
+def ascend(rows, y, kinks, most, squares, alpha, w, state, order, active, l2, rho, limits):
+    """Solve for one dual variable ``alpha`` after another (Hsieh et al. 2008, algorithm 3), with an intercept.
+
+    Return how many rows are still active and how many entries were visited. Rows whose ``alpha`` is at a bound, with a
+    derivative beyond those of the pass before (``limits``), leave the first ``active`` of ``order``. ``w`` and the
+    intercept ``state[0]`` follow; ``limits`` becomes this pass's largest and least derivative. A row's loss is
+    ``max(0, kinks - y p)``, times ``most``.
+    """
+    begin, end, indices, values, scales = rows
+    largest, least, visited, place, b = -math.inf, math.inf, 0, 0, state[0]
+    while place < active:
+        i = np.uint64(order[place])
+        scale = scale_of(scales, i)
+        p = scale * dot_row(indices, values, begin[i], end[i], w) + b
+        visited += end[i] - begin[i]
+        slope, a = y[i] * p - kinks[i], alpha[i]  # of what is minimised, minus the dual
+        if (a == 0.0 and slope > limits[0]) or (a == most[i] and slope < limits[1]):
+            active -= 1
+            order[place], order[active] = order[active], order[place]
+            continue
+        place += 1
+        if (a == 0.0 and slope >= 0.0) or (a == most[i] and slope <= 0.0):
+            largest, least = max(largest, 0.0), min(least, 0.0)
+            continue
+        largest, least = max(largest, slope), min(least, slope)
+        alpha[i] = min(max(a - slope / (squares[i] / l2 + rho), 0.0), most[i])
+        change = (alpha[i] - a) * y[i]
+        step = change * scale / l2
+        for j in range(begin[i], end[i]):
+            w[np.uint32(indices[np.uint64(j)])] += step * np.float64(values[np.uint64(j)])
+        b += change * rho
+        visited += end[i] - begin[i]
+    state[0], limits[0], limits[1] = b, largest, least
+    return active, visited

@@ -1,0 +1,205 @@
+"""Hinge and epsilon-insensitive loss, whose kinks Newton's method needs bent, and the bound that dual variables give.
+
+A parabola takes the place of each kink. With a multiplier ``m`` of the row, which is a slope that the loss has
+somewhere, the bent loss of a margin that is ``r`` from the kink's middle is ``max_s (s r - epsilon |s| - unit / 2 (s -
+m)^2)`` over the slopes ``s`` of the loss, and the ``s`` found is the multiplier of the next bend (method of
+multipliers), so the parabolas need not become narrow. In units of ``unit`` each has curvature one. Hinge has no
+epsilon. The minimum of the bent objective is never above the optimum, which bounds that from below.
+
+Of many columns with an l2 penalty, coordinate ascent over the dual is faster. Epsilon-insensitive loss is the sum of
+two hinges, so each row is there twice. One dual variable at a time cannot change under the condition of a free
+intercept, so the distance of the intercept from where it was before a pass costs something, which lifts the condition,
+and the next pass begins where this one has ended (proximal point; the multiplier is the intercept).
+
+References
+----------
+Hestenes (1969), Multiplier and gradient methods, JOTA 4.
+Rockafellar (1976), Augmented Lagrangians and applications of the proximal point algorithm in convex programming.
+Hsieh, Chang, Lin, Keerthi, Sundararajan (2008), A dual coordinate descent method for large-scale linear SVM, ICML.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hogwild.data.scaled import lengths_of
+from hogwild.kernels.losses import HINGE
+from hogwild.problems.linear.optimum import kernel
+from hogwild.problems.linear.optimum.newton import CALL, Found, Newton, penalty
+from hogwild.problems.linear.optimum.sums import FEW, LossSums
+
+UNIT, NARROWER = 4.0, 0.25  # width of the first parabola, over that of the loss, and the factor on it after a bend
+FALLEN = 0.25  # share of the gap before: after a bend that leaves more the parabolas are narrower
+BENDS = 40
+LOOSE, CLOSE = 3e-3, 0.05  # shares of the objective, and of the gap, that the last step on a bent loss gains at most
+TINY = 1e-300
+FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
+DUAL_PASSES = 20  # passes without which dual ascent is of no use
+REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
+TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
+TIGHTER = 0.1  # and the factor on it then
+BLOCK = 16  # rows beside each other in memory are visited together where there are many
+LATE = 100.0  # passes after which rows left out come back at each look, since violations may fall slowly
+LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
+LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
+
+
+def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Found:
+    """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
+    value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
+    if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
+        return _bent(sums, newton, x, value, l1, l2, work, enough)
+    ascent = _Ascent(sums, l2, newton, enough)
+    spent = ascent.run(work)
+    y, found = np.append(ascent.best_w, ascent.best_b), ascent.value
+    x, found = (y, found) if found < value else (x, value)
+    return Found(x, found, found - ascent.lower, spent, 1)
+
+
+def _bent(
+    sums: LossSums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
+) -> Found:
+    y, shares, epsilon = sums.targets, sums.shares, half_width(sums)
+    size = 1.0
+    if epsilon or sums.code != HINGE:
+        size = max(float(shares @ np.abs(sums.p - y)) / max(float(shares.sum()), TINY), epsilon) or 1.0
+    unit = UNIT * size
+    m = -0.5 * y if sums.code == HINGE else np.zeros(len(y))
+    best, lowest, lower, spent, steps, gap, inner = x, value, -math.inf, 0.0, 0, math.inf, LOOSE
+    for _ in range(BENDS):
+        own = sums.bent(y / unit - m, epsilon / unit)
+        floor = newton.floor / unit
+        found = newton.lower(own, x / unit, l1, l2 * unit, work - spent, inner, 0.0, floor)
+        x, spent, steps = found.x * unit, spent + found.spent, steps + found.steps
+        p, before = sums.margins(x), m
+        own.derive(p / unit, p, 0.0)
+        m = own.slopes / np.where(shares > 0.0, shares, 1.0)
+        losses, _, _ = sums.derive(p, p, 0.0)
+        value = losses + penalty(x, l1, l2)
+        if value < lowest:
+            best, lowest = x, value
+        lower = max(lower, unit * (found.value - found.gap - float(shares @ np.square(before)) / 2.0))
+        if l1 + l2 > 0.0:
+            lower = max(lower, bound(sums, shares * m, l1, l2, newton.intercept))
+        last, gap = gap, max(lowest - lower, 0.0)
+        if gap <= enough * max(lowest, newton.floor) or spent >= work:
+            break
+        unit *= 1.0 if gap <= FALLEN * last else NARROWER
+        inner = min(LOOSE, CLOSE * gap / max(lowest, newton.floor))
+    return Found(best, lowest, gap, spent, steps)
+
+
+class _Ascent:
+    """Dual ascent, and the best primal solution that was seen on the way."""
+
+    def __init__(self, sums: LossSums, l2: float, newton: Newton, enough: float) -> None:
+        n = len(sums.rows)
+        begin, end, indices, values, scales = sums.entries
+        squares = lengths_of(sums.rows) * (np.square(scales, dtype=np.float64) if len(scales) else 1.0)
+        self.rho = 0.0 if not newton.intercept else REACH * float(squares.mean()) / l2
+        if sums.code == HINGE:
+            self.times, self.y, self.kinks, self.size = 1, sums.targets.copy(), np.ones(n), 1.0
+        else:
+            y = sums.targets
+            self.times, self.y, self.kinks = 2, np.repeat((1.0, -1.0), n), np.append(y, -y) - sums.param
+            self.size = float(np.abs(y - np.median(y)).mean())
+        begin, end, scales = (np.tile(each, self.times) for each in (begin, end, scales))
+        for each in (begin, end, scales):
+            each.flags.writeable = False
+        self.squares, self.shares = (np.tile(each, self.times) for each in (squares, sums.shares))
+        self.entries = begin, end, indices, values, scales
+        self.sums, self.l2, self.newton, self.enough = sums, l2, newton, enough
+        self.alpha, self.w, self.b = np.zeros(len(self.y)), np.zeros(sums.rows.width), np.zeros(1)
+        self.best_w, self.best_b, self.value, self.lower = self.w, 0.0, math.inf, -math.inf
+
+    def run(self, work: float) -> float:
+        """Ascend until the bound is near or ``work`` entries were visited; return how many were."""
+        order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT * self.size
+        block = BLOCK if self.sums.rows.nnz > FEW else 1
+        active, spent, next_look, limits = len(order), 0.0, LOOKS[0], np.array((math.inf, -math.inf))
+        unit = self.sums.rows.nnz + CALL
+        while spent < work:
+            _shuffle(order[:active], block, random)
+            known = self.entries, self.y, self.kinks, self.shares, self.squares, self.alpha, self.w, self.b
+            active, visited = kernel.ascend(*known, order, active, self.l2, self.rho, limits)
+            self.b[0] += self.rho * float(self.alpha @ self.y)
+            spent += visited + active + CALL
+            if active == 0 or not limits[0] - limits[1] > tight:
+                if active == len(order) and (tight < TINY or self._look()):
+                    return spent
+                tight *= TIGHTER if active == len(order) else 1.0
+                active, limits[:] = len(order), (math.inf, -math.inf)
+            else:
+                limits[:] = limits[0] if limits[0] > 0.0 else math.inf, limits[1] if limits[1] < 0.0 else -math.inf
+            if spent > next_look * unit:
+                if self._look():
+                    return spent
+                next_look = spent / unit + max(LOOKS[0], LOOKS[1] * spent / unit)
+                if spent > LATE * unit:
+                    active, limits[:] = len(order), (math.inf, -math.inf)
+        self._look()
+        return spent
+
+    def _look(self) -> bool:
+        """Evaluate, with the best intercept of these weights, or longer ones; and say whether the bound is near."""
+        y, before, free = self.y, math.inf, self.newton.intercept
+        p = np.tile(self.sums.margins(np.append(self.w, 0.0)), self.times)
+        b = best_intercept(y * self.kinks - p, y, self.shares) if free else 0.0
+        margins, square = y * (p + b), self.l2 / 2.0 * float(self.w @ self.w)
+        for factor in LONGER:
+            value = float(self.shares @ np.maximum(self.kinks - factor * margins, 0.0)) + factor**2 * square
+            if value < self.value:
+                self.best_w, self.best_b, self.value = factor * self.w, factor * b, value
+            if value > before:
+                break
+            before = value
+        slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
+        self.lower = max(self.lower, bound(self.sums, slopes, 0.0, self.l2, free))
+        return self.value - self.lower <= self.enough * max(self.value, self.newton.floor)
+
+
+def _shuffle(rows: np.ndarray, block: int, random: np.random.Generator) -> None:
+    """Put rows into random order, of blocks and in these: rows far from each other have to be waited for."""
+    rows.sort()
+    blocks = rows[: len(rows) // block * block].reshape(-1, block)
+    blocks[:] = blocks[random.permutation(len(blocks))][:, random.permutation(block)]
+
+
+def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> float:
+    """The intercept with the least sum of hinges, which fall to their kinks (n,) if ``y`` is 1 or rise if it is -1."""
+    order = np.argsort(kinks)
+    slopes = np.cumsum(shares[order]) - shares[y > 0].sum()
+    return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(y) - 1)])
+
+
+def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+    """Lower bound of the objective with a penalty, by dual variables: slopes that the rows' losses may have (n,).
+
+    Each is times its row's share. Where there is an intercept their sum must be zero, so those of the sign that has
+    more are scaled down. Then all are, by the factor that gives the highest bound.
+    """
+    if intercept:
+        up, down = float(slopes[slopes > 0].sum()), -float(slopes[slopes < 0].sum())
+        least = min(up, down)
+        slopes = slopes * np.where(slopes > 0, least / max(up, TINY), least / max(down, TINY))
+    first = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
+    if not first > 0.0:
+        return 0.0  # the losses are nowhere below
+    g = np.abs(sums.gather(slopes)[:-1])
+    most = float(g.max(initial=0.0))
+    if l1 == 0.0:
+        second = float(np.square(g).sum()) / (2.0 * l2)
+        factor = min(first / max(2.0 * second, TINY), 1.0)
+        return factor * (first - factor * second)
+    free = min(l1 / max(most, TINY), 1.0)  # up to which no weight is worth its penalty
+    tried = np.linspace(free, 1.0, FACTORS) if l2 > 0.0 else [free]
+    return max(
+        f * first - (float(np.square(np.maximum(f * g - l1, 0.0)).sum()) / (2.0 * l2) if l2 else 0.0) for f in tried
+    )
+
+
+def half_width(sums: LossSums) -> float:
+    """Half-width of the tube without a loss; 0 for hinge."""
+    return 0.0 if sums.code == HINGE else sums.param

@@ -1,0 +1,189 @@
+"""The mean loss on all rows and its derivatives, in float64: what Newton's method asks of a problem.
+
+LossSums are taken in a few parts, whatever the number of threads, so the last bit does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.parallel import map_cuts
+from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.margins_kernel import margins_of_classes
+from hogwild.kernels.losses import LOSSES
+from hogwild.problems.linear.optimum import kernel
+
+PARTS = 4  # parts of the rows that sums are taken in
+FEW = 1_000_000  # entries below which one part is as fast, as it is if its sums are as many
+WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
+SOFTMAX_STEEPEST = 0.5  # largest curvature of a row
+
+Derivatives = tuple[float, float, float]  # the mean loss along a direction, its slope and its curvature
+
+
+class LossSums:
+    """LossSums over rows with one margin; parameters are (width + 1,), the intercept last.
+
+    Parameters
+    ----------
+    rows : Rows
+    loss, param : str, float
+    targets, shares : array of float64, shape (n,)
+        Shares are weights over the number of rows.
+    scales : array of float32, shape (n,)
+        Factors on the rows' values; empty for none.
+    alone : bool
+        Whether one thread takes all sums, since others are at work too.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: str,
+        param: float,
+        targets: np.ndarray,
+        shares: np.ndarray,
+        scales: np.ndarray,
+        alone: bool = False,
+    ) -> None:
+        self.rows, self.code, self.param, self.alone = rows, LOSSES[loss].code, param, alone
+        self.targets, self.shares = targets, shares
+        self._kept: dict[str, Any] = {}  # also of the same rows with another loss
+        self.entries = rows.begin, rows.end, rows.indices, rows.values, scales
+        one = alone or rows.nnz < max(FEW, PARTS * rows.width) or rows.width > WIDE
+        ends = np.linspace(0, len(rows), 2 if one else PARTS + 1).astype(np.int64).tolist()
+        self.cuts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
+
+    def bent(self, targets: np.ndarray, param: float) -> LossSums:
+        """The same rows with parabolas for the kinks of their loss, which are at these targets."""
+        other = copy.copy(self)
+        other.code, other.targets, other.param = self.code + kernel.BENT, targets, param
+        return other
+
+    @property
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows by column: where columns start, and numbers and values of their rows."""
+        if "columns" not in self._kept:
+            X = self.rows.to_scipy()[0].tocsc()
+            values = X.data * self.entries[4][X.indices] if len(self.entries[4]) else X.data
+            self._kept["columns"] = X.indptr.astype(np.int64), X.indices.astype(np.int32), values.astype(np.float32)
+        return self._kept["columns"]
+
+    @property
+    def steepest(self) -> float:
+        return float(kernel.steepest_of(self.code))
+
+    def part(self, first: int, last: int) -> tuple[np.ndarray, ...]:
+        begin, end, indices, values, scales = self.entries
+        return begin[first:last], end[first:last], indices, values, readonly(scales[first:last])
+
+    def each(self, function: Callable[[int, int], Any]) -> list[Any]:
+        return list(map_cuts(self.cuts, function))
+
+    def margins(self, x: np.ndarray) -> np.ndarray:
+        out = np.empty(len(self.rows))
+        self.each(lambda a, b: kernel.margins(self.part(a, b), x, out[a:b]))
+        return out
+
+    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> Derivatives:
+        """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there."""
+        r, slopes, bends = np.empty_like(p), np.empty_like(p), np.empty_like(p)
+
+        def part(a: int, b: int) -> Derivatives:
+            return self._derive(p[a:b], q[a:b], t, a, b, r[a:b], slopes[a:b], bends[a:b])
+
+        parts = self.each(part)
+        self.p, self.slopes, self.bends, self.floor = r, slopes, bends, 0.0
+        value, slope, curvature = (sum(each) for each in zip(*parts))
+        return value, slope, curvature
+
+    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
+        found = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
+        return found
+
+    def damp(self, damping: float) -> None:
+        """Give every row a share of the largest curvature more."""
+        self.bends = self.bends + damping * self.steepest * self.shares
+
+    def bend(self, change: np.ndarray) -> np.ndarray:
+        """Change of the slopes when the margins change; the argument may be changed too."""
+        return self.bends * change
+
+    def bound(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes of a class, and curvatures of which those of all classes together are no more than the sum."""
+        return self.slopes, self.bends
+
+    def gather(self, slopes: np.ndarray) -> np.ndarray:
+        """The rows times numbers (n,) or (n, K), like the parameters."""
+        loop = kernel.gather if slopes.ndim == 1 else kernel.gather_classes
+        return self._sum(lambda a, b, out: loop(self.part(a, b), slopes[a:b], out))
+
+    def product(self, x: np.ndarray) -> np.ndarray:
+        """The Hessian times parameters."""
+        return self._sum(lambda a, b, out: kernel.product(self.part(a, b), self.bends[a:b], x, out))
+
+    def curvatures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Curvatures along each parameter, and between each and the intercept."""
+
+        def part(a: int, b: int, out: np.ndarray) -> None:
+            kernel.curvatures(self.part(a, b), self.bends[a:b], out[0], out[1])
+
+        first, second = self._sum(part, 2)
+        return first, second
+
+    def _sum(self, function: Callable[[int, int, np.ndarray], Any], many: int = 0) -> np.ndarray:
+        shape = self.rows.width + 1, *self.p.shape[1:]
+
+        def part(a: int, b: int) -> np.ndarray:
+            out = np.zeros((many, *shape) if many else shape)
+            function(a, b, out)
+            return out
+
+        total, *others = self.each(part)
+        for other in others:
+            total += other
+        return total
+
+
+class Softmax(LossSums):
+    """LossSums of the cross-entropy over all classes: margins are (n, K), parameters (width + 1, K)."""
+
+    steepest = SOFTMAX_STEEPEST
+
+    def margins(self, x: np.ndarray) -> np.ndarray:
+        out, coef = np.empty((len(self.rows), x.shape[1])), readonly(x[:-1])
+        self.each(lambda a, b: margins_of_classes(*self.part(a, b)[:4], coef, x[-1], self.part(a, b)[4], out[a:b]))
+        return out
+
+    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
+        found = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
+        return found
+
+    def damp(self, damping: float) -> None:
+        self.floor = damping * self.steepest
+
+    def bend(self, change: np.ndarray) -> np.ndarray:
+        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], self.floor, change[a:b]))
+        return change
+
+    def bound(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.ascontiguousarray(self.slopes[:, k]), self.shares * self.bends[:, k]
+
+    def product(self, x: np.ndarray) -> np.ndarray:
+        return self.gather(self.bend(self.margins(x)))
+
+    def curvatures(self) -> tuple[np.ndarray, np.ndarray]:
+        def part(a: int, b: int, out: np.ndarray) -> None:
+            kernel.curvatures_classes(self.part(a, b), self.bends[a:b], self.shares[a:b], out[0], out[1])
+
+        first, second = self._sum(part, 2)
+        return first, second
+
+
+def scales_of(scales: np.ndarray | None) -> np.ndarray:
+    return EMPTY if scales is None or not len(scales) else readonly(scales)

@@ -1,0 +1,336 @@
+"""The optimum finder, held against NumPy, scipy and scikit-learn; ``scripts/campaign optimum`` draws more problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+
+import hogwild
+from hogwild.kernels.losses import LOSSES
+from hogwild.methods import DEFAULT_PARAM, LABEL_LOSSES
+from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.optimum import finder, kernel, kinked, newton
+from hogwild.problems.linear.optimum.finder import FitProblem, Solution
+from tests import reference
+
+SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson")
+KINKED = ("hinge", "epsilon-insensitive")
+WAYS = ("whole", "conjugate")  # with the whole Hessian, and by conjugate gradients in Python
+
+
+def drawn(loss: str, classes: int = 1, n: int = 150, width: int = 12) -> dict[str, Any]:
+    random = np.random.default_rng(3)
+    X = random.normal(size=(n, width)) * (random.random((n, width)) < 0.5)
+    w = random.normal(size=(classes, width)).astype(np.float32) * (random.random((classes, width)) < 0.7)
+    y = np.where(X[:, 0] + random.normal(size=n) > 0, 1.0, -1.0)
+    y = y if loss in LABEL_LOSSES else np.abs(random.normal(size=n)) if loss == "poisson" else random.normal(size=n)
+    y = random.integers(0, classes, n).astype(float) if classes > 1 else y
+    return {"X": X, "y": y, "w": w, "b": random.normal(size=classes).astype(np.float32), "weights": random.random(n)}
+
+
+def posed(about: dict[str, Any], loss: str, l1: float = 0.0, l2: float = 0.0, intercept: bool = True) -> FitProblem:
+    rows = hogwild.Rows.from_scipy(scipy.sparse.csr_matrix(about["X"]), about["y"])
+    weights = about.get("weights")
+    return FitProblem(rows, loss, DEFAULT_PARAM.get(loss, 0.0), l1, l2, about["y"], weights, None, intercept)
+
+
+def from_zero(problem: FitProblem, classes: int = 1, **more: Any) -> Solution:
+    shape = (problem.rows.width,) if classes == 1 else (classes, problem.rows.width)
+    return problem.lowered(np.zeros(shape), np.zeros(classes), **more)
+
+
+def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "conjugate":
+        monkeypatch.setattr(newton, "COLUMNS", 0)
+
+
+def smooth_best(about: dict[str, Any], loss: str, l1: float, l2: float) -> float:
+    """The optimum by scipy's L-BFGS-B, weights as differences of two that are not negative."""
+    X, y, shares = np.float32(about["X"]).astype(float), np.float64(about["y"]), about["weights"] / len(about["y"])
+    width, param = X.shape[1], DEFAULT_PARAM.get(loss, 0.0)
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        w = x[:width] - x[width:-1]
+        p = X @ w + x[-1]
+        slopes = shares * reference.dloss(loss, p, y, param)
+        g = X.T @ slopes + l2 * w
+        found = shares @ reference.loss(loss, p, y, param) + l2 / 2 * w @ w + l1 * x[:-1].sum()
+        return float(found), np.concatenate((g + l1, l1 - g, [slopes.sum()]))
+
+    bounds = [(0, None)] * 2 * width + [(None, None)]
+    options = {"maxiter": 5000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
+    start = np.zeros(2 * width + 1)
+    return float(scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun)
+
+
+def kinked_best(about: dict[str, Any], loss: str, l1: float) -> float:
+    """The optimum without an l2 penalty, by a linear program."""
+    X, y, n = np.float32(about["X"]).astype(float), np.float64(about["y"]), len(about["y"])
+    A = np.hstack((X, -X, np.ones((n, 1)), -np.ones((n, 1))))
+    cost = np.concatenate((np.full(2 * X.shape[1], l1), (0.0, 0.0), about["weights"] / n))
+    if loss == "hinge":
+        A, limits = np.hstack((-y[:, None] * A, -np.eye(n))), -np.ones(n)
+    else:
+        A = np.vstack((np.hstack((A, -np.eye(n))), np.hstack((-A, -np.eye(n)))))
+        limits = np.concatenate((y, -y)) + DEFAULT_PARAM[loss]
+    return float(scipy.optimize.linprog(cost, A, limits, bounds=(0, None)).fun)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 1e-3), (0.02, 0.0), (0.02, 1e-3), (0.0, 0.0)])
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_smooth_losses_reach_the_optimum_of_scipy(
+    loss: str, l1: float, l2: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(way, monkeypatch)
+    about = drawn(loss)
+    best, found = smooth_best(about, loss, l1, l2), from_zero(posed(about, loss, l1, l2))
+    assert best - 1e-7 <= found.value <= best + 1e-3 * abs(best)
+    assert found.value - best <= 2.0 * found.gap + 1e-7
+    assert found.gap <= 1e-3 * abs(best)
+    fine = from_zero(posed(about, loss, l1, l2), enough=1e-9)
+    assert fine.value <= best + 1e-7
+    if l1:
+        assert (fine.coef == 0.0).any()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("l1", [0.0, 0.02])
+@pytest.mark.parametrize("loss", KINKED)
+def test_losses_with_kinks_reach_the_optimum_of_a_linear_program(
+    loss: str, l1: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(way, monkeypatch)
+    about = drawn(loss)
+    best, found = kinked_best(about, loss, l1), from_zero(posed(about, loss, l1))
+    assert best * (1 - 1e-6) <= found.value <= 1.006 * best
+    assert found.value - found.gap <= best * (1 + 1e-5)
+    assert found.gap <= 0.006 * best
+    assert from_zero(posed(about, loss, l1), enough=1e-6).value <= best * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("intercept", "classes", "scaled"), [(True, 1, False), (False, 1, True), (True, 3, True)])
+def test_hinge_with_an_l2_penalty_reaches_the_optimum_of_libsvm_and_bounds_it(
+    intercept: bool, classes: int, scaled: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the method of multipliers, and by dual ascent of many columns."""
+    from sklearn.svm import SVC
+
+    go(way, monkeypatch)
+    about, l2 = drawn("hinge", classes), 1e-3
+    X, scales = about["X"], 0.5 + np.random.default_rng(1).random(150) if scaled else np.ones(150)
+    best = 0.0
+    for k in range(classes):
+        y = np.where(about["y"] == k, 1.0, -1.0) if classes > 1 else about["y"]
+        Z, weights = X * scales[:, None], about["weights"]
+        if not intercept:  # mirrored rows: b = 0
+            Z, y, weights = np.vstack((Z, -Z)), np.append(y, -y), np.append(weights, weights)
+        theirs = SVC(kernel="linear", C=1 / (len(Z) * l2), tol=1e-8).fit(Z, y, weights)
+        z = y * (Z @ np.ravel(theirs.coef_) + theirs.intercept_)
+        best += np.mean(weights * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
+    problem = posed(about, "hinge", l2=l2, intercept=intercept)
+    if scaled:
+        problem.scales = finder.scales_of(scales.astype(np.float32))
+    found = from_zero(problem, classes)
+    assert found.value - found.gap <= best * (1 + 1e-6)
+    assert best * (1 - 1e-6) <= found.value <= best * 1.006
+    assert found.gap <= 0.006 * best
+    assert not (found.intercept.any() and not intercept)
+
+
+@pytest.mark.parametrize("loss", KINKED)
+def test_the_bound_holds_for_any_slopes(loss: str) -> None:
+    about, random = drawn(loss), np.random.default_rng(4)
+    for l1, l2 in ((0.0, 1e-3), (0.02, 0.0), (0.02, 1e-3)):
+        problem = posed(about, loss, l1, l2)
+        best, sums = from_zero(problem, enough=1e-6).value, problem.sums(0, 1)
+        for scale in (0.01, 0.3, 3.0, 100.0):
+            p = scale * random.normal(size=150)
+            sums.derive(p, p, 0.0)
+            assert 0.0 <= kinked.bound(sums, sums.slopes, l1, l2, True) <= best * (1 + 1e-6)
+        one = np.where(np.arange(150) == 0, sums.slopes, 0.0)
+        assert kinked.bound(sums, one, l1, l2, True) == 0.0
+
+
+def test_dual_ascent_that_is_not_at_its_end_lengthens_weights_and_sees_rows_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random = np.random.default_rng(0)
+    X = np.floor(random.pareto(1.1, (300, 500)) * (random.random((300, 500)) < 0.2)).clip(max=300)  # counts of words
+    near = X.clip(max=3)[:, :80] @ np.repeat([1, -1], 40) + 3 * random.normal(size=300)
+    problem = posed({"X": X, "y": np.where(near > 0, 1.0, -1.0)}, "hinge", l2=1e-5)
+
+    def reached() -> float:
+        found = from_zero(problem, work=400 * problem.rows.nnz)
+        return found.value / (found.value - found.gap)
+
+    assert (whole := reached()) < 2
+    monkeypatch.setattr(kinked, "LATE", np.inf)
+    assert (without := reached()) > 1.05 * whole
+    monkeypatch.setattr(kinked, "LONGER", (1.0,))
+    assert reached() > 2 * without
+
+
+@pytest.mark.parametrize("l1", [0.0, 0.01])
+def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
+    about = drawn("softmax", 3, n=80, width=5)
+    rows = hogwild.Rows.from_scipy(about["X"], about["y"])
+    judge = Objective(rows, "softmax", l1=l1, l2=1e-3, labels=(0.0, 1.0, 2.0))
+    problem = FitProblem.of(judge, rows, 3, True)
+
+    def value(x: np.ndarray) -> float:
+        w = (x[:15] - x[15:30]).reshape(3, 5)
+        found = Objective.evaluate(judge, w, x[30:])["objective"]
+        return float(found) + l1 * float(2 * np.minimum(x[:15], x[15:30]).sum())
+
+    bounds = [(0, None)] * 30 + [(None, None)] * 3
+    options = {"maxfun": 100_000, "maxiter": 1000, "ftol": 1e-13}
+    best = scipy.optimize.minimize(value, np.full(33, 0.1), method="L-BFGS-B", bounds=bounds, options=options).fun
+    found = from_zero(problem, 3)
+    assert found.value == pytest.approx(judge.evaluate(found.coef, found.intercept)["objective"], rel=1e-9)
+    assert found.value <= best * 1.0005
+    assert found.gap <= 1e-3 * best
+
+
+@pytest.mark.parametrize("loss", ["bent-hinge", "bent-epsilon-insensitive", *SMOOTH])
+def test_slopes_and_curvatures_are_differences_of_values(loss: str) -> None:
+    p, y, h = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6
+    y = np.sign(y) if loss in LABEL_LOSSES else y
+    code = kernel.BENT * loss.startswith("bent") + LOSSES[loss.removeprefix("bent-")].code
+    slopes, bends, ones = np.empty(81), np.empty(81), np.ones(1)
+
+    def look(at: np.ndarray, out: tuple[np.ndarray, np.ndarray]) -> list[float]:
+        values = []
+        for i in range(81):
+            one = at[i : i + 1]
+            about = one, one, 0.0, y[i : i + 1], ones, 0.4, np.empty(1)
+            values.append(kernel.derive(code, *about, out[0][i : i + 1], out[1][i : i + 1])[0])
+        return values
+
+    look(p, (slopes, bends))
+    beside = [(np.empty(81), np.empty(81)) for _ in range(2)]
+    low, high = look(p - h, beside[0]), look(p + h, beside[1])
+    np.testing.assert_allclose(slopes, np.subtract(high, low) / (2 * h), atol=1e-5)
+    straight = (np.abs(p - y) > 0.4) if loss == "huber" else (y * p < -1) if loss == "modified-huber" else p != p
+    np.testing.assert_allclose(bends[~straight], ((beside[1][0] - beside[0][0]) / (2 * h))[~straight], atol=1e-5)
+    assert (bends >= 0.0).all()
+
+
+def test_a_whole_newton_step_is_that_of_numpy() -> None:
+    random = np.random.default_rng(3)
+    X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.7), np.sign(random.normal(size=50))
+    weights = random.random(50)
+    A, D = np.column_stack((X.astype(np.float32), np.ones(50))), 0.1 * np.diag(np.arange(5) < 4)
+    g, H = A.T @ (weights / 50 * -y / 2), (A * (weights / 200)[:, None]).T @ A + D
+    found = from_zero(posed({"X": X, "y": y, "weights": weights}, "log", l2=0.1), skip=1e9)
+    assert found.steps == 0
+    assert found.gap == pytest.approx(g @ np.linalg.solve(H, g) / 2, rel=1e-6)
+
+
+def test_columns_of_other_scales_and_far_from_zero() -> None:
+    about = drawn("log", n=80, width=5)
+    about["X"][:, 0] = 1000.0 + about["X"][:, 0]
+    about["X"][:, 1] /= 1000.0
+    both = [from_zero(posed(about, "log", l2=1e-4), enough=1e-8).value]
+    moved = about | {"X": about["X"] - np.array([1000.0, 0, 0, 0, 0])}
+    both.append(from_zero(posed(moved, "log", l2=1e-4), enough=1e-8).value)
+    assert both[0] == pytest.approx(both[1], rel=1e-4)  # the columns are float32
+
+
+def test_more_work_is_never_worse_and_none_leaves_the_start() -> None:
+    about = drawn("log", width=400, n=100)
+    problem = posed(about, "log", l2=1e-4)
+    values = [from_zero(problem, work=work).value for work in (0, 1e5, 1e6, 1e8)]
+    assert values == sorted(values, reverse=True)
+    assert from_zero(problem, work=0).steps == 0
+    assert not from_zero(problem, work=0).is_near(0.01)
+    assert values[0] > 2 * values[-1]
+
+
+def test_a_start_near_the_optimum_is_left_as_it_is() -> None:
+    problem = posed(drawn("log"), "log", l2=1e-3)
+    best = from_zero(problem, enough=1e-6)
+    again = problem.lowered(best.coef, best.intercept, skip=0.005)
+    assert again.steps == 0
+    np.testing.assert_array_equal(again.coef, best.coef)
+    norm, gain = problem.judged(best.coef, best.intercept)
+    assert norm < 0.01
+    assert gain is not None
+    assert gain < 1e-3
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
+@pytest.mark.parametrize("l1", [0.0, 0.05])
+def test_the_slope_is_the_length_of_the_shortest_subgradient(loss: str, l1: float) -> None:
+    about = drawn(loss)
+    X, y, w, b = about["X"].astype(np.float32), about["y"], about["w"][0].astype(float), float(about["b"][0])
+    slopes = reference.dloss(loss, X @ w + b, y, DEFAULT_PARAM.get(loss, 0.0)) * about["weights"] / len(y)
+    g = X.T @ slopes + 0.1 * w
+    g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
+    found = posed(about, loss, l1, 0.1).slope(about["w"][0], about["b"])
+    np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "hinge"])
+def test_weights_of_any_mean(loss: str) -> None:
+    about = drawn(loss)
+    found = [
+        from_zero(posed(about | {"weights": k * about["weights"]}, loss, l2=1e-3 * k), enough=1e-5) for k in (1.0, 1e4)
+    ]
+    assert found[1].value == pytest.approx(1e4 * found[0].value, rel=1e-4)
+
+
+def test_sums_in_parts_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = drawn("log", width=20)
+    monkeypatch.setattr(newton, "COLUMNS", 0)
+    one = from_zero(posed(about, "log", 0.01, 1e-3), enough=1e-8)
+    monkeypatch.setattr("hogwild.problems.linear.optimum.sums.FEW", 0)
+    several = posed(about, "log", 0.01, 1e-3)
+    assert len(several.sums(0, 1).cuts) > 1
+    assert from_zero(several, enough=1e-8).value == pytest.approx(one.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "modified-huber"])
+def test_wide_separable_rows_end_at_their_optimum(loss: str) -> None:
+    """Where SGD has ended every row is beyond its margin, and only the penalty's curvature is left."""
+    random = np.random.default_rng(12)
+    X = random.normal(size=(60, 400))
+    rows = hogwild.Rows.from_scipy(X, np.where(X @ random.normal(size=400) > 0, 1.0, -1.0))
+    run = hogwild.train(rows, loss=loss, l2=1e-5, workers=1)
+    run.finish()
+    case = run._case
+    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)), 1.0)[0]
+    assert run.history[-1]["objective"] <= 1.01 * case.evaluate(best)["objective"]
+
+
+def test_counts_whose_objective_is_negative_are_finished_too() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 6)) @ (np.ones((6, 6)) + 0.1 * random.normal(size=(6, 6)))
+    y = random.poisson(np.exp(np.clip(2.0 + 0.2 * X[:, 0] - 0.3 * X[:, 1], 0.0, 4.0))).astype(float)
+    last, run = (hogwild.train((X, y), loss="poisson", step=1e-4, workers=1, keep=keep) for keep in ("last", None))
+    last.finish()
+    run.finish()
+    ends = [each.history[-1]["objective"] for each in (last, run)]
+    assert ends[1] < ends[0] < 0.0
+    assert run.history[-1]["exact_seconds"] > 0.0
+    assert last.history[-1]["verdict"] != run.history[-1]["verdict"] == "settled"
+
+
+@pytest.mark.parametrize("l1", [1e-2, 2e-3])
+def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 40))
+    y = np.where(X @ (random.normal(size=40) * (random.random(40) < 0.3)) + random.logistic(size=300) > 0, 1.0, -1.0)
+    theirs = LogisticRegression(l1_ratio=1, solver="saga", C=1 / (300 * l1), max_iter=3000, tol=1e-8).fit(X, y)
+    run = hogwild.train((X, y), l1=l1, l2=0.0, workers=1, epochs=10)
+    model = run.finish()
+    np.testing.assert_array_equal(model.coef_ == 0, theirs.coef_ == 0)
+    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
+    assert 0 < np.count_nonzero(model.coef_ == 0) < 40
