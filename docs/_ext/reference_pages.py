@@ -59,7 +59,7 @@ def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         for problem in CONTAINERS:
             shown = copy.copy(command)
             shown.show(problem)
-            yield f"{name} --problem {problem}", shown
+            yield name if problem == "linear" else f"{name} --problem {problem}", shown
     else:
         yield name, command
     for each, below in getattr(command, "commands", {}).items():
