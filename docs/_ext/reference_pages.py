@@ -7,6 +7,7 @@ written when it has changed, so that a second build is quick.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Iterator
@@ -17,9 +18,14 @@ import typer
 
 import hogwild
 from hogwild.cli import app as program
+from hogwild.cli.data.sources import CONTAINERS
 
 #: Public functions that are reached by the name of their module, and are used in the guide.
 BEYOND = (
+    "hogwild.problems.linear.options.LinearConfig",
+    "hogwild.problems.completion.options.CompletionConfig",
+    "hogwild.problems.cuts.options.CutsConfig",
+    "hogwild.problems.module.options.ModuleConfig",
     "hogwild.training.engine.start_pool",
     "hogwild.interchange.export_model",
     "hogwild.interchange.import_model",
@@ -49,7 +55,13 @@ def write(app: Any, _: Any = None) -> None:
 
 def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """``(full name, command)`` of a command and of all that it holds."""
-    yield name, command
+    if hasattr(command, "show"):  # the options of each problem
+        for problem in CONTAINERS:
+            shown = copy.copy(command)
+            shown.show(problem)
+            yield name if problem == "linear" else f"{name} --problem {problem}", shown
+    else:
+        yield name, command
     for each, below in getattr(command, "commands", {}).items():
         yield from walk(below, f"{name} {each}")
 
@@ -90,8 +102,9 @@ def command_page(name: str, command: Any) -> str:
     lines.append("")
     groups: dict[str, list[list[str]]] = {}
     for parameter in command.get_params(context):
+        parameter.hidden = False  # the help leaves what is rarely needed to this page
         record = parameter.get_help_record(context)
-        if record is None or getattr(parameter, "hidden", False):
+        if record is None:
             continue
         usual = "Options" if parameter.param_type_name == "option" else "Arguments"
         group = getattr(parameter, "rich_help_panel", None) or usual
