@@ -64,8 +64,9 @@ def check_every_command_and_option_is_in_the_reference(site: Path) -> None:
     found = dict(commands(typer.main.get_command(app)))
     assert {"hogwild", "hogwild train", "hogwild data fetch"} < set(found)
     for name, command in found.items():
-        page = site / "reference" / "commands" / f"{name.replace(' ', '-')}.html"
-        said = text_of(page)
+        page = name.replace(" ", "-")  # and for train one of each other problem
+        pages = [*(site / "reference" / "commands").glob(f"{page}---problem-*.html")]
+        said = " ".join(text_of(one) for one in (site / "reference" / "commands" / f"{page}.html", *pages))
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.hidden:
                 for option in [*parameter.opts, *parameter.secondary_opts]:
