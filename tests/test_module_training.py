@@ -365,7 +365,7 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     "optimizer": (network(), "mse", (X, Y), {"optimizer": "lion"}, "expected one of sgd, momentum, adagrad, adam"),
     "shared nothing": (network(), "mse", (X, Y), {"state": "shared"}, "keeps nothing that could be shared"),
     "batch": (network(), "mse", (X, Y), {"batch": 0}, "batch=0: expected a whole number"),
-    "betas": (network(), "mse", (X, Y), {"betas": (0.9, 1.0)}, "expected numbers below 1"),
+    "betas": (network(), "mse", (X, Y), {"betas": (0.9, 1.0)}, "of at least 0 and below 1"),
     "tiered": (network(), "mse", (X, Y), {"discipline": "tiered"}, "expected one of auto, serial, hogwild, atomic"),
     "exchange": (network(), "mse", (X, Y), {"exchange": "consensus"}, "choose another exchange"),
     "l2": (network(), "mse", (X, Y), {"l2": 0.1}, "unknown option l2"),
