@@ -161,7 +161,7 @@ def _group(
                     "workers": 1 if name == "serial" else workers,
                     "host": plan.host,
                     "step": config.step,
-                    "rank": config.rank,
+                    "rank": config.to_json().get("rank"),
                     RATE[config.problem]: timing.per_second(data.nnz if config.problem == "linear" else len(data)),
                     "speedup": ratio(alone, timing.seconds),
                     "share_of_streaming": ratio(limit, timing.seconds),

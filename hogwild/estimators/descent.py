@@ -208,6 +208,8 @@ def _finish(found: FitResult, options: Options, rows: Rows, usual: bool, score: 
     no warning.
     """
     p, coef, intercept = found.problem, found.coef, found.intercept
+    if p.loss == "perceptron":  # its lowest objective is that of zero weights
+        return
     about = p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept
     problem, many = FitProblem(rows, *about), rows.nnz * p.classes > LARGEST
     if not p.l1 and (many or (usual and problem.has_settled(found.epochs, p.classes))):

@@ -26,7 +26,8 @@ from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_
 WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
-ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most
+ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most,
+ENOUGH_KINKED_SPARSE = 1e-4  # or with an l1 penalty besides
 AGAIN = 2.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
@@ -144,7 +145,8 @@ class FitProblem:
         w = np.atleast_2d(coef).astype(np.float64)
         classes, start = len(w), np.column_stack((w, np.asarray(intercept, np.float64)))
         if enough is None:
-            enough = ENOUGH_KINKED if self.kinked else ENOUGH_SPARSE if self.l1 > 0.0 else ENOUGH
+            smooth = ENOUGH_SPARSE if self.l1 > 0.0 else ENOUGH
+            enough = smooth if not self.kinked else ENOUGH_KINKED_SPARSE if self.l1 > 0.0 else ENOUGH_KINKED
         skip = AGAIN * enough if skip is None else skip
         softmax = self.loss == "softmax"
 
