@@ -33,7 +33,7 @@ def called(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def run(words: list[str], **environ: str) -> list[dict[str, Any]]:
         log = tmp_path / "log"
         programs = {
-            "hogwild": f'printf "%q " "$@" >> {log}; echo >> {log}',
+            "hogwild": f'printf "%s\\n" "$(printf "%q " "$@")" >> {log}',  # in one write: several run at once
             "ssh": '[ "$1" = -t ] && shift; shift; eval "$@"',
             "scontrol": f"printf '%s\\n' {' '.join(NODES)}",
             "srun": 'shift; for SLURM_NODEID in 0 1 2; do export SLURM_NODEID; "$@"; done',
