@@ -212,7 +212,7 @@ def _finish(found: FitResult, options: Options, rows: Rows, usual: bool, score: 
         return
     about = p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept
     problem, many = FitProblem(rows, *about), rows.nnz * p.classes > LARGEST
-    if not p.l1 and (many or (usual and problem.has_settled(found.epochs, p.classes))):
+    if not p.l1 and (many or (usual and problem.has_settled(found.epochs))):
         return
     skip = None if p.l1 else UNSETTLED / 2
     best = problem.lowered(coef, intercept, WORK if p.l1 else FIT_WORK, skip=skip)

@@ -193,7 +193,7 @@ def convert(
         recipe = _recipe(title, kind, options | {"hash_bits": hash_bits})
     else:
         rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
-        recipe, hashed_before = _copy(title, {}, lambda: rows), rows.hash_bits is not None
+        recipe, hashed_before = _copy(title, rows), rows.hash_bits is not None
         if hash_bits is not None and not hashed_before:
             recipe = hashed_recipe(recipe, hash_bits)
         elif hash_bits is not None:
@@ -312,20 +312,16 @@ def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple
     return memory.close(facts.pop("width"), facts.get("hash_bits")), {"source": title, **facts}
 
 
-def _copy(source: str, key: dict[str, Any], rows: Callable[[], Rows]) -> Recipe:
+def _copy(source: str, rows: Rows) -> Recipe:
     def fill(sink: Sink) -> dict[str, Any]:
-        whole = rows()
-        pour(whole, sink)
-        if whole.hash_bits is None:
-            return {"width": whole.width}
-        hashed = {"hash_bits": whole.hash_bits, "hashing": occupancy(whole)}
-        return {
-            "width": whole.width,
-            **hashed,
-            **({} if whole.table is None else {"table": whole.table, "names": whole.names}),
-        }
+        pour(rows, sink)
+        facts: dict[str, Any] = {"width": rows.width}
+        if rows.hash_bits is not None:
+            facts |= {"hash_bits": rows.hash_bits, "hashing": occupancy(rows)}
+            facts |= {} if rows.table is None else {"table": rows.table, "names": rows.names}
+        return facts
 
-    return Recipe(os.path.basename(source), key, {"source": os.path.abspath(source), "options": key}, fill)
+    return Recipe(os.path.basename(source), {}, {"source": os.path.abspath(source), "options": {}}, fill)
 
 
 def _matrix(name: str, path: str | None) -> Rows:

@@ -24,11 +24,6 @@ LARGEST_EXPONENT = 709.0
 
 
 @inlined
-def above_zero(x):
-    return 0.0 if x <= 0.0 else x  # NaN stays NaN
-
-
-@inlined
 def exponential(x):
     return math.inf if x > LARGEST_EXPONENT else math.exp(x)
 

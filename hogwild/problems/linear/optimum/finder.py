@@ -200,7 +200,7 @@ class FitProblem:
             return ratio, None
         return ratio, self.lowered(coef, intercept, JUDGED, skip=math.inf).share
 
-    def has_settled(self, epochs: int, classes: int) -> bool:
+    def has_settled(self, epochs: int) -> bool:
         """Whether the bound of stochastic gradient descent, ``E x.x / (2 l2 t)`` after ``t`` rows, says so.
 
         A step's promise costs less where the whole Hessian is held.
