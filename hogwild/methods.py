@@ -182,7 +182,7 @@ BETWEEN_WORKERS, AMONG_MACHINES = (
 )
 #: Parameters of every delay law.
 TIMING = {"window": Number(0.1, 0.0, 1.0), "quantum": Number(1, 1, 1_000_000, True)}
-#: The simulator's delay laws (hosts/delays.py) with the further parameters of each.
+#: The simulator's delay laws (hosts/simulator.py) with the further parameters of each.
 DELAYS: dict[str, dict[str, Number]] = {
     "round-robin": {},
     "constant": {"delay": Number(1, 0, 1023, True)},

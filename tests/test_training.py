@@ -222,7 +222,7 @@ def test_a_closed_run_before_its_first_row(rows: Rows) -> None:
 def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
     import torch
 
-    import hogwild.hosts.worker
+    import hogwild.hosts.processes
 
     assert torch.__version__  # its import keeps the frames of who asked for it until the next collection
     gc.collect()

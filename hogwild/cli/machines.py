@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
 
 END_SECONDS = 15.0  # for local machines to end by themselves
+LOCAL_SECONDS = 3600.0  # longest wait for local machines, whose deaths are noticed
+LOCAL = "from hogwild.cli.machines import local_machine; local_machine()"
 PINGS, LOADS, LOAD = 50, 3, 16 << 20  # of cluster check; bytes of a load
 
 cluster_app = typer.Typer(help="Look at the machines that are to train together.", no_args_is_help=True)
@@ -73,40 +77,74 @@ def gathered(
     from hogwild.machines.cluster import Cluster
 
     with contextlib.ExitStack() as stack:
+        options: dict[str, Any] = {"seconds": LOCAL_SECONDS} if _started_here else {}
         if meeting.local:
             config = dataclasses.replace(config, workers=_local_workers(config))
-            stack.enter_context(_local_machines(meeting, config.workers or 1))
-        yield stack.enter_context(Cluster.of(meeting, config.common(), say)), config
+            options = {
+                "seconds": LOCAL_SECONDS,
+                "failure": stack.enter_context(_local_machines(meeting, config.workers or 1)),
+            }
+        yield stack.enter_context(Cluster.of(meeting, config.common(), say, **options)), config
 
 
 @contextlib.contextmanager
-def _local_machines(meeting: Meeting, workers: int) -> Iterator[None]:
-    """Start the other machines as processes on this one, with the same command, and end them."""
+def _local_machines(meeting: Meeting, workers: int) -> Iterator[Callable[[], str]]:
+    """Start the other machines as processes on this one, with the same command, and end them.
+
+    Yields a function that says which of them has ended early, and why; else it returns an empty string.
+    """
     words = [word for word in sys.argv[1:] if word != "--local"]
-    common = [sys.executable, "-m", "hogwild", *words, "--meet", meeting.address, "--workers", str(workers), "--quiet"]
+    common = [sys.executable, "-c", LOCAL, *words, "--meet", meeting.address, "--workers", str(workers), "--quiet"]
     with contextlib.ExitStack() as stack:
         started: list[tuple[subprocess.Popen[bytes], Any]] = []
+
+        def failure() -> str:
+            for number, (process, errors) in enumerate(started, 1):
+                if process.poll():
+                    errors.seek(0)
+                    lines = errors.read().decode(errors="replace").strip().splitlines()
+                    reason = lines[-1] if lines else f"exit status {process.returncode}"
+                    return f"machine {number} ended early: {reason}"
+            return ""
+
         try:
             for number in range(1, meeting.machines):
-                said = stack.enter_context(tempfile.TemporaryFile())
+                errors = stack.enter_context(tempfile.TemporaryFile())
                 command = [*common, "--machine", str(number)]
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
-                started.append((process, said))
-            yield
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+                started.append((process, errors))
+            yield failure
         finally:
             failed = sys.exc_info()[0] is not None
             until = time.monotonic() + END_SECONDS
-            for number, (process, said) in enumerate(started, 1):
+            for process, _ in started:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(until - time.monotonic(), 0.1))
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-                if process.returncode and not failed:
-                    said.seek(0)
-                    lines = said.read().decode(errors="replace").strip().splitlines()
-                    reason = lines[-1] if lines else f"exit status {process.returncode}"
-                    print(f"hogwild: machine {number} ended early: {reason}", file=sys.stderr)
+                process.kill()
+                process.communicate()
+            if not failed and (line := failure()):
+                print(f"hogwild: {line}", file=sys.stderr)
+
+
+def local_machine() -> None:
+    """Run the command as a machine that ``--local`` has started: it waits as long as its parent lives, and no longer.
+
+    Standard input is a pipe to which nobody writes, and which the system closes when the parent ends.
+    """
+    global _started_here
+    _started_here = True
+
+    def end_with_parent() -> None:
+        os.read(0, 1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    from hogwild.__main__ import main
+
+    sys.exit(main())
+
+
+_started_here = False
 
 
 def _local_workers(config: TrainConfig) -> int:

@@ -155,6 +155,8 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
     """Train on this machine, or lead the others of a cluster, and return the exit status."""
 
     def start(display: Display, watch: Stopwatch, going_on: bool) -> Run:
+        if cluster is not None:
+            cluster.say = display.say
         with watch("reading"):
             rows, test, held = read(request, sources, config, display)
         from hogwild.training.train import train

@@ -219,7 +219,9 @@ def visit_ratings(
             ahead_r = tl.load(values + row)
         turn = 0
         while (turn < AHEAD // GROUP) & (at < count):
-            u, i, step = pick(ahead_u, turn, GROUP), pick(ahead_i, turn, GROUP), pick(ahead_step, turn, GROUP)
+            u = pick(ahead_u, turn, GROUP)
+            i = pick(ahead_i, turn, GROUP)
+            step = pick(ahead_step, turn, GROUP)
             here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
             at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
             raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
@@ -398,7 +400,9 @@ class CompletionLauncher(Launcher):
 
     def visit(self, visits: Visits, in_flight: int) -> None:
         """Launch the programs, which visit the ratings on the current stream."""
-        problem, tables, data = self.problem, self.tables, self.data
+        problem = self.problem
+        tables = self.tables
+        data = self.data
         group, programs = self.grid(in_flight)
         visit_ratings[(min(programs, -(-visits.size // group)),)](
             *tables[:4],

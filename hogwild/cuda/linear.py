@@ -190,7 +190,10 @@ def visit_rows(
     TOGETHER: tl.constexpr,
 ):
     """Visit the rows at positions k, k + F, k + 2F, ... after ``start``: k is this program's number, of F."""
-    lanes, columns, p, turn = tl.arange(0, BLOCK), tl.arange(0, COLUMNS), tl.program_id(0), tl.num_programs(0)
+    lanes = tl.arange(0, BLOCK)
+    columns = tl.arange(0, COLUMNS)
+    p = tl.program_id(0)
+    turn = tl.num_programs(0)
     real, stored = columns < CLASSES, (columns < STRIDE)[None, :]  # padded classes are written, and stay zero
     held = tl.zeros((COLUMNS,), tl.float32)  # changes of the intercept, and their squares
     held_squares = tl.zeros((COLUMNS,), tl.float32)
@@ -216,7 +219,10 @@ def visit_rows(
             # of the next row, not waited for in this visit
             next_first, next_last = pick(firsts, i + 1), pick(lasts, i + 1)
             next_u, next_x = entries(indices, values, next_first, next_last, lanes, UNIT, True)
-            y, step, weight, norm = pick(ys, i), pick(steps, i), 1.0, 1.0
+            y = pick(ys, i)
+            step = pick(steps, i)
+            weight = 1.0
+            norm = 1.0
             if WEIGHTED:
                 weight = pick(row_weights, i)
             if SCALED:
@@ -289,7 +295,10 @@ def visit_rows(
                         ATOMIC,
                     )
                     more += BLOCK
-            u, x, first, last = next_u, next_x, next_first, next_last
+            u = next_u
+            x = next_x
+            first = next_first
+            last = next_last
             i += 1
             p += turn
 
@@ -381,7 +390,9 @@ class LinearLauncher(Launcher):
 
     def sums(self) -> np.ndarray | None:
         """Sums by the evaluator's own losses, of margins in float32 that the device computes by torch."""
-        p, data, (coef, intercept, *_) = self.problem, self.data, self.parameters
+        p = self.problem
+        data = self.data
+        (coef, intercept, *_) = self.parameters
         table = coef.view(-1, p.stride)
 
         def of_piece(first: int, last: int) -> np.ndarray:

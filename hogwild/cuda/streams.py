@@ -372,7 +372,9 @@ class DeviceJob:
 
     def _cut(self, epoch: Visits, start: int) -> Iterator[tuple[Visits, int]]:
         """Yield the segments of an epoch from a chunk on, in order, and how many chunks each has."""
-        chunk, n_chunks, workers = self._order.chunk, self._order.n_chunks, len(self._streams)
+        chunk = self._order.chunk
+        n_chunks = self._order.n_chunks
+        workers = len(self._streams)
         together = max(min(MOST, TURNS * (self.in_flight or 1)) // chunk, 1)
         if workers > 1:
             together = min(together, max(-(-(n_chunks - start) // (SHARES * workers)), 1))
@@ -413,7 +415,9 @@ class Streams(Pool):
         If there is no such device.
     """
 
-    host, shared, closed = "streams", False, False
+    host = "streams"
+    shared = False
+    closed = False
 
     def __init__(self, workers: int, backend: Backend | None = None) -> None:
         self.workers, self.lost = workers, 0

@@ -57,8 +57,12 @@ class _Round:
     """A replica's side of one round."""
 
     def __init__(self, link: Link, clock: int, own: np.ndarray) -> None:
-        self.link, self.clock, self.sum = link, clock, own
-        self.me, self.count, self.lost = link.replica, link.replicas, False
+        self.link = link
+        self.clock = clock
+        self.sum = own
+        self.me = link.replica
+        self.count = link.replicas
+        self.lost = False
         self._step = 0  # largest one received
 
     def send(self, to: int, kind: int, values: np.ndarray) -> Iterator[None]:
@@ -100,7 +104,9 @@ def _tree(path: _Round) -> Steps:
 def _butterfly(path: _Round) -> Steps:
     """Add the sums of pairs, of fours, and so on (recursive doubling)."""
     levels = path.count.bit_length() - 1
-    whole, fold, unfold = 1 << levels, 0, levels + 1
+    whole = 1 << levels
+    fold = 0
+    unfold = levels + 1
     if path.me >= whole:
         yield from path.send(path.me - whole, fold, path.sum)
         path.sum[:] = yield from path.receive(path.me - whole, unfold)

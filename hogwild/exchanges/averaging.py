@@ -105,7 +105,9 @@ class Averaging:
                 if name in arrays:
                     arrays[name][:] = 0
         elif self.threshold > 0:  # who ended early has missed rounds
-            base, clock, newest = arrays["base"], arrays["clock"], _newest(arrays)
+            base = arrays["base"]
+            clock = arrays["clock"]
+            newest = _newest(arrays)
             for replica in np.flatnonzero(arrays["begun"]):
                 if (missed := base[newest] - base[replica]).any():
                     mine = arrays["replicas"][replica]
@@ -116,7 +118,9 @@ class Averaging:
     def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1 and self._plain:
             return
-        me, passed, base = link.replica, arrays["passed"], arrays["base"][link.replica, : len(mine)]
+        me = link.replica
+        passed = arrays["passed"]
+        base = arrays["base"][link.replica, : len(mine)]
         passed[me] += rows
         this, asked = next_round(arrays, link)
         if not asked and self.threshold > 0 and np.square(mine - base).sum() < self.threshold:
@@ -147,12 +151,16 @@ class Averaging:
         self, mine: np.ndarray, arrays: Arrays, link: Link, this: int, ended: bool = False
     ) -> Generator[None, None, float]:
         """Take part in a round; return how many replicas train on (1 if that is not known)."""
-        me, size, drawn = link.replica, self.trained(len(mine)), self._drawn(this, link.replicas)
+        me = link.replica
+        size = self.trained(len(mine))
+        drawn = self._drawn(this, link.replicas)
         arrays["clock"][me] = this
         rows = int(arrays["passed"][me]) if me in drawn else 0
         weights, base = mine[:size], arrays["base"][me, :size]
         if rows and replicas.left_out(mine, arrays, me):  # it goes on from the last mean
-            weights[:], arrays["passed"][me], rows = base, 0, 0
+            weights[:] = base
+            arrays["passed"][me] = 0
+            rows = 0
             mine[size:][~np.isfinite(mine[size:])] = 0
         before = None if self.mean == "rows" else weights.copy()
         owed = weights - base if rows else np.zeros_like(weights)

@@ -80,7 +80,9 @@ def serve(
             raise UsageError(f"{name}={number!r}: expected a whole number from 1")
     _arrays(parameters, "parameters")
     left: Iterator[Part] = iter(partitions)
-    taking, changing, failed = threading.Lock(), threading.Lock(), threading.Event()
+    taking = threading.Lock()
+    changing = threading.Lock()
+    failed = threading.Event()
 
     def updates() -> Iterator[Any]:
         """The updates of parts that no other worker has taken."""

@@ -27,7 +27,10 @@ TOGETHER = 64  # numbers added under a lock before others may have it
 BINS = 1024  # of magnitudes: exponents, in quarters
 SHIFT = 21  # bits of a float32 below its bin
 SIGN, INDEX = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
-ONE, FIVE, WORD, MOST = np.uint64(1), np.uint64(5), np.uint64(32), np.uint64(33)
+ONE = np.uint64(1)
+FIVE = np.uint64(5)
+WORD = np.uint64(32)
+MOST = np.uint64(33)
 LOW = np.uint64(31)
 LARGEST = np.float32(3.4028235e38)
 
@@ -136,7 +139,10 @@ def rice_encode(entries, signs, k, words):
     """
     k, signs = np.uint64(k), np.uint64(signs)
     mask, fixed = (ONE << k) - ONE, k + signs + ONE
-    buffer, filled, due, used = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    buffer = np.uint64(0)
+    filled = np.uint64(0)
+    due = np.uint64(0)
+    used = np.uint64(0)
     for n in range(len(entries)):
         entry = np.uint64(entries[n])
         gap = (entry & np.uint64(INDEX)) - due

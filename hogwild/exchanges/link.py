@@ -31,7 +31,9 @@ class DirectLink:
     def __init__(self, arrays: Arrays, replica: int, serve: Serve | None = None) -> None:
         self._serve, self._open = serve, dict[int, tuple[Message, Message | None]]()  # tickets to requests and answers
         self.asked, self._tickets = dict[int, int](), 0
-        self._arrays, self.replica, self.replicas = arrays, replica, len(arrays["here"])
+        self._arrays = arrays
+        self.replica = replica
+        self.replicas = len(arrays["here"])
         self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
         self._log, self._counts = arrays["log"][replica], arrays["counts"][replica]
         self.replaced = bool(arrays["links"][replica])
@@ -151,7 +153,9 @@ class DirectLink:
             while sender != me and arrays["read"][me, sender] < arrays["written"][sender]:
                 start, log = int(arrays["read"][me, sender]), arrays["log"][sender]
                 header = _get(log, start, START).view(np.int64)
-                at, entries, length = start + START, int(header[ENTRIES]), int(header[LENGTH])
+                at = start + START
+                entries = int(header[ENTRIES])
+                length = int(header[LENGTH])
                 if header[TO] in (me, ALL):
                     indices = _get(log, at, entries).view(np.int32)
                     values = _get(log, at + _padded(entries), length).view(np.uint8 if header[CODED] else np.float32)

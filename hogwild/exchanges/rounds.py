@@ -51,7 +51,9 @@ def next_round(arrays: Arrays, link: Link) -> tuple[int, bool]:
 
 def direct(part: Part) -> Generator[None, None, Means]:
     """Take part in a round of two steps."""
-    link, me, rows = part.link, part.link.replica, part.rows
+    link = part.link
+    me = part.link.replica
+    rows = part.rows
     cuts = cuts_of(len(part.owed), link.replicas)
     for other in np.flatnonzero(link.here()) if me in part.drawn else ():
         if other != me:

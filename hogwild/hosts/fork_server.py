@@ -22,9 +22,10 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
+from typing import NamedTuple
 
 from hogwild.errors import TrainingError
-from hogwild.hosts.messages import WHOLE, Began, Ended, describe, gone
 
 PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r, %r)"
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
@@ -32,6 +33,34 @@ GRACE = 2.0  # seconds for a killed server to go
 ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
 FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
 WATCH = 0.05  # seconds between two looks for the parent while modules are imported
+WHOLE = b"+"  # before a message that has no part in a file of its own
+
+
+class Began(NamedTuple):
+    """The first word about a worker: its process."""
+
+    pid: int
+
+
+class Ended(NamedTuple):
+    """The last word about a worker: its exit status, negative for a signal; or why there is no process."""
+
+    status: int | None
+    reason: str = ""
+
+
+def describe(error: BaseException) -> str:
+    """One line: what went wrong and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
+
+
+def gone(end: socket.socket, milliseconds: int | None) -> bool:
+    """Whether the other end is closed; wait for that so long, or (None) for ever."""
+    looking = select.poll()
+    looking.register(end, 0)
+    return bool(looking.poll(milliseconds))
 
 
 # ---- in the parent
@@ -76,7 +105,7 @@ class _Server:
 
 _lock = threading.Lock()
 _server: _Server | None = None
-_modules = ["hogwild.hosts.worker"]  # modules that the server imports
+_modules = ["hogwild.hosts.processes"]  # modules that the server imports
 
 
 def ensure_running() -> None:
@@ -265,7 +294,7 @@ class _Forking:
             os._exit(1)
 
     def _become_worker(self, end: socket.socket) -> None:
-        from hogwild.hosts import worker
+        from hogwild.hosts import processes
 
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -273,7 +302,7 @@ class _Forking:
             other.close()
         os.close(self._waking)
         os.close(self._wake)
-        worker.main(end)
+        processes.serve(end)
 
     def _reap(self) -> None:
         while True:

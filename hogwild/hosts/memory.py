@@ -44,7 +44,7 @@ class Block:
     ----------
     spec : mapping of name to (shape, dtype)
     shared : bool
-        Use torch's shared memory; a :class:`hogwild.hosts.channel.Channel` passes it on without a copy.
+        Use torch's shared memory; a :class:`hogwild.hosts.processes.Channel` passes it on without a copy.
     mapped : bool
         Private memory is to be a mapping too, as :func:`overlaid` needs it.
 

@@ -8,11 +8,14 @@ had claimed, at most a chunk, is lost. If it may have held a lock or a turn, the
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
+import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 import weakref
 from multiprocessing.connection import wait
@@ -20,17 +23,139 @@ from typing import Any
 
 from hogwild.errors import TrainingError, UsageError
 from hogwild.hosts import fork_server
-from hogwild.hosts.channel import Channel
-from hogwild.hosts.fork_server import cannot_start
-from hogwild.hosts.job import Job, Task
-from hogwild.hosts.messages import Began, Ended
+from hogwild.hosts.fork_server import WHOLE, Began, Ended, cannot_start, describe, gone
+from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.kernels.cache import leave_warnings
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
-from hogwild.machine import cpus_of
+from hogwild.machine import cpus_of, pin
 from hogwild.problems.protocol import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker without progress in between, after which the run ends
 GRACE = 1.0  # seconds that workers have to end when told to
+INLINE = 1 << 15  # bytes of a message that is sent inline
+FILES = 16  # most descriptors in one message
+
+
+class Channel:
+    """One end of a channel between two processes: messages, and the memory that they share.
+
+    A message arrives whole or not at all, however either side dies, and sending never waits for a reader: a long
+    message travels as a memory file. Memory blocks travel as descriptors within their message (``SCM_RIGHTS``), so the
+    system closes those that nobody fetched. ``torch.multiprocessing`` instead serves them from a thread, which keeps
+    them for ever if a worker dies before it asks, and prints a traceback if one dies while it does.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, message: Any) -> None:
+        """Pickle and send a message; raise OSError if nobody can receive it any more."""
+        file = io.BytesIO()
+        pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
+        pickler.dump(message)
+        data, files = file.getbuffer(), pickler.files
+        with contextlib.ExitStack() as stack:
+            if len(data) > INLINE:
+                long = stack.enter_context(open(os.memfd_create("hogwild-message"), "wb", buffering=0))
+                long.write(data)
+                data, files = data[:0], [*files, long.fileno()]
+            socket.send_fds(self._socket, [WHOLE, data], files, socket.MSG_NOSIGNAL)
+
+    def receive(self) -> Any:
+        """Return the next message; raise EOFError when there will be none."""
+        while True:
+            try:
+                data, files, flags, _ = socket.recv_fds(self._socket, INLINE + 1, FILES)
+                break
+            except ConnectionResetError:  # the other end left messages unread; what it sent still arrives
+                continue
+        try:
+            if not data:
+                raise EOFError("the other process has closed its end")
+            if flags & socket.MSG_CTRUNC:
+                raise OSError("no descriptor left for the memory that was sent")
+            if len(data) > 1:
+                return _Unpickler(io.BytesIO(data[1:]), files).load()
+            with open(files[-1], "rb", closefd=False) as long:
+                long.seek(0)
+                return _Unpickler(long, files).load()
+        finally:
+            for number in files:
+                os.close(number)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: Any, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.files: list[int] = []
+
+    def persistent_id(self, thing: Any) -> Any:
+        if not isinstance(thing, Block):
+            return None
+        self.files.append(thing.descriptor())
+        return len(self.files) - 1, thing.spec
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, files: list[int]) -> None:
+        super().__init__(file)
+        self._files = files
+
+    def persistent_load(self, name: Any) -> Block:
+        number, spec = name
+        return Block.at(self._files[number], spec)
+
+
+# ---- in a worker
+
+
+def serve(end: socket.socket) -> None:
+    """Run a worker process: do jobs and tasks until the channel closes. The first message is about the worker itself.
+
+    It ignores SIGINT and SIGTERM, as the fork server does, and ends as soon as the parent's end of its channel closes,
+    even in the middle of an epoch. Every message has a number, and so does its answer: None, or an error in one line.
+    """
+    threading.Thread(target=_end_with_parent, args=(end,), daemon=True).start()
+    leave_warnings()
+    channel = Channel(end)
+    try:
+        worker, cpu, sys.path[:] = channel.receive()
+        pin(cpu)
+        _serve(channel, worker)
+    except (EOFError, BrokenPipeError):
+        pass  # the parent closed its end, or died
+    os._exit(0)  # nothing needs cleaning up, and the teardown of torch and numba takes a tenth of a second
+
+
+def _serve(channel: Channel, worker: int) -> None:
+    desk = WorkerState(worker)
+    while (received := channel.receive()) is not None:
+        number, message = received
+        problem = None
+        try:
+            desk.take(message)
+            if isinstance(message, Job):
+                message.problem.compile()
+        except Exception as error:
+            problem = describe(error)
+        received = message = None  # a local reference would keep a dropped job alive
+        channel.send((number, problem))
+
+
+def _end_with_parent(end: socket.socket) -> None:
+    gone(end, None)
+    os._exit(1)
+
+
+# ---- in the parent
 
 
 class _Worker:
@@ -42,7 +167,9 @@ class _Worker:
 
     def _begin(self) -> None:
         """Ask the fork server for a process."""
-        self.pid, self.ready, self.busy = 0, False, False
+        self.pid = 0
+        self.ready = False
+        self.busy = False
         self.ended: Ended | None = None  # the report of its death
         with contextlib.ExitStack() as undo:
             try:
@@ -199,7 +326,9 @@ class Processes(Pool):
         if self.job is job:
             job.control[STOP] = job.control[ABORT] = 1
             self._held.clear()
-            self._task, self._task_number, self._job_number = None, -1, next(self._numbers)
+            self._task = None
+            self._task_number = -1
+            self._job_number = next(self._numbers)
             for worker in self._crew:
                 worker.send((self._job_number, None))
 
@@ -242,7 +371,9 @@ class Processes(Pool):
 
     def _replace(self, dead: _Worker) -> None:
         """Replace a worker that died, or end the run."""
-        job, number, cause = self.job, dead.number, dead.cause()
+        job = self.job
+        number = dead.number
+        cause = dead.cause()
         self.lost += 1
         if job is not None:
             done = int(job.control[WORKERS + LINE * number + ROWS])

@@ -1,8 +1,8 @@
 """Virtual workers on one core: any number of them, interleaved by a delay law, bitwise reproducible from the seed.
 
-What is random in a parallel run is a schedule here (``delays.py``), so staleness and lost updates are counted, not
-estimated, and the statistical effect of hundreds of workers can be seen without having them. Speed cannot be seen:
-``train_seconds`` is the real time that one core took to run all workers.
+What is random in a parallel run is a schedule here, so staleness and lost updates are counted, not estimated, and the
+statistical effect of hundreds of workers can be seen without having them. Speed cannot be seen: ``train_seconds`` is
+the real time that one core took to run all workers.
 
 What counts as one indivisible event depends on where a discipline lets other workers in.
 
@@ -15,9 +15,23 @@ What counts as one indivisible event depends on where a discipline lets other wo
 * ``round-robin``: the turns, and with them the staleness, are fixed; its kernel does one turn a call.
 
 With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
-(``network.py``).
+(:class:`Replicated`, :class:`Network`).
 
 A worker of ``tiered`` has private copies, so memory grows with the number of workers.
+
+Delay laws count time in ticks: with W workers a row takes W ticks on average, so one row is finished every tick, and
+worker k starts at tick k. The laws and their parameters (``methods.DELAYS``) are:
+
+    round-robin                 every row takes the same time: the workers take turns, the staleness is W - 1
+    constant:delay=1            an update is stored after exactly ``delay`` others; the worker then waits
+    random:shape=1              row times are i.i.d. Gamma: exponential for shape 1, more alike for larger shapes
+    straggler:alpha=1.5,slow=0,factor=10
+                                i.i.d. Pareto with tail index alpha; the last ``slow`` workers take ``factor`` times
+                                as long
+
+``window`` (any law) is the part of a row's time, just before the store, in which ``hogwild`` holds what it has loaded;
+``quantum`` is the number of consecutive rows by one worker under a discipline that hides rows (locked, tiered). The
+order of events depends on no weight, so a schedule is made in advance, and one heap of events serves every law.
 """
 
 from __future__ import annotations
@@ -25,20 +39,25 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections import Counter
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from hogwild.errors import UsageError
-from hogwild.exchanges.trade import Counts
-from hogwild.exchanges.trader import compile_raced
-from hogwild.hosts.delays import DelaySchedule, Law
+from hogwild.exchanges import replicas
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step
+from hogwild.exchanges.trader import Raced, compile_raced
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.network import Replicated
 from hogwild.hosts.pool import IN_USE, Pool
-from hogwild.kernels.control import LAST, NEXT, NO_LIMIT, STOP, TURN
-from hogwild.kernels.events import CHUNK, COUNT, FIRST
-from hogwild.problems.protocol import Simulated
+from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, STOP, TURN, WORKERS
+from hogwild.kernels.events import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
+from hogwild.methods import Wire, parse_delay
+from hogwild.problems.protocol import NO_GUARDS, Simulated
+
+DRAWN = 4096  # random numbers drawn at a time
+LOADS, STORES, READS = range(3)  # the order of events at the same tick
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row
 
@@ -50,10 +69,12 @@ class Simulator(Pool):
     ----------
     workers : int
     delay : str
-        The delay law: see ``delays.py``.
+        The delay law.
     """
 
-    host, shared, closed = "simulator", False, False
+    host = "simulator"
+    shared = False
+    closed = False
     job: Job | None = None
 
     def __init__(self, workers: int, delay: str = "round-robin") -> None:
@@ -82,7 +103,7 @@ class Simulator(Pool):
         parts = self._parts
         assert parts is not None
         if parts.job.exchange is not None:
-            self._course = Replicated(parts.job, parts.shared, parts.scratches, parts.data, task, self._law)
+            self._course = Replicated(parts, task, self._law)
         elif parts.problem.discipline in PHASED:
             self._course = _Events(parts, task, self._law)
         elif parts.problem.discipline == "round-robin":
@@ -127,7 +148,8 @@ class Simulator(Pool):
     def release(self, job: Job) -> None:
         if self.job is job:
             job.stop()
-            self.job, self._course, self._parts, self._running = None, None, None, False
+            self.job = self._course = self._parts = None
+            self._running = False
 
     def close(self) -> None:
         self.closed = True
@@ -159,7 +181,10 @@ class _Parts:
 
     def __init__(self, job: Job) -> None:
         assert isinstance(job.problem, Simulated)
-        self.job, self.problem, self.shared, self.data = job, job.problem, job.shared(), job.data()
+        self.job = job
+        self.problem = job.problem
+        self.shared = job.shared()
+        self.data = job.data()
         by_events = job.exchange is None and job.problem.discipline in PHASED
         self.scratches = job.problem.scratches(1 if by_events else job.workers, job.order, job.tiers, job.flat)
 
@@ -177,7 +202,9 @@ class _Events:
     """Workers that let others in within a row, simulated one chunk of events at a time."""
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        self._parts, self._job, self._chunk = parts, parts.job, task.start
+        self._parts = parts
+        self._job = parts.job
+        self._chunk = task.start
         window = law.window if parts.problem.discipline == "hogwild" else 0.0
         self._crew = parts.problem.crew(self._job.workers, self._job.order, loads=window > 0)
         self._schedule = DelaySchedule(law, (self._job.seed, task.epoch, task.start), window)
@@ -196,7 +223,10 @@ class _Events:
         return self._parts.counts(self._schedule.now)
 
     def advance(self) -> bool:
-        order, control, chunk = self._job.order, self._job.control, self._chunk  # type: Any, Any, int
+
+        order = self._job.order
+        control = self._job.control
+        chunk = self._chunk
         if chunk < order.n_chunks and control[STOP] == 0:
             self.play(chunk, self._schedule.read(min(order.chunk, order.n_rows - chunk * order.chunk)))
             self._chunk = control[NEXT] = chunk + 1
@@ -219,7 +249,9 @@ class _Quanta:
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
         job, workers = parts.job, parts.job.workers
-        self._law, self._parts, self._last = law, parts, 0.0
+        self._law = law
+        self._parts = parts
+        self._last = 0.0
         self._calls = [parts.prepare(task, worker, law.quantum) for worker in range(workers)]
         self._times = law.times((job.seed, task.epoch, task.start))
         self._heap = [(float(worker), worker) for worker in range(workers)]
@@ -232,7 +264,9 @@ class _Quanta:
 
     def advance(self) -> bool:
         now, worker = heapq.heappop(self._heap)
-        problem, scratch, copies = self._parts.problem, self._parts.scratches[worker], self._copies
+        problem = self._parts.problem
+        scratch = self._parts.scratches[worker]
+        copies = self._copies
         stale = 0 if copies is None else copies.staleness(worker, fresh=not problem.copied(scratch)[0])
         rows = self._calls[worker]()
         if rows:
@@ -277,7 +311,9 @@ class _Turns:
 
     def __init__(self, parts: _Parts, task: Task) -> None:
         order: Any = parts.job.order
-        self._parts, self._job, self._start = parts, parts.job, task.start * order.chunk
+        self._parts = parts
+        self._job = parts.job
+        self._start = task.start * order.chunk
         self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
 
     @property
@@ -297,3 +333,445 @@ class _Turns:
         turn = int(self._job.control[TURN]) - self._start
         self._calls[turn % len(self._calls)]()
         return not self._job.finished()
+
+
+# ---- delay laws
+
+
+class Law:
+    """A delay law for a number of workers; ``text`` is written as in ``TrainConfig.delay``.
+
+    Raises
+    ------
+    UsageError
+        If the law is unknown or needs more workers.
+    """
+
+    def __init__(self, text: str, workers: int) -> None:
+        self.text, self.workers = text, workers
+        self.name, self.numbers = parse_delay(text)
+        self.window, self.quantum = self.numbers["window"], int(self.numbers["quantum"])
+        slow = int(self.numbers.get("slow", 0))
+        self.ticks = [float(workers)] * workers  # mean ticks per row of each worker
+        for worker in range(max(workers - slow, 0), workers):
+            self.ticks[worker] *= self.numbers["factor"]
+        self.wait = 0.0  # ticks from a store to the worker's next row
+        if self.name == "constant":
+            busy = self.numbers["delay"] + 1
+            self.wait = workers - busy
+            self.ticks = [busy] * workers
+        if self.wait < 0:
+            raise UsageError(f"delay={text!r} needs workers={int(busy)} or more, got workers={workers}")
+
+    def times(self, seed: tuple[int, ...]) -> Iterator[float]:
+        """Yield the relative time of each row, with mean one."""
+        if self.name not in ("random", "straggler"):
+            return itertools.repeat(1.0)
+        return self._drawn(np.random.default_rng(seed))
+
+    def _drawn(self, rng: np.random.Generator) -> Iterator[float]:
+        while True:
+            if self.name == "random":
+                shape = self.numbers["shape"]
+                yield from (rng.standard_gamma(shape, DRAWN) / shape).tolist()
+            else:
+                alpha = self.numbers["alpha"]
+                yield from ((rng.pareto(alpha, DRAWN) + 1) * (alpha - 1) / alpha).tolist()
+
+
+class DelaySchedule:
+    """The events of one epoch in time order, as codes of ``kernels/events.py``.
+
+    Attributes
+    ----------
+    staleness : Counter
+        Number of updates by staleness: how many others were stored between the update's READ and its STORE.
+    """
+
+    def __init__(self, law: Law, seed: tuple[int, ...], window: float) -> None:
+        self._law = law
+        self._times = law.times(seed)
+        self._window = window
+        self._stored, self._begun = 0, [0] * law.workers
+        self.now = 0.0  # ticks
+        self.staleness: Counter[int] = Counter()
+        self._heap = [(float(worker), READS, worker) for worker in range(law.workers)]
+
+    def read(self, rows: int) -> list[int]:
+        """Return the events until ``rows`` more rows are read."""
+        events: list[int] = []
+        while rows:
+            now, rank, worker = heapq.heappop(self._heap)
+            if rank == READS:
+                events.append(worker * KINDS + READ)
+                self._begun[worker] = self._stored
+                ticks = next(self._times) * self._law.ticks[worker]
+                heapq.heappush(self._heap, (now + ticks, STORES, worker))
+                if self._window:
+                    heapq.heappush(self._heap, (now + ticks * (1 - self._window), LOADS, worker))
+                rows -= 1
+            else:
+                self._finish(now, rank, worker, events)
+        return events
+
+    def end(self) -> list[int]:
+        """Return the events until every update is stored and every worker has ended."""
+        events: list[int] = []
+        while self._heap:
+            now, rank, worker = heapq.heappop(self._heap)
+            if rank == READS:
+                events.append(worker * KINDS + END)
+            else:
+                self._finish(now, rank, worker, events)
+        return events
+
+    def _finish(self, now: float, rank: int, worker: int, events: list[int]) -> None:
+        if rank == LOADS:
+            events.append(worker * KINDS + LOAD)
+            return
+        events.append(worker * KINDS + STORE)
+        self.now = now
+        self.staleness[self._stored - self._begun[worker]] += 1
+        self._stored += 1
+        heapq.heappush(self._heap, (now + self._law.wait, READS, worker))
+
+
+# ---- replicas that trade, and the network between them
+
+
+class Replicated:
+    """A task of workers that have replicas.
+
+    Events happen one at a time in the order of virtual time: a worker trains some rows, or the first of a replica's
+    workers begins a trade, or continues one. A trade waits either for a message or for another replica's end, so a
+    waiting replica is retried only at those times. The others of a group train on meanwhile; no event is shorter than a
+    row, so what they lose by racing within one is not seen.
+    """
+
+    lost = 0
+
+    def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
+        job, trader = parts.job, parts.job.trader
+        assert trader is not None
+        self._job = job
+        self._law = law
+        self._trader = trader
+        self._exchange, self._arrays = trader.exchange, trader.arrays
+        self._group, count = job.group, job.workers // job.group
+        self._network = Network(count, job.wire)
+        self._links = [TimedLink(self._network, replica) for replica in range(count)]
+        self._replicas = [replicas.take(job.flat, self._arrays, replica, task.step[0]) for replica in range(count)]
+        self._raced = [self._copied(replica) for replica in self._replicas] if self._group > 1 else []
+        self._traded = [0] * count  # rows of each up to its last trade
+        self._limit = -(-self._exchange.period // self._group)  # rows of a leader between two looks at what is due
+        quantum = min(law.quantum, self._limit)
+        rest = 0 if self._limit >= NO_LIMIT // self._group else self._limit % quantum
+        self._turns: list[dict[int, Callable[[], int]]] = []
+        for worker, scratch in enumerate(parts.scratches):
+            replica = worker // self._group
+            trained = self._raced[replica].mine if self._raced else self._replicas[replica]
+            shared = parts.shared._replace(parameters=job.problem.parameters(trained))
+            slices = {rows: job.part(task, worker, rows) for rows in {quantum, rest} - {0}}
+            self._turns.append(
+                {
+                    rows: job.problem.prepare(shared, scratch, parts.data, part, task.step)
+                    for rows, part in slices.items()
+                }
+            )
+        self._quantum, self._since = quantum, [0] * job.workers  # rows since the last look at what is due
+        self._times = law.times((job.seed, task.epoch, task.start))
+        self._trades: list[Iterator[None] | None] = [None] * count
+        self._waiting: dict[int, float] = {}  # replicas that wait, and since when
+        self._trained: set[int] = set()  # workers that have done all their rows
+        self._leaving: set[int] = set()  # replicas whose workers all have
+        self._events: list[tuple[float, int]] = []
+        # Times of each worker's event, and of the servers' next one; any other is out of date.
+        self._due: list[float | None] = [None] * (job.workers + 1)
+        for worker in range(job.workers):
+            self._push(worker, self._seconds(worker))
+
+    @property
+    def staleness(self) -> Counter[int]:
+        """Number of pushes to servers by staleness, if there are servers."""
+        cells = self._arrays.get("staleness", ())
+        return +Counter({stale: int(pushes) for stale, pushes in enumerate(cells)})
+
+    @property
+    def counts(self) -> Counts:
+        """Counts of what was sent and how long replicas waited, with the final meeting if it has taken place."""
+        return self._network.counts.plus(Counts(virtual_seconds=max(self._network.now))).plus(self._trader.left_out())
+
+    def advance(self) -> bool:
+        network = self._network
+        now, worker = heapq.heappop(self._events)
+        if now == self._due[worker]:
+            self._due[worker] = None
+            replica, rank = divmod(worker, self._group)
+            if worker < self._law.workers and rank == 0:
+                network.now[replica] = max(now, network.now[replica])
+            if worker == self._law.workers:
+                self._serve()
+            elif rank:
+                self._help(worker, now)
+            elif self._trades[replica] is not None:
+                self._go_on(replica)
+            elif replica in self._leaving:
+                self._leave(replica)
+            else:
+                self._lead(replica)
+        if not self._events:
+            assert not self._waiting, "replicas wait for messages that nobody sends"
+            network.meet(self._exchange.meeting(self._job.problem.size, self._arrays))
+        return bool(self._events)
+
+    def _copied(self, replica: np.ndarray) -> Raced:
+        """What the workers of a group race on; no lock is needed, since events never overlap."""
+        state, shrinks = self._job.state, self._exchange.shrinks
+        return Raced(replica.copy(), replica, replica.copy(), NO_GUARDS, state["locks"], state["control"], shrinks)
+
+    def _seconds(self, ticks: float) -> float:
+        return ticks / self._law.workers * self._job.wire.row
+
+    def _push(self, worker: int, when: float) -> None:
+        """Schedule a worker's event at ``when``, unless it has an earlier one."""
+        due = self._due[worker]
+        if due is None or when < due:
+            self._due[worker] = when
+            heapq.heappush(self._events, (when, worker))
+
+    def _serve(self) -> None:
+        """Let a server handle the next request."""
+        exchange, network = self._exchange, self._network
+        assert isinstance(exchange, Served)
+        network.serve(exchange, self._arrays)
+        self._wake()
+
+    def _train(self, worker: int) -> float:
+        """Train the rows until a worker's next look at what is due, or one quantum of them; return their seconds."""
+        limit = min(self._quantum, self._limit - self._since[worker])
+        rows = self._turns[worker][limit]()
+        self._since[worker] += rows
+        if rows < limit:
+            self._trained.add(worker)
+        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker] + rows * self._law.wait
+        return self._seconds(ticks)
+
+    def _help(self, worker: int, now: float) -> None:
+        """Let a worker train that does not trade."""
+        now += self._train(worker)
+        self._since[worker] = 0
+        replica = worker // self._group
+        leader = replica * self._group
+        if worker not in self._trained:
+            self._push(worker, now)
+        if leader in self._trained and self._trades[replica] is None:
+            self._push(leader, max(now, self._network.now[replica]))
+
+    def _lead(self, replica: int) -> None:
+        """Let the worker that trades a replica train, and trade if that is due."""
+        network, exchange = self._network, self._exchange
+        worker = replica * self._group
+        if worker not in self._trained:
+            network.now[replica] += self._train(worker)
+        trained = worker in self._trained
+        if self._trained.issuperset(range(worker, worker + self._group)):
+            self._leaving.add(replica)
+            self._trade(replica, exchange.end)
+        elif (self._since[worker] == self._limit or trained) and self._untraded(replica) >= exchange.period:
+            self._trade(replica, exchange.trade)
+        if self._since[worker] == self._limit:
+            self._since[worker] = 0
+        if not trained or self._trades[replica] is not None:
+            self._push(worker, network.now[replica])
+
+    def _untraded(self, replica: int) -> int:
+        """Rows that a replica's workers have done since its last trade."""
+        done = self._job.control[WORKERS:].reshape(-1, LINE)[:, ROWS]
+        return int(done.reshape(-1, self._group)[replica].sum()) - self._traded[replica]
+
+    def _trade(self, replica: int, side: Callable[[np.ndarray, Arrays, TimedLink, int], Iterator[None]]) -> None:
+        """Begin a replica's side of a trade."""
+        rows = self._untraded(replica)
+        array = self._replicas[replica]
+        link = self._links[replica]
+        self._traded[replica] += rows
+        if self._raced:
+            self._trades[replica] = self._raced[replica].traded(lambda: side(array, self._arrays, link, rows))
+        else:
+            self._trades[replica] = side(array, self._arrays, link, rows)
+
+    def _go_on(self, replica: int) -> None:
+        """Continue a trade."""
+        network, trade = self._network, self._trades[replica]
+        assert trade is not None
+        if (since := self._waiting.pop(replica, None)) is not None:
+            network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
+        if next(trade, trade) is trade:
+            self._trades[replica] = None
+            self._push(replica * self._group, network.now[replica])
+        else:
+            self._waiting[replica] = network.now[replica]
+        self._wake()
+
+    def _wake(self) -> None:
+        """Schedule events of servers and of waiting replicas, which may have been sent something."""
+        network = self._network
+        if (when := network.next_request()) is not None:
+            self._push(self._law.workers, when)
+        for waiting in self._waiting:
+            if (when := network.next_arrival(waiting)) is not None:
+                self._push(waiting * self._group, max(when, network.now[waiting]))
+
+    def _leave(self, replica: int) -> None:
+        """End a replica's training; those that wait for it notice."""
+        network = self._network
+        network.here[replica] = False
+        for waiting in self._waiting:
+            self._push(waiting * self._group, max(network.now[replica], network.now[waiting]))
+
+
+class Request(NamedTuple):
+    """A request to the server of a shard."""
+
+    shard: int
+    sender: int
+    ticket: int
+    message: Message
+
+
+class Network:
+    """Messages in transit between replicas; times are in virtual seconds.
+
+    A replica has one line out and one in. A message waits until the line out is free, and arrives after the latency and
+    its transmission time, or later if the receiver's line is still busy; a message to all is one message to each
+    replica. The sender goes on at once. Servers answer as soon as a request arrives; they share the lines of the
+    replicas on whose machines they are, and what stays on a machine takes no time.
+    """
+
+    def __init__(self, replicas: int, wire: Wire) -> None:
+        self.wire, self.here = wire, np.ones(replicas, bool)
+        self.now = [0.0] * replicas  # time of each replica
+        self.counts = Counts()
+        self._out, self._in = [0.0] * replicas, [0.0] * replicas  # when the lines are free
+        # Heaps of (time, number, sender, message, ticket), and of (time, number, request)
+        self._arriving: list[list[tuple[float, int, int, Message, int]]] = [[] for _ in range(replicas)]
+        self._requests: list[tuple[float, int, Request]] = []
+        self._kept: list[Request] = []  # their answers have to wait
+        self._sent, self._latest = 0, 0.0
+
+    def send(self, sender: int, to: int, message: Message) -> None:
+        """Schedule the arrival of a message."""
+        when = self._carry(sender, to, message, self.now[sender])
+        heapq.heappush(self._arriving[to], (when, self._sent, sender, message, 0))
+
+    def ask(self, request: Request) -> None:
+        """Schedule the arrival of a request."""
+        owner = request.shard % len(self.now)
+        when = self._carry(request.sender, owner, request.message, self.now[request.sender])
+        heapq.heappush(self._requests, (when, self._sent, request))
+
+    def next_request(self) -> float | None:
+        """Time at which the next request arrives at its server."""
+        return self._requests[0][0] if self._requests else None
+
+    def serve(self, served: Served, arrays: Arrays) -> None:
+        """Handle the next request, and those that had to wait until something changed."""
+        now, _, request = heapq.heappop(self._requests)
+        self._latest = now
+        waiting, self._kept = [request, *self._kept], []
+        for shard, sender, ticket, message in waiting:
+            reply = served.serve(shard, arrays, sender, message)
+            if reply is None:
+                self._kept.append(Request(shard, sender, ticket, message._replace(kind=PULL)))
+            elif message.kind not in (PUSH, BYE):
+                owner = shard % len(self.now)
+                when = self._carry(owner, sender, reply, now)
+                heapq.heappush(self._arriving[sender], (when, self._sent, owner, reply, ticket))
+
+    def _carry(self, sender: int, to: int, message: Message, now: float) -> float:
+        """Occupy the lines with a message that is sent now; return when it arrives."""
+        self._sent += 1
+        if sender == to:
+            return now
+        start = max(now, self._out[sender], self._in[to] - self.wire.latency)
+        busy = message.size / self.wire.bandwidth
+        self._out[sender] = start + busy
+        self._in[to] = start + busy + self.wire.latency
+        self.counts = self.counts.plus(Counts(1, message.size))
+        return self._in[to]
+
+    def next_arrival(self, to: int) -> float | None:
+        """Time at which a replica's next message arrives."""
+        return self._arriving[to][0][0] if self._arriving[to] else None
+
+    def arrived(self, to: int) -> tuple[int, Message, int] | None:
+        """Return sender, message and ticket (0: none) of the next message that has arrived by the replica's time."""
+        heap = self._arriving[to]
+        if not heap or heap[0][0] > self.now[to]:
+            return None
+        return heapq.heappop(heap)[2:]
+
+    def senders(self, to: int) -> list[int]:
+        """Replicas whose messages to a replica have not been received."""
+        return [sender for _, _, sender, _, ticket in self._arriving[to] if not ticket]
+
+    def meet(self, steps: list[Step]) -> None:
+        """Let replicas send at once, in steps, and wait for each other."""
+        end = max(*self.now, self._latest)
+        for step in steps:
+            end += self.wire.latency + step.messages * step.size / self.wire.bandwidth
+            messages = step.messages * step.senders
+            self.counts = self.counts.plus(Counts(messages, messages * step.size))
+        self.now = [end] * len(self.now)
+
+
+class TimedLink:
+    """A replica's link (see :class:`hogwild.exchanges.trade.Link`)."""
+
+    replaced = False  # nobody dies here
+
+    def __init__(self, network: Network, replica: int) -> None:
+        self._network = network
+        self.replica = replica
+        self.replicas = len(network.now)
+        self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
+        self.asked: dict[int, int] = {}
+        self._answers: dict[int, Message] = {}
+        self._tickets = 0
+
+    def post(self, to: int, message: Message) -> bool:
+        network = self._network
+        receivers = np.flatnonzero(network.here) if to == ALL else [to]
+        # A message in transit must not change.
+        message = message._replace(values=message.values.copy(), indices=message.indices.copy())
+        for receiver in receivers:
+            if receiver != self.replica:
+                network.send(self.replica, int(receiver), message)
+        return True
+
+    def ask(self, shard: int, request: Message) -> int:
+        self._tickets += 1
+        self._network.ask(Request(shard, self.replica, self._tickets, request))
+        self.asked[self._tickets] = shard
+        if request.kind in (PUSH, BYE):
+            self._answers[self._tickets] = NOTHING
+        return self._tickets
+
+    def answer(self, ticket: int) -> Message | None:
+        self.receive()
+        if ticket in self._answers:
+            del self.asked[ticket]
+        return self._answers.pop(ticket, None)
+
+    def receive(self) -> None:
+        while (arrival := self._network.arrived(self.replica)) is not None:
+            sender, message, ticket = arrival
+            if ticket:
+                self._answers[ticket] = message
+            else:
+                self.inbox[sender].append(message)
+
+    def here(self) -> np.ndarray:
+        here = self._network.here.copy()
+        here[self._network.senders(self.replica)] = True  # what they sent before they ended is still to come
+        return here

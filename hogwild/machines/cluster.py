@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.errors import HogwildError, TrainingError
+from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.exchanges.trade import Message
-from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, difference, meet
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, difference, is_hello, meet
 from hogwild.machines.pair import (
     BEAT,
     MODEL,
@@ -64,10 +64,18 @@ class Cluster:
         How many have gone in all.
     news : int
         Changes whenever something has arrived, or a machine has gone or come.
+    say : callable
+        Told on machine 0, in a line, that a machine has gone or come back.
+    ending : bool
+        Whether the run is over, so that machines may leave.
     """
 
-    def __init__(self, met: Met, seconds: float = DEADLINE) -> None:
-        self.number, self.machines, self.seats = met.number, len(met.seats), [*met.seats]
+    def __init__(self, met: Met, say: Callable[[str], None], seconds: float = DEADLINE) -> None:
+        self.number = met.number
+        self.machines = len(met.seats)
+        self.seats = [*met.seats]
+        self.say = say
+        self.ending = False
         self.alive = np.ones(self.machines, bool)
         self.reasons: dict[int, str] = {}
         self.came = np.zeros(self.machines, np.int64)
@@ -107,9 +115,17 @@ class Cluster:
         about: dict[str, Any],
         say: Callable[[str], None] = lambda line: None,
         seconds: float = DEADLINE,
+        failure: Callable[[], str] = str,
     ) -> Cluster:
         """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
-        return cls(meet(meeting, about, say, seconds), seconds)
+        until = time.monotonic() + seconds
+        while True:
+            met = meet(meeting, about, say, max(until - time.monotonic(), 1.0), failure)
+            try:
+                return cls(met, say, min(seconds, DEADLINE))
+            except TrainingError:
+                if met.here is None or time.monotonic() > until:
+                    raise  # else machine 0 may have given up this one, which was slow to connect: ask again
 
     def _connect(self, other: int, came: int, seconds: float) -> Any:
         """Return a group of this machine and another one, one of which has come with that number."""
@@ -144,7 +160,9 @@ class Cluster:
         self.give_up(machine, "it has come back")  # if this machine has not noticed that it was gone
         with self.changed:
             self.seats[machine] = Seat(machine, about["address"], about)
-            self.came[machine], self.progress[machine], self._ready[machine] = came, 0, False
+            self.came[machine] = came
+            self.progress[machine] = 0
+            self._ready[machine] = False
             self.heard = deque(note for note in self.heard if note[0] != machine)
         self._add(machine, self._connect(machine, came, COMING))
         self.tell({"kind": "met"}, machine)
@@ -152,6 +170,7 @@ class Cluster:
     def ready(self, machine: int) -> None:
         """Let a machine take part from the next task on."""
         self._ready[machine] = True
+        self.say(f"{self.name(machine)} is back")
 
     def beside(self, work: Callable[[], None]) -> None:
         """Do something in a thread that :meth:`leave` waits for."""
@@ -341,6 +360,8 @@ class Cluster:
             self.reasons[machine] = why
             self.losses += int(self._ready[machine])
             self.tell_threads()
+        if self.leads and self._ready[machine] and not self.ending and not self._closed.is_set():
+            self.say(f"{self.name(machine)} is gone: {why}")
 
     def _watch(self) -> None:
         looked = time.monotonic()
@@ -358,29 +379,42 @@ class Door:
     """Lets machines in that come back, on machine 0, until the cluster is left."""
 
     def __init__(self, cluster: Cluster, plan: dict[str, Any]) -> None:
-        self._cluster, self._notes, self._plan = cluster, cluster.notes, plan
+        self._cluster = cluster
+        self._notes = cluster.notes
+        self._plan = plan
         self._came = 0
         cluster.beside(self._watch)
 
     def _watch(self) -> None:
         seen, waiting = 0, list[int]()
         while not self._cluster.closed(PAUSE):
-            asked = self._notes.count("backs", 0)
-            waiting += range(seen + 1, asked + 1)
-            seen = asked
+            try:
+                requests = self._notes.count("backs", 0)
+            except InputError:  # another program has written there: nobody comes back
+                return
+            waiting += range(seen + 1, requests + 1)
+            seen = requests
             waiting = [request for request in waiting if not self._settled(f"back/{request}")]
 
     def _settled(self, request: str) -> bool:
         """Answer a request if that can be done now; whether it was, or nobody waits any more."""
-        cluster, hello = self._cluster, self._notes.get(request, self)
-        if hello is None or hello is self:  # withdrawn, or about to be written
-            return hello is None
+        cluster = self._cluster
+        try:
+            hello = self._notes.get(request, self)
+        except InputError:
+            return True
+        if hello is self:  # about to be written
+            return False
+        if not is_hello(hello):  # withdrawn, or of another program
+            return True
         facts = self._plan["facts"]
         if why := OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else "":
             self._notes.put(f"{request}/answer", {"why": why})
             return True
         free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
-        number = hello["number"] if hello["number"] is not None else free[0] if free else None
+        number = hello.get("number")
+        if number is None and free:
+            number = free[0]
         if number not in free:
             return False
         if unlike := difference(self._notes.get("hello/0"), hello):

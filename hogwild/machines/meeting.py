@@ -109,7 +109,13 @@ class Met(NamedTuple):
     here: list[int] | None = None  # who is there, if some are gone
 
 
-def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], seconds: float = DEADLINE) -> Met:
+def meet(
+    meeting: Meeting,
+    about: dict[str, Any],
+    say: Callable[[str], None],
+    seconds: float = DEADLINE,
+    failure: Callable[[], str] = str,
+) -> Met:
     """Wait until all machines are here and want the same.
 
     Parameters
@@ -121,6 +127,8 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
         Told, in a line, what is waited for.
     seconds : float
         When to give up.
+    failure : callable
+        Says why waiting is in vain, if machine 0 knows; else an empty string.
 
     Raises
     ------
@@ -132,7 +140,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     listening = _listen(meeting)
     leads = listening is not None if meeting.bind else meeting.machine == 0
     store = _store(meeting, listening, seconds)
-    notes = Notes(store, f"hogwild/{meeting.job}/", deadline)
+    notes = Notes(store, f"hogwild/{meeting.job}/", deadline, meeting.address)
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
@@ -149,7 +157,7 @@ def meet(meeting: Meeting, about: dict[str, Any], say: Callable[[str], None], se
     notes.put(f"hello/{number}", _own_facts(meeting) | about)
     if leads:
         say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
-        _judge(meeting, notes)
+        _judge(meeting, notes, failure)
     else:
         if why := notes.get(f"hello/{number}").get("fails"):  # read again, so that it is there
             raise InputError(why)
@@ -192,14 +200,19 @@ def _own_facts(meeting: Meeting) -> dict[str, Any]:
     return common | {"address": _own_address(meeting), "host": socket.gethostname()}
 
 
-def _judge(meeting: Meeting, notes: Notes) -> None:
+def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
     """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
     mine = notes.get("hello/0")
     if "fails" in mine:
         notes.put("verdict", _unlike({0: mine}))
     while True:
-        came = {k: hello for k in range(meeting.machines) if (hello := notes.get(f"hello/{k}", None)) is not None}
-        verdict, missing = _unlike(came), [k for k in range(meeting.machines) if k not in came]
+        came: dict[int, dict[str, Any]] = {}
+        try:
+            came = {k: hello for k in range(meeting.machines) if (hello := notes.get(f"hello/{k}", None)) is not None}
+            verdict = _unlike(came) or failure()
+        except InputError as error:
+            verdict = str(error)
+        missing = [k for k in range(meeting.machines) if k not in came]
         if not missing or notes.late or (verdict and "fails" not in mine):
             break
         time.sleep(PAUSE)
@@ -238,13 +251,20 @@ def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 class Notes:
-    """JSON under keys of a store; nothing waits longer than the deadline."""
+    """JSON under keys of a store; nothing waits longer than the deadline.
 
-    def __init__(self, store: Any, prefix: str, deadline: float) -> None:
-        self._store, self._prefix, self._deadline = store, prefix, deadline
+    Everybody who reaches the address can write there. What is no JSON, or no dict where a machine says what it is, is
+    an InputError.
+    """
+
+    def __init__(self, store: Any, prefix: str, deadline: float, address: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._deadline = deadline
+        self._address = address
 
     def under(self, prefix: str) -> Notes:
-        return Notes(self._store, self._prefix + prefix, self._deadline)
+        return Notes(self._store, self._prefix + prefix, self._deadline, self._address)
 
     def raw(self) -> Any:
         from torch.distributed import PrefixStore
@@ -261,7 +281,14 @@ class Notes:
     def get(self, name: str, *missing: Any) -> Any:
         if missing and not self._store.check([self._prefix + name]):
             return missing[0]
-        return json.loads(self._store.get(self._prefix + name))
+        return self._read(name, self._store.get(self._prefix + name))
+
+    def _read(self, name: str, text: bytes) -> Any:
+        with contextlib.suppress(ValueError):
+            value = json.loads(text)
+            if not name.startswith("hello/") or is_hello(value):
+                return value
+        raise InputError(f"another program writes to the store at {self._address} (key {name}): meet at another port")
 
     def wait(self, name: str, otherwise: str, more: float = 0.0) -> Any:
         """Return a note as soon as it is there; raise InputError with ``otherwise`` if it never comes."""
@@ -276,10 +303,18 @@ class Notes:
 
     def claim(self, name: str, token: str) -> str:
         """Write a note if there is none; return the one that stands there."""
-        return str(json.loads(self._store.compare_set(self._prefix + name, "", json.dumps(token))))
+        return str(self._read(name, self._store.compare_set(self._prefix + name, "", json.dumps(token))))
 
     def count(self, name: str, more: int = 1) -> int:
-        return int(self._store.add(self._prefix + name, more))
+        try:
+            return int(self._store.add(self._prefix + name, more))
+        except RuntimeError as error:
+            raise InputError(f"cannot count {name} in the store at {self._address}: {reason_of(error)}") from None
+
+
+def is_hello(value: Any) -> bool:
+    """Whether this is what a machine says of itself."""
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("address", "host"))
 
 
 def _listen(meeting: Meeting) -> socket.socket | None:

@@ -152,7 +152,9 @@ class Evaluation:
     """
 
     def __init__(self, cluster: Cluster, totals: Totals) -> None:
-        self._cluster, self._each, self._number = cluster, totals.each, START
+        self._cluster = cluster
+        self._each = totals.each
+        self._number = START
         self._gone: set[int] = set()
 
     def __call__(self, case: Summable, solution: tuple[np.ndarray, ...], known: bool) -> dict[str, float | None]:

@@ -116,11 +116,16 @@ class Pair:
         beat: Callable[[], tuple[int, int]],
     ) -> None:
         self._group, self._rank = group, rank
-        self._deliver, self._lost, self._beat = deliver, lost, beat
+        self._deliver = deliver
+        self._lost = lost
+        self._beat = beat
         self.heard = time.monotonic()
         self.waiting_bytes = 0
         self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
-        self._lock, self._ended, self._said, self._kept = threading.Lock(), False, False, False
+        self._lock = threading.Lock()
+        self._ended = False
+        self._said = False
+        self._kept = False
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name="hogwild-machine", daemon=True)
             for work in (self._send, self._receive)

@@ -36,7 +36,9 @@ class Machines(Pool):
         """``agree`` is called when the memory is laid out, before anything is trained."""
         self._agree: Callable[[], None] | None = agree
         self.inner, self.cluster = inner, cluster
-        self.host, self.shared, self.workers = inner.host, inner.shared, inner.workers
+        self.host = inner.host
+        self.shared = inner.shared
+        self.workers = inner.workers
         self._number = 0  # of the task
         self._members: list[int] = []
         self._came: list[int] = []  # when each of them has
@@ -99,6 +101,7 @@ class Machines(Pool):
     def _end(self) -> None:
         if self.cluster.leads and not self._ended:
             self._ended = True
+            self.cluster.ending = True
             if not self.in_step and self.inner.job is not None:
                 self._send_model(self.inner.job, self._number + 1)
             self.cluster.tell({"kind": "end"})

@@ -79,7 +79,9 @@ class Ring(Machines):
         self._join(job)
         self._link = MachineLink(self.cluster, self._members, self._number, 0)
         self._sent, self._elsewhere = Counts(), {}
-        self._task, self._turn, self._over = task, 0, False
+        self._task = task
+        self._turn = 0
+        self._over = False
         self._go()
 
     def wait(self, timeout: float) -> bool:

@@ -70,7 +70,11 @@ class MachineLink:
     replaced = False  # a machine that has died is not replaced within a task
 
     def __init__(self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None) -> None:
-        self._cluster, self._members, self._task, self._room, self._serve = cluster, members, task, room, serve
+        self._cluster = cluster
+        self._members = members
+        self._task = task
+        self._room = room
+        self._serve = serve
         self._came = cluster.came[members]  # a copy
         self.replica, self.replicas = members.index(cluster.number), len(members)
         self.inbox: list[deque[Message]] = [deque() for _ in members]
@@ -185,7 +189,10 @@ class Trading:
     def __init__(
         self, cluster: Cluster, job: Job, exchange: Exchange, arrays: Arrays, members: list[int], task: int
     ) -> None:
-        self.cluster, self.job, self.exchange, self.arrays = cluster, job, exchange, arrays
+        self.cluster = cluster
+        self.job = job
+        self.exchange = exchange
+        self.arrays = arrays
         self.flat = parameters(job)
         self.members, self.task = members, task
         self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(self.flat), 2)), self._serve())

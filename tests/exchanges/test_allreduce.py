@@ -13,7 +13,7 @@ from hogwild.exchanges.allreduce import GIVEN_UP, SCHEDULES, all_reduce
 from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.trade import Message
 from hogwild.hosts.memory import Block
-from hogwild.hosts.network import Network, TimedLink
+from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire
 
 COUNTS = (1, 2, 3, 4, 7, 8)

@@ -11,7 +11,7 @@ from hogwild.config import TrainConfig
 from hogwild.exchanges.consensus import Consensus
 from hogwild.exchanges.replicas import take
 from hogwild.hosts.memory import Block
-from hogwild.hosts.network import Network, TimedLink
+from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire
 from tests.runs import toy
 

@@ -13,7 +13,7 @@ from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_del
 from hogwild.exchanges.replicas import take
 from hogwild.exchanges.trade import Message
 from hogwild.hosts.memory import Block
-from hogwild.hosts.network import Network, TimedLink
+from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire
 
 SIZE = 400

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, found, send
 from hogwild.hosts.memory import Block
-from hogwild.hosts.network import Network, TimedLink
+from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire, parse_link
 
 

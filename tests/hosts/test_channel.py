@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hogwild.hosts.channel import INLINE, Channel
 from hogwild.hosts.memory import Block
+from hogwild.hosts.processes import INLINE, Channel
 
 
 @pytest.fixture

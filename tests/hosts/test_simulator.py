@@ -16,9 +16,8 @@ import hogwild
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, UsageError
-from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.simulator import Simulator, _Copies
+from hogwild.hosts.simulator import DelaySchedule, Law, Simulator, _Copies
 from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
 from hogwild.training.engine import start_pool

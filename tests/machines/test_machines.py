@@ -17,7 +17,7 @@ import hogwild
 from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
-from tests.runs import toy
+from tests.runs import toy, until
 
 OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
 
@@ -33,6 +33,12 @@ def free_address() -> str:
             probe.bind(("127.0.0.1", port))
             return f"127.0.0.1:{port}"
     raise AssertionError
+
+
+def is_free(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) != 0
 
 
 def together(machines: int, work: Callable[[Cluster], Any], about: list[dict] | None = None) -> list[Any]:
@@ -223,6 +229,28 @@ def test_machines_that_want_different_things_do_not_meet() -> None:
     assert [type(error) for error in found] == [InputError, InputError]
     assert "loss is hinge there and log here" in str(found[0])
     assert str(found[0]) == str(found[1])
+
+
+@pytest.mark.parametrize("text", ["{", '"hello"', '{"address": 1}'])
+def test_a_store_that_another_program_writes_to(text: str) -> None:
+    from torch.distributed import TCPStore
+
+    address, errors = free_address(), list[Exception]()
+
+    def lead() -> None:
+        try:
+            Cluster.of(Meeting(address, 2, 0), {}, seconds=60.0)
+        except InputError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    assert until(lambda: thread.is_alive() and not is_free(address))
+    store = TCPStore("127.0.0.1", int(address.rpartition(":")[2]), is_master=False, wait_for_workers=False)
+    store.set(f"hogwild//{store.get('hogwild//run').decode()}/hello/1", text)
+    thread.join(60)
+    (error,) = errors
+    assert str(error) == f"another program writes to the store at {address} (key hello/1): meet at another port"
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,11 @@ from typing import Any
 import pytest
 
 import hogwild
+from hogwild.cli import machines
+from hogwild.config import TrainConfig
 from hogwild.data.rows.store import save_store
+from hogwild.errors import InputError
+from tests.conftest import descendants
 from tests.machines.test_machines import free_address
 from tests.runs import toy, until
 
@@ -27,6 +32,8 @@ cluster.SILENCE = 4.0  # seconds
 sys.exit(main())""",
     "train",
 ]
+PATIENT = [*IMPATIENT[:2], IMPATIENT[2].replace("SILENCE = 4.0", "SILENCE = cluster.COMING = 120.0"), "train"]
+TAIL = 1 << 16  # bytes of measurements that are read
 ALONE = ["--workers", "1", "--host", "threads", "--step", "0.5"]
 
 
@@ -59,9 +66,19 @@ def start(
 
 
 def measured(folder: Path) -> list[dict[str, Any]]:
+    """The last rows that are on the disk; a machine alone writes thousands in a test."""
     path = folder / "rows"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be on its way to the disk
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - TAIL, 0))
+        lines = file.read().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines if line.startswith(b"{")]  # the first may be a part
+
+
+def epoch(folder: Path) -> float:
+    rows = measured(folder)
+    return float(rows[-1]["epoch"]) if rows else -1.0
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 180.0) -> tuple[int, str]:
@@ -79,15 +96,34 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
     assert hogwild.load(model).coef_.any()
 
 
+@pytest.mark.parametrize("have_met", [False, True])
+def test_local_machines_end_with_their_parent(have_met: bool, store: str, tmp_path: Path) -> None:
+    before = descendants()
+    options = ["--machines", "2", "--local", "--epochs", "1000000", "--quiet", "--json", str(tmp_path / "rows")]
+    parent = subprocess.Popen([*TRAIN, store, *ALONE, *options])
+    assert until(lambda: measured(tmp_path) if have_met else len(descendants() - before) == 2)
+    parent.kill()
+    parent.wait()
+    assert until(lambda: descendants() <= before)
+
+
+def test_a_local_machine_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "LOCAL", "import sys; sys.exit('no memory')")
+    meeting = machines.meeting_of({"machines": 2, "local": True})
+    with pytest.raises(InputError, match=r"^machine 1 ended early: no memory$"):
+        with machines.gathered(meeting, TrainConfig(workers=1, machines=2), str):
+            pass
+
+
 def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) -> None:
     """With other exchanges: ``test_asynchronous.py``, and below."""
     first, second, third = start(store, 3, tmp_path, "--epochs", "1000000", "--exchange", "averaging")
-    assert until(lambda: len(measured(tmp_path)) > 4, 180)
+    assert until(lambda: epoch(tmp_path) > 4, 180)
     second.kill()
     second.communicate()
     assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
-    lost = len(measured(tmp_path))
-    assert until(lambda: len(measured(tmp_path)) > lost + 4, 180)
+    lost = epoch(tmp_path)
+    assert until(lambda: epoch(tmp_path) > lost + 4, 180)
     first.send_signal(signal.SIGINT)
     status, said = ended(first)
     assert (status, said.strip()) == (130, "stopping and saving; once more to quit at once")
@@ -98,28 +134,35 @@ def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) ->
 
 
 def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> None:
-    """What it prints says that it has done its part; without it every row would say what two machines have sent."""
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", "server:push=1000")
-    assert until(lambda: len(measured(tmp_path)) > 2, 180)
+    """What it prints says that it has done its part, and what machine 0 prints that it went and came."""
+    options = ["--epochs", "1000000", "--exchange", "server:push=1000"]
+    first, second = start(store, 2, tmp_path, *options, train=PATIENT)
+    assert until(lambda: epoch(tmp_path) > 2, 180)
     second.kill()
     second.communicate()
     assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
-    alone = measured(tmp_path)[-1]["messages"]
+    alone = measured(tmp_path)[-1]["messages"]  # in all epochs so far
     back = subprocess.Popen(second.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert until(lambda: measured(tmp_path)[-1]["messages"] > alone + 10, 180)
+    assert until(lambda: measured(tmp_path)[-1]["messages"] > alone + 10 or back.poll() is not None, 180)
     first.send_signal(signal.SIGINT)
-    assert ended(first)[0] == 130
-    said, complained = back.communicate(timeout=180)
-    assert (back.returncode, complained) == (0, "")
-    assert "the run has begun: asking machine 0" in said
-    assert "machine 1: done" in said
+    leading, _ = first.communicate(timeout=180)
+    assert first.returncode == 130
+    shown, errors = back.communicate(timeout=180)
+    assert (back.returncode, errors) == (0, "")
+    assert "the run has begun: asking machine 0" in shown
+    assert "machine 1: done" in shown
+    news = [line for line in leading.splitlines() if line.startswith("machine 1 (")]
+    assert [re.sub(r" \(.*?\)", "", line) for line in news] == [
+        "machine 1 is gone: the connection is closed",
+        "machine 1 is back",
+    ]
     last = measured(tmp_path)[-1]
     assert (last["status"], last["workers_lost"]) == ("interrupted", 1)
 
 
 def test_machine_0_is_killed(store: str, tmp_path: Path) -> None:
     first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--checkpoint", str(tmp_path / "kept"))
-    assert until(lambda: len(measured(tmp_path)) > 4, 180)
+    assert until(lambda: epoch(tmp_path) > 4, 180)
     first.kill()
     status, said = ended(second)
     assert status == 1
@@ -137,7 +180,7 @@ def test_machine_0_is_killed(store: str, tmp_path: Path) -> None:
 
 def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
     first, second = start(store, 2, tmp_path, "--epochs", "1000000")
-    assert until(lambda: len(measured(tmp_path)) > 2, 180)
+    assert until(lambda: epoch(tmp_path) > 2, 180)
     first.send_signal(signal.SIGINT)
     assert ended(first)[0] == 130
     assert ended(second) == (0, "")
@@ -164,10 +207,10 @@ def test_the_links_of_a_cluster_are_measured(store: str) -> None:
 @pytest.mark.parametrize("exchange", ["averaging", "server:push=100"])
 def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_path: Path) -> None:
     first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", exchange, train=IMPATIENT)
-    assert until(lambda: len(measured(tmp_path)) > 2, 180)
+    assert until(lambda: epoch(tmp_path) > 2, 180)
     second.send_signal(signal.SIGSTOP)
-    before = len(measured(tmp_path))
-    assert until(lambda: len(measured(tmp_path)) > before + 3, 120)
+    before = epoch(tmp_path)
+    assert until(lambda: epoch(tmp_path) > before + 3, 120)
     assert measured(tmp_path)[-1]["workers_lost"] == 1
     second.send_signal(signal.SIGCONT)  # it finds itself alone
     status, said = ended(second)
