@@ -29,6 +29,7 @@ from hogwild.errors import TrainingError
 
 PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r, %r)"
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
+WORKER = "hogwild.hosts.processes"  # whose ``serve`` is the program of a worker
 GRACE = 2.0  # seconds for a killed server to go
 ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
 FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
@@ -71,11 +72,11 @@ class _Server:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.end.settimeout(ANSWER)
         stderr = _copy_of_stderr()
-        passed = [theirs.fileno(), *([] if stderr is None else [stderr])]
-        program = PROGRAM % (_search_path(), theirs.fileno(), stderr, _modules)
+        passed = [other.fileno(), *([] if stderr is None else [stderr])]
+        program = PROGRAM % (_search_path(), other.fileno(), stderr, _modules)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the server starts with them blocked
         try:
             self.process = subprocess.Popen(
@@ -85,7 +86,7 @@ class _Server:
             self.end.close()
             raise
         finally:
-            theirs.close()
+            other.close()
             if stderr is not None:
                 os.close(stderr)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -105,7 +106,7 @@ class _Server:
 
 _lock = threading.Lock()
 _server: _Server | None = None
-_modules = ["hogwild.hosts.processes"]  # modules that the server imports
+_modules = [WORKER]  # modules that the server imports
 
 
 def ensure_running() -> None:
@@ -294,15 +295,13 @@ class _Forking:
             os._exit(1)
 
     def _become_worker(self, end: socket.socket) -> None:
-        from hogwild.hosts import processes
-
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for other in (self._parent, *self._ends.values()):
             other.close()
         os.close(self._waking)
         os.close(self._wake)
-        processes.serve(end)
+        sys.modules[WORKER].serve(end)
 
     def _reap(self) -> None:
         while True:

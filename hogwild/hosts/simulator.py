@@ -223,8 +223,7 @@ class _Events:
         return self._parts.counts(self._schedule.now)
 
     def advance(self) -> bool:
-
-        order = self._job.order
+        order: Any = self._job.order
         control = self._job.control
         chunk = self._chunk
         if chunk < order.n_chunks and control[STOP] == 0:
