@@ -514,7 +514,7 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     label = f"exchange={config.exchange!r}"
     name, numbers = parse_exchange(config.exchange, config.sums)
     if config.machines == 1 and name not in BETWEEN_WORKERS:
-        yield f"{label} passes blocks of items between machines: give machines, or order='blocks' on one machine"
+        yield f"{label} passes blocks of items between machines: give machines, or order='blocks', which keeps users apart"
         return
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
     if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):
@@ -532,7 +532,7 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     if group > 1:
         yield from _of_groups(config, label, name, numbers)
     elif config.discipline not in ("auto", "serial") and config.machines == 1:
-        yield f"{label}: discipline={config.discipline!r} does nothing where each worker has a replica: leave discipline out"
+        yield f"{label}: workers with own replicas need no discipline={config.discipline!r}: leave discipline out"
 
 
 def _of_groups(config: TrainConfig, label: str, name: str, numbers: dict[str, Any]) -> Iterator[str]:
@@ -543,7 +543,7 @@ def _of_groups(config: TrainConfig, label: str, name: str, numbers: dict[str, An
     if config.workers is not None and config.workers % group:
         yield f"{label}: groups of {group:g} take a multiple of {group:g} workers, got workers={config.workers}"
     if config.discipline in ("serial", "round-robin"):
-        yield f"{label}: workers of a group race, which discipline={config.discipline!r} does not allow: leave it out"
+        yield f"{label}: workers of a group race, and discipline={config.discipline!r} lets nobody race: leave it out"
     for key in ("share", "bound", "warm"):
         if key in numbers and numbers[key] != EXCHANGES[name].numbers[key].default:
             yield f"{label}: {key} makes a replica wait, and a group's workers go on while one trades: leave {key} out"
@@ -583,7 +583,7 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
     if name not in AMONG_MACHINES:
         yield f"{label}: machines trade by {', '.join(AMONG_MACHINES)}: choose one of these"
     if name == "rotation" and not config.rotates:
-        yield f"{label} passes blocks of items round, and problem {config.problem!r} has none: choose averaging"
+        yield f"{label} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
     if name == "rotation" and config.order != "shuffled":
         yield f"{label} has an order of its own, in which blocks meet: leave order={config.order!r} out"
     for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
