@@ -17,7 +17,7 @@ import pytest
 
 from hogwild.data.columns import BLOCK, HEADER, header
 from hogwild.data.rows.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 from tests.conftest import ROOT
 from tests.runs import toy
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from hogwild.errors import InputError, UsageError, expected_one_of, reason_of
 from hogwild.interchange.sklearn import in_order, load_skops, onnx_graph, skops_file
-from hogwild.json_rows import plain
 from hogwild.methods import LABEL_LOSSES, LOSSES, PROBLEMS, located
 from hogwild.model_file import usable, write_atomically
 from hogwild.problems.linear.model import LinearModel
+from hogwild.rows_file import plain
 
 __all__ = ["READ", "WRITTEN", "export_model", "import_model"]
 

@@ -28,8 +28,8 @@ from hogwild.training.run import Run, resolve
 from hogwild.training.train import begin
 
 if TYPE_CHECKING:
+    from hogwild.config import ModuleOptions
     from hogwild.machines.cluster import Cluster
-    from hogwild.options import ModuleOptions
     from hogwild.problems.module.model import ModuleModel
 
 
