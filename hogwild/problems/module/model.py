@@ -61,7 +61,6 @@ class ModuleModel:
         """The model of ``module``, which is kept, not copied."""
         import torch
 
-        # type: ignore[var-annotated]
         arrays: dict[str, np.ndarray] = {}
         dtypes: dict[str, str] = {}
         tied: dict[str, str] = {}
