@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hogwild.data.rows.store import FORMAT, HEADER, VERSION, header, open_store, save_store
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 from tests.conftest import ROOT
 from tests.runs import toy
 

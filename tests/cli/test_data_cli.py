@@ -54,7 +54,7 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     assert "targets       min" in hogwild("info", "synthetic:rcv1?rows=200&features=200&nnz=5&task=regress").out
 
 
-def test_info_compares_the_checksums_of_a_store(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
+def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
     hogwild("convert", svm, tmp_path / "store", "-q")
     values = np.load(tmp_path / "store" / "values.npy", mmap_mode="r+")
     values[-1] = 7

@@ -15,7 +15,7 @@ from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.errors import UsageError
 from hogwild.methods import parse_link
-from hogwild.screen import printable
+from hogwild.rows_file import printable
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
