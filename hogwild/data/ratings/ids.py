@@ -249,14 +249,15 @@ def whole_numbers(names: Any) -> np.ndarray | None:
     import pyarrow as pa
 
     try:
-        numbers = names.cast(pa.int64())
+        numbers = names.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid:
         return None
-    written = numbers.cast(pa.string())  # the shortest way to write each: all are the same if their total length is
-    return numbers.to_numpy() if _bytes_of(written) == _bytes_of(names) else None
-
-
-def _bytes_of(texts: Any) -> int:
-    _, offsets, _ = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset)
-    return int(ends[-1] - ends[0])
+    _, offsets, _ = names.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(names) + 1, 4 * names.offset)
+    shortest = len(numbers) + int(np.count_nonzero(numbers < 0))  # characters, if none are superfluous
+    sizes = np.abs(numbers)
+    power = 10
+    while power <= sizes.max(initial=0):
+        shortest += int(np.count_nonzero(sizes >= power))
+        power *= 10
+    return numbers if shortest == ends[-1] - ends[0] else None
