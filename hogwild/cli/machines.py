@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 END_SECONDS = 15.0  # for local machines to end by themselves
 LOCAL_SECONDS = 3600.0  # longest wait for local machines, whose deaths are noticed
-LOCAL = "from hogwild.cli.machines import local_machine; local_machine()"
+LOCAL = """
+import sys
+from hogwild.__main__ import main
+from hogwild.cli.machines import end_with_parent
+end_with_parent()
+sys.exit(main())
+"""
 PINGS, LOADS, LOAD = 50, 3, 16 << 20  # of cluster check; bytes of a load
 
 cluster_app = typer.Typer(help="Look at the machines that are to train together.", no_args_is_help=True)
@@ -126,22 +132,19 @@ def _local_machines(meeting: Meeting, workers: int) -> Iterator[Callable[[], str
                 print(f"hogwild: {line}", file=sys.stderr)
 
 
-def local_machine() -> None:
-    """Run the command as a machine that ``--local`` has started: it waits as long as its parent lives, and no longer.
+def end_with_parent() -> None:
+    """Make this a machine that ``--local`` has started: it waits for the others as long as its parent lives, no longer.
 
     Standard input is a pipe to which nobody writes, and which the system closes when the parent ends.
     """
     global _started_here
     _started_here = True
 
-    def end_with_parent() -> None:
+    def wait() -> None:
         os.read(0, 1)
         os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    from hogwild.__main__ import main
-
-    sys.exit(main())
+    threading.Thread(target=wait, daemon=True).start()
 
 
 _started_here = False
