@@ -53,33 +53,6 @@ def pool() -> Iterator[Processes]:
         yield pool
 
 
-def test_one_job_after_another(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
-    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("processes", True, 2, 0, None)
-    before = pids(pool)
-    for discipline in ("round-robin", "locked", "round-robin"):
-        job = make_job(pool, discipline)
-        pool.open(job)
-        first = run_epoch(pool, job)
-        assert first.any()
-        if discipline == "round-robin":
-            np.testing.assert_array_equal(run_epoch(pool, job), first)
-    assert pids(pool) == before
-    pool.close()
-    pool.close()
-    assert until(lambda: gone(before))
-    with pytest.raises(UsageError, match="closed"):
-        pool.open(job)
-
-
-def test_two_runs_at_the_same_time_are_refused(pool: Processes, make_job: Callable) -> None:
-    job = make_job(pool)
-    pool.open(job)
-    job.begin_epoch(0, 0)
-    pool.begin(TASK)
-    with pytest.raises(UsageError, match="a pool each"):
-        pool.open(make_job(pool))
-
-
 def test_a_failing_worker_is_one_line(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
     job = make_job(pool)
     pool.open(job)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hogwild.exchanges.trade import Message
-from hogwild.machines.pair import TRADE, Frame, text_frame, text_of
+from hogwild.machines.cluster import TRADE, Frame
 
 
 def sent(frame: Frame) -> Frame:
@@ -27,7 +27,3 @@ def test_frames_are_read_back(values: np.ndarray, indices: np.ndarray) -> None:
     assert (*found.message[:3], found.message.step) == (3, 4, 5, 6)
     for part, expected in ((found.message.values, values), (found.message.indices, indices)):
         assert (part.dtype, part.tolist()) == (expected.dtype, expected.tolist())
-
-
-def test_texts_are_read_back() -> None:
-    assert text_of(sent(text_frame({"kind": "task", "step": [0.5, 1.0]}))) == {"kind": "task", "step": [0.5, 1.0]}
