@@ -326,7 +326,10 @@ def direct(part: Part) -> Generator[None, None, Means]:
     if link.replicas > 1:
         yield from send(link, ALL, Message(MEAN, part.clock, rows, mean))
     yield from collect(link, MEAN, part.clock)
-    return [(cuts[me], mean), *((cuts[sender], message.values) for sender, message in collected(link, MEAN, part.clock))]
+    return [
+        (cuts[me], mean),
+        *((cuts[sender], message.values) for sender, message in collected(link, MEAN, part.clock)),
+    ]
 
 
 def _values(part: Part, cut: slice) -> np.ndarray:

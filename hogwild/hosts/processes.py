@@ -384,9 +384,9 @@ class Processes(Pool):
             if dead.busy and job.problem.holds:
                 job.control[ABORT] = 1
                 locking = job.problem.discipline in HOLDS
-                holder = f"discipline {job.problem.discipline}" if locking else "order blocks"
+                name = f"discipline {job.problem.discipline}" if locking else "order blocks"
                 raise TrainingError(
-                    f"worker {number} died ({cause}) and may have held a lock or the turn: {holder} cannot go on; resume "
+                    f"worker {number} died ({cause}) and may have held a lock or the turn: {name} cannot go on; resume "
                     f"from the last checkpoint, or choose {'a lock-free one' if locking else 'order shuffled'}"
                 )
         if self._deaths[number] >= DEATHS_IN_A_ROW:

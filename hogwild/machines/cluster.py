@@ -275,7 +275,7 @@ class Cluster:
         return models[-1]
 
     def send_array(self, to: int, number: int, array: np.ndarray) -> None:
-        """Send an array, which must not be written to afterwards; those of one number arrive in the order of sending."""
+        """Send an array, which must not be written to afterwards; those of one number arrive in order."""
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.send(to, Frame(ARRAY, number, message=Message(0, 0, 0, values)))
 
@@ -558,7 +558,9 @@ class Pair:
         with self._lock:
             first, self._said = not self._said, True
         if first:
-            self.send(Frame(BYE, message=Message(0, 0, 0, np.frombuffer(why.encode()[:LONGEST_REASON], np.uint8).copy())))
+            self.send(
+                Frame(BYE, message=Message(0, 0, 0, np.frombuffer(why.encode()[:LONGEST_REASON], np.uint8).copy()))
+            )
             self._frames.put(None)
 
     def _abandon(self) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,8 +176,6 @@ def test_a_model_too_large_is_one_line(monkeypatch):
         hogwild.HogwildError, match="^device cuda: setting up: OutOfMemoryError: CUDA out of memory. Tri"
     ):
         begin("linear", device="cuda")
-
-
 
 
 # --- evaluation on the device

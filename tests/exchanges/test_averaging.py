@@ -16,7 +16,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges.averaging import PIECE, Averaging
-from hogwild.exchanges.trade import LINE_FLOATS, take
+from hogwild.exchanges.trade import take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import LAST, NEXT

@@ -213,8 +213,6 @@ def test_tiers_are_planned_for_those_who_share_them(rows: Rows) -> None:
     assert single.intervals.min() > two.intervals.max()  # nobody else to merge with
 
 
-
-
 # ---- deaths, stops, checkpoints
 
 

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import hogwild.hosts.processes as module
 from hogwild import machine
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts import fork_server
 from hogwild.hosts.job import Task
 from hogwild.hosts.processes import Processes

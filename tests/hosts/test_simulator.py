@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import DelaySchedule, Law, Simulator, _Copies
 from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
-from hogwild.training.engine import start_pool
 from tests.kernels.harness import (
     FALLING,
     PENALTIES,
@@ -257,8 +253,6 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
         next(found)
 
 
-
-
 # --- options
 
 
@@ -296,8 +290,6 @@ def test_workers() -> None:
         Simulator(3, "constant:delay=8")
     with pytest.raises(InputError, match="21 workers for 20 rows"):
         hogwild.train(toy(20), host="simulator", workers=21)
-
-
 
 
 # --- schedules

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts import threads
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.threads import Threads
-from hogwild.kernels.control import ABORT, STOP
 from hogwild.problems.protocol import Shared
 from tests.runs import living, until
 
