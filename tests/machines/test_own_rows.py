@@ -120,6 +120,7 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
         {"mean": "rows"},
         {"exchange": "gossip"},
         {"exchange": "server"},
+        {"step": None},
     ],
     ids=str,
 )
