@@ -99,7 +99,7 @@ class Gossip:
         self._take_in(state, link)
         if rest is not None:
             w += rest
-        payload = self._take_out(state)
+        payload = pack_signs(state, np.float32(self.tau), self.density, self.code == "golomb")
         if rest is not None:
             np.subtract(w, state.base, out=rest)
             w[:] = state.base
@@ -158,20 +158,13 @@ class Gossip:
     def _take_in(self, state: ReplicaState, link: Link) -> None:
         """Add what has arrived from other replicas that still train."""
         before = (state.w.copy(), state.base.copy()) if self.shrinks else None
-        self._receive(state, link)
-        if before is not None:
-            w, base = before
-            keep_sign(state.w, base, w, state.base)
-
-    def _receive(self, state: ReplicaState, link: Link) -> None:
         link.receive()
         for queue in link.inbox:
             while queue and queue[0].kind == SOME:
                 absorb(state, queue.popleft().values)
-
-    def _take_out(self, state: ReplicaState) -> np.ndarray:
-        """Take what is sent now from what is owed; return it packed."""
-        return pack_signs(state, np.float32(self.tau), self.density, self.code == "golomb")
+        if before is not None:
+            w, base = before
+            keep_sign(state.w, base, w, state.base)
 
 
 def _bring_home(out: np.ndarray, base: np.ndarray, owed: list[np.ndarray]) -> None:

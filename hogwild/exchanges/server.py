@@ -95,8 +95,9 @@ class Plain:
 
     def begin(self, arrays: Arrays) -> None:
         """Start a task."""
-        if "met" in arrays:
-            arrays["met"][:] = 0
+        for name in ("met", "sum"):
+            if name in arrays:
+                arrays[name][:] = 0
 
     def push(self, arrays: Arrays, push: Push) -> None:
         """Apply a push."""
@@ -131,9 +132,6 @@ class Soft(Plain):
     def spec(self, size: int, count: int) -> Spec:
         return {"sum": ((size,), np.float32)}
 
-    def begin(self, arrays: Arrays) -> None:
-        arrays["sum"][:] = 0
-
     def push(self, arrays: Arrays, push: Push) -> None:
         arrays["sum"][push.where] += push.change
         if push.clock % self.soft == 0:
@@ -165,9 +163,6 @@ class AdaGrad(Plain):
 
     def kept(self) -> tuple[str, ...]:
         return ("squares",)
-
-    def begin(self, arrays: Arrays) -> None:
-        pass
 
     def push(self, arrays: Arrays, push: Push) -> None:
         step, where = arrays["step"][push.sender], push.where
